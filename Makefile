@@ -1,8 +1,8 @@
-# Everything one does with a checkout. Needs Python 3.11+, make and g++; makes its own .venv.
+# The commands of a checkout. Needs Python 3.11+, make and g++; creates its own .venv.
 #
-#   PYTHON=python3.12   the interpreter to build .venv with
-#   TORCH_INDEX=URL     the package index to take another build of PyTorch from (a CUDA one, say)
-#   DATA=DIR            a data folder from which bench also times how long batches take to come
+#   PYTHON=python3.12   the interpreter for .venv
+#   TORCH_INDEX=URL     the package index of another build of PyTorch, such as one for CUDA
+#   DATA=DIR            a prepared data folder, for which bench also times the data loader
 
 PYTHON ?= python3
 TORCH_INDEX ?=
@@ -11,76 +11,85 @@ SPEED := docs/results/speed.md
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
-# Spelled with its version and installed first: only so does pip take the build that is at hand,
-# and not whatever a dependency would accept, with gigabytes of CUDA libraries behind it.
+# PyTorch is installed first and by exact version: otherwise pip may choose another build that a
+# dependency accepts, with gigabytes of CUDA libraries.
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-machines fuzz recipes analyses compressions check format documents \
-    studies bench clean
+.PHONY: help setup quickstart test test-full test-machines fuzz check format recipes analyses \
+    compressions studies docs wheel documents bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: .venv/.development ## Create .venv with everything that development needs
+setup: .venv/.development ## Create .venv with all development dependencies
 
 quickstart: .venv/.runtime ## Train, fine-tune and export an encoder in ten minutes, without a download
 	@rm -rf quickstart
 	@$(BIN)/bertwright quickstart -o quickstart
 
-test: .venv/.development ## Run all tests (warnings are errors)
+test: .venv/.development ## Run the tests, each encoder once (warnings are errors)
 	$(BIN)/pytest -n 2 --dist worksteal
 
-test-machines: .venv/.development ## Run what computes as on other processors and compilers, and compare
+test-full: .venv/.development ## Run all tests, for every recipe
+	$(BIN)/pytest -n 2 --dist worksteal --full
+
+test-machines: .venv/.development ## Compare results with other instruction sets and compilers
 	$(BIN)/python tests/machines --document docs/results/machines.md
 
-fuzz: .venv/.development ## Give the program strange inputs, kills and full disks (half an hour)
+fuzz: .venv/.development ## Test strange inputs, kills and full disks (half an hour)
 	$(BIN)/python -m fuzz inputs --count 100000 --document docs/results/machines.md
 	$(BIN)/python -m fuzz kills --count 200 --document docs/results/machines.md
 	$(BIN)/python -m fuzz disk --count 10 --document docs/results/machines.md
 
-check: .venv/.development ## Check format, lint, types, imports between rooms, documents
+check: .venv/.development ## Check format, lint, types, imports between packages, links
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 	$(BIN)/lint-imports
-	$(BIN)/pytest tests/test_documents.py
+	$(BIN)/pytest tests/docs/test_links.py
 
-format: .venv/.development ## Lay the code out and mend what the linter can
+format: .venv/.development ## Format the code and fix what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-recipes: .venv/.development ## Build, count, train, resume and export every recipe, in short
-	$(BIN)/bertwright recipes check --quick
+recipes: .venv/.development ## Count, train, resume and export every recipe, briefly
+	$(BIN)/python -m experiments recipes --quick
 
-analyses: .venv/.development ## Ask every analysis of what was planted for it, and of a toy model
-	$(BIN)/bertwright analyse --check --quick
+analyses: .venv/.development ## Check that every analysis finds what was planted for it, briefly
+	$(BIN)/python -m experiments analyses --quick
 
-compressions: .venv/.development ## Ask every row of compression of a toy model, in short
-	$(BIN)/bertwright compress --check --quick
+compressions: .venv/.development ## Check every compression method on a toy model, briefly
+	$(BIN)/python -m experiments compressions --quick
 
-studies: .venv/.development ## Run every study of a claim and write docs/claims.md (hours; goes on where it was)
+studies: .venv/.development ## Run every study of a claim and write docs/claims.md (hours; can be resumed)
 	$(BIN)/bertwright study run -o studies --processes 2
 	for result in studies/*/result.json; do \
 	    folder=docs/results/$${result%/*}; mkdir -p $$folder && cp $$result $$folder; done
-	$(BIN)/bertwright study claims docs/results/studies --document docs/claims.md
+	$(BIN)/python -m experiments claims docs/results/studies --document docs/claims.md
 
-documents: .venv/.development ## Write into README and docs what commands compute (after make quickstart)
+docs: .venv/.development ## Build the documentation into docs/_build, without warnings
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+
+wheel: .venv/.development ## Build the wheel, and use it in an empty environment
+	.ci/wheel
+
+documents: .venv/.development ## Update the computed values in README and docs (after make quickstart)
 	$(BIN)/python docs/one_token.py
 	$(BIN)/python docs/readme.py quickstart
 
-bench: .venv/.development ## Time what a user waits for against its peers, and every recipe against the plain one
-	$(BIN)/bertwright bench pretrain --document $(SPEED) $(if $(DATA),--data $(DATA))
-	$(BIN)/bertwright bench embed --document $(SPEED)
-	$(BIN)/bertwright bench prepare --document $(SPEED)
-	$(BIN)/bertwright bench memory --document $(SPEED)
-	$(BIN)/bertwright bench attention --document $(SPEED)
-	$(BIN)/bertwright bench recipes --document $(SPEED)
+bench: .venv/.development ## Time training, embedding and preparation against other libraries
+	$(BIN)/python -m benchmarks pretrain --document $(SPEED) $(if $(DATA),--data $(DATA))
+	$(BIN)/python -m benchmarks embed --document $(SPEED)
+	$(BIN)/python -m benchmarks prepare --document $(SPEED)
+	$(BIN)/python -m benchmarks memory --document $(SPEED)
+	$(BIN)/python -m benchmarks attention --document $(SPEED)
+	$(BIN)/python -m benchmarks recipes --document $(SPEED)
 
 clean: ## Remove .venv and every cache
 	rm -rf .venv .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 
-# Two stamps, so that the quickstart does not wait for the tools of development.
+# Two stamps, so that the quickstart does not install the development tools.
 .venv/.runtime: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 	    "Python 3.11 or newer is needed, this is %d.%d: run make PYTHON=..." % sys.version_info[:2])'
@@ -91,6 +100,6 @@ clean: ## Remove .venv and every cache
 	@touch $@
 
 .venv/.development: .venv/.runtime
-	@echo "Installing into .venv: the tools of development ..." >&2
+	@echo "Installing into .venv: the development tools ..." >&2
 	@$(PIP) --constraint constraints.txt --editable '.[dev]'
 	@touch $@

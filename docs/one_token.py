@@ -1,7 +1,4 @@
-"""Writes docs/one-token.md: one token's way through a training step, with the values it takes.
-
-Everything on the way is the library's own; only the text and the sizes are small enough to print.
-"""
+"""Write docs/concepts/one-token.md: one token's way through a training step, with all values."""
 
 import math
 import sys
@@ -12,22 +9,22 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bertwright.examples.corruption import Replace
-from bertwright.objectives.masked import Masked
+from bertwright.batches.masking.corruption import TokenReplacement
+from bertwright.data.preparation import prepare
+from bertwright.data.tokenization.boundaries import WORD_START
+from bertwright.data.vocabulary_training import train_tokenizer_on_files
+from bertwright.objectives.masked import MaskedLM
 from bertwright.recipes import Recipe
-from bertwright.studies.one_token import Walk
-from bertwright.text.marks import WORD_START
-from bertwright.text.preparation import prepare
-from bertwright.text.vocabularies import train_on_files
+from experiments.one_token import FollowedRun
 
-DOCUMENT = Path(__file__).with_name("one-token.md")
+DOCUMENT = Path(__file__).parent / "concepts" / "one-token.md"
 
 RECIPE = "modern-tiny"
 CHANGES = (
-    "text.tokenizer.size=200",
+    "text.tokenizer.vocab_size=200",
     "assembly.length=24",
-    "phases=[{objectives: {masked: {selection: {rate: 0.15}, shift: 0}}}]",
-    "optimiser={kind: adamw, rate: 1e-3}",
+    "phases=[{objectives: {masked: {selection: {masking_rate: 0.15}, shift: 0}}}]",
+    "optimiser={kind: adamw, learning_rate: 1e-3}",
     "schedule=1",
     "batch_tokens=96",
     "precision=float32",
@@ -54,121 +51,123 @@ he held up a small light until the sun came up.
 
 
 def write() -> str:
-    """The document."""
+    """Return the page."""
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder, "text.txt")
         text.write_text(TEXT)
         recipe = Recipe.load(RECIPE, *CHANGES)
-        tokenizer = train_on_files([text], Path(folder, "tokenizer"), recipe.text.tokenizer)
+        tokenizer = train_tokenizer_on_files(
+            [text], Path(folder, "tokenizer"), recipe.text.tokenizer
+        )
         data = prepare(text, Path(folder, "data"), tokenizer, heldout=0.2, num_workers=1)
-        walk = Walk(data, recipe)
-        parts = [_opening(walk), _pieces(walk), _row(walk), _hidden(walk), _states(walk)]
-        return "\n".join([*parts, _answer_and_update(walk)])
+        run = FollowedRun(data, recipe)
+        sections = [_introduction(), _tokenization(run), _sequence(run), _masking(run)]
+        return "\n".join([*sections, _hidden_states(run), _loss_and_update(run)])
 
 
-def _opening(walk: Walk) -> str:
+def _introduction() -> str:
     changes = "\n".join(
         f"  {change!r} \\" if "{" in change else f"  {change} \\" for change in CHANGES
     )
-    return f"""# One token's way
+    return f"""# One token through a training step
 
-What happens to one piece of text in one step of training: everything below was computed by
-`python docs/one_token.py`, which writes this page; a test compares the two. The recipe is
-`{RECIPE}` with rows and a vocabulary that are small enough to print, in float32:
+This page follows one token through one step of training. `python docs/one_token.py` computed all
+values and wrote the page; a test compares the two. The recipe is `{RECIPE}` in float32, with a
+vocabulary and sequences small enough to print:
 
 ```text
 {RECIPE} \\
 {changes[:-2]}
 ```
 
-Letters such as B, L, D and V are those of [notation.md](notation.md); the names of values inside
-the encoder are the taps of [architecture.md](architecture.md#the-taps).
+B is the number of sequences, L their length, D the hidden width, V the vocabulary size, M the
+number of targets. [Hook points](../reference/hooks.md) lists the names of values inside the
+encoder.
 """
 
 
-def _pieces(walk: Walk) -> str:
-    sentence = _sentence_of(walk.piece(walk.followed.target))
-    ids, starts = walk.tokenizer.encode_words(sentence)
+def _tokenization(run: FollowedRun) -> str:
+    sentence = _sentence_of(run.token_text(run.token.token_id))
+    ids, word_starts = run.tokenizer.encode_with_word_starts(sentence)
     rows = [
-        ("piece", *(f"`{walk.piece(number)}`" for number in ids)),
+        ("token", *(f"`{run.token_text(token_id)}`" for token_id in ids)),
         ("id", *ids),
-        ("starts a word", *("yes" if n in starts else "" for n in range(len(ids)))),
+        ("starts a word", *("yes" if n in word_starts else "" for n in range(len(ids)))),
     ]
-    split = walk.data.split("train")
-    marked = int((split.marks(0, split.num_pieces) & WORD_START > 0).sum())
-    return f"""## Text to pieces
+    split = run.data.split("train")
+    num_words = int((split.boundaries(0, split.num_tokens) & WORD_START > 0).sum())
+    return f"""## Text to token ids
 
-The text is five short documents. One of its sentences:
+The text has five short documents. One of its sentences:
 
 > {sentence}
 
-The vocabulary was learned from the text: {walk.tokenizer.size} pieces, lower-cased. A word that is
-no piece is cut from the left into the longest pieces there are; `##` marks those that continue a
-word.
+The WordPiece vocabulary was trained on this text: {run.tokenizer.vocab_size} tokens, lower-cased. A
+word that is not a token is split, from the left, into the longest tokens; `##` marks continuations.
 
 {_table(rows[0], rows[1:])}
 
-`prepare` stores {split.num_pieces} such ids in the training split, two bytes each, and a byte of
-marks beside each: {marked} of them start a word. The rest of the text is held out.
+`prepare` stores {split.num_tokens} token ids in the training split, two bytes each, with one
+byte of boundary flags each: {num_words} of them start a word. The rest of the text is held out.
 """
 
 
-def _row(walk: Walk) -> str:
-    row = walk.followed.row
-    document = walk.batch.coordinates.document
-    position = walk.batch.coordinates.position
-    assert document is not None
-    assert position is not None
-    original = _original(walk)
+def _sequence(run: FollowedRun) -> str:
+    row = run.token.sequence_index
+    document_ids = run.batch.token_info.document_ids
+    position_ids = run.batch.token_info.position_ids
+    assert document_ids is not None
+    assert position_ids is not None
+    original = _unmasked_ids(run)
     rows = [
-        ("place", *range(len(original))),
-        ("piece", *(f"`{walk.piece(number)}`" for number in original)),
-        ("document", *document[row]),
-        ("position", *position[row]),
+        ("index", *range(len(original))),
+        ("token", *(f"`{run.token_text(token_id)}`" for token_id in original)),
+        ("document", *document_ids[row]),
+        ("position", *position_ids[row]),
     ]
-    pieces = walk.batch.pieces
-    return f"""## Pieces to a row
+    num_sequences, length = run.batch.token_ids.shape
+    return f"""## Token ids to a batch
 
-A step takes B = {pieces.shape[0]} rows of L = {pieces.shape[1]} places. This is row {row} of the
-first step, before anything is hidden; documents lie end to end, each with a number and positions
-of its own:
+A batch has B = {num_sequences} sequences of L = {length} tokens. This is sequence {row} of the
+first batch before masking. Documents are packed end to end; each has its own number and positions:
 
 {_table(rows[0], rows[1:])}
 """
 
 
-def _hidden(walk: Walk) -> str:
-    followed, question = walk.followed, walk.batch.questions["masked"]
-    masked = walk.recipe.objectives_of(0)["masked"]
-    assert isinstance(masked, Masked)
-    shown = masked.corruption
-    assert isinstance(shown, Replace)
-    length = walk.batch.pieces.shape[1]
+def _masking(run: FollowedRun) -> str:
+    followed, targets = run.token, run.batch.targets["masked"]
+    objective = run.recipe.objectives_of(0)["masked"]
+    assert isinstance(objective, MaskedLM)
+    corruption = objective.corruption
+    assert isinstance(corruption, TokenReplacement)
+    length = run.batch.token_ids.shape[1]
     rows = []
-    for flat, target in zip(question.where, question.target, strict=True):
-        row, place = divmod(int(flat), length)
-        if row == followed.row:
-            seen = walk.piece(walk.batch.pieces[row, place])
-            rows.append((int(flat), place, f"`{walk.piece(target)}`", f"`{seen}`"))
-    return f"""## What is hidden
+    for position, label in zip(targets.positions, targets.labels, strict=True):
+        row, index = divmod(int(position), length)
+        if row == followed.sequence_index:
+            shown = run.token_text(run.batch.token_ids[row, index])
+            rows.append((int(position), index, f"`{run.token_text(label)}`", f"`{shown}`"))
+    return f"""## Masking
 
-{masked.selection.rate.at(0):.0%} of the places are asked about, in ever more rows whole words; of
-those {shown.mask:.0%} show `[MASK]`, {shown.random:.0%} a random piece and {shown.keep:.0%} the
-piece itself. Which, is a hash of the seed, the epoch, the row and the place: nothing is stored, and
-the same step hides the same places for ever. In this row:
+{objective.selection.masking_rate.at(0):.0%} of the positions are targets; in a growing share of
+sequences they are whole words. {corruption.mask:.0%} of them become `[MASK]`,
+{corruption.random:.0%} a random token, and {corruption.keep:.0%} stay. The choice is a hash of the
+seed, the epoch, the sequence and the position: nothing is stored, and step 0 always masks the same
+positions. In this sequence:
 
-{_table(("place in the batch", "place in the row", "was", "shows"), rows)}
+{_table(("target position in the batch", "in the sequence", "label", "input"), rows)}
 
-All rows together ask M = {len(question.where)} questions, in every step the same number. What
-follows is about the one at place {followed.place}: what was **{walk.piece(followed.target)}** shows
-`[MASK]`.
+The whole batch has M = {len(targets.positions)} targets, the same number in every step. We
+follow the one at position {followed.position}: the label is
+**{run.token_text(followed.token_id)}**, the input is `[MASK]`.
 """
 
 
-def _states(walk: Walk) -> str:
-    values, followed = walk.values(), walk.followed
+def _hidden_states(run: FollowedRun) -> str:
+    values, followed = run.values(), run.token
     names = [
-        "embeddings.pieces",
+        "embeddings.tokens",
         "embeddings.output",
         "blocks.0.attention.output",
         "blocks.0.residual_middle",
@@ -179,89 +178,93 @@ def _states(walk: Walk) -> str:
     rows = []
     for name in names:
         value = values[name]
-        here = value[min(followed.row, len(value) - 1)] if value.dim() == 3 else value
-        vector = here[min(followed.place, len(here) - 1)]
+        sequence = (
+            value[min(followed.sequence_index, len(value) - 1)] if value.dim() == 3 else value
+        )
+        vector = sequence[min(followed.position, len(sequence) - 1)]
         rows.append((f"`{name}`", " x ".join(map(str, value.shape)), _numbers(vector)))
-    weights = values["blocks.0.attention.weights"][followed.row, :, followed.place]
-    looks = [
-        (head, ", ".join(_seen(walk, weights[head], best) for best in _largest(weights[head])))
+    weights = values["blocks.0.attention.weights"][followed.sequence_index, :, followed.position]
+    heads = [
+        (head, ", ".join(_attended(run, weights[head], index) for index in _largest(weights[head])))
         for head in range(len(weights))
     ]
-    hidden = int((weights == 0).all(0).sum())
+    num_masked = int((weights == 0).all(0).sum())
     return f"""## Through the encoder
 
-The piece `[MASK]` is row {walk.tokenizer.specials.mask} of the table of pieces. From there on every
-value has a name, under which it can be read or replaced. The first four of the D numbers at our
-place:
+`[MASK]` is row {run.tokenizer.special_tokens.mask} of the embedding table. The first four of the D
+numbers at our position, from there on:
 
-{_table(("tap", "shape", "at our place"), rows)}
+{_table(("hook point", "shape", "value"), rows)}
 
-Attention in the first block: where each head looks most from our place. {hidden} of the
-{weights.shape[1]} places belong to other documents and have weight 0. Nothing is learned yet, so
-the rest is chance:
+The largest attention weights of each head in the first block, from our position. {num_masked} of
+the {weights.shape[1]} positions belong to other documents and have weight 0. The weights
+are random so far:
 
-{_table(("head", "looks at (weight)"), looks)}
+{_table(("head", "attends to (weight)"), heads)}
 """
 
 
-def _answer_and_update(walk: Walk) -> str:
-    followed = walk.followed
-    target = followed.target
-    before = walk.probabilities()
-    row_before = walk.table_row()
-    mean, gradient = walk.step(0)
-    once = walk.probabilities()
-    change = [
-        ("before", _numbers(row_before)),
-        ("gradient", _numbers(walk.table_gradient(gradient))),
-        ("after", _numbers(walk.table_row())),
+def _loss_and_update(run: FollowedRun) -> str:
+    label = run.token.token_id
+    before = run.probabilities()
+    embedding_before = run.embedding()
+    mean_loss, gradient = run.step(0)
+    after_one_step = run.probabilities()
+    update = [
+        ("before", _numbers(embedding_before)),
+        ("gradient", _numbers(run.embedding_gradient(gradient))),
+        ("after", _numbers(run.embedding())),
     ]
-    answers = [_answer(walk, "before the step", before), _answer(walk, "after the step", once)]
-    for number in range(1, walk.recipe.steps):
-        walk.step(number)
-    answers.append(_answer(walk, f"after {walk.recipe.steps}", walk.probabilities()))
-    name = walk.piece(target)
-    probability = float(before[target])
-    return f"""## State to answer to loss
+    predictions = [
+        _prediction(run, "before the step", before),
+        _prediction(run, "after the step", after_one_step),
+    ]
+    for step_index in range(1, run.recipe.steps):
+        run.step(step_index)
+    predictions.append(_prediction(run, f"after {run.recipe.steps} steps", run.probabilities()))
+    name = run.token_text(label)
+    probability = float(before[label])
+    return f"""## Hidden states to loss
 
-The output turns the state at our place through a dense layer, GELU and a norm, and multiplies it
-with the table of pieces: V = {len(before)} logits, at the asked places only. The softmax gives
-*{name}* the probability {probability:.4f}; who knows nothing would say 1/V = {1 / len(before):.4f}.
-The loss of our question is -ln {probability:.4f} = {-math.log(probability):.3f} nats. The loss of
-the step is the sum over all questions, divided once by their number: {mean:.3f}.
+The masked LM head applies a dense layer, GELU and a norm to the hidden state at each target
+position, and multiplies by the embedding table: M x V =
+{len(run.batch.targets["masked"].positions)} x {len(before)} logits. The softmax gives
+*{name}* the probability {probability:.4f}; a uniform distribution would give
+{1 / len(before):.4f}. The loss at our position is -ln {probability:.4f} =
+{-math.log(probability):.3f} nats. The loss of the step is the mean over all targets:
+{mean_loss:.3f}.
 
-## Loss to gradient to update
+## Loss to update
 
-Going backward, the loss reaches every parameter. The row of the table that stands for *{name}* gets
-its gradient from two uses: as the answer that was wanted here, and as a piece that is read. In its
-first step AdamW moves every number by the learning rate ({walk.recipe.optimiser.rate:g}), against
-the sign of its gradient:
+The gradient reaches every parameter. The embedding of *{name}* gets two contributions: from the
+output layer, where it is the label, and from the input layer, wherever it is read. In its first
+step AdamW moves every number by the learning rate ({run.recipe.optimiser.learning_rate:g}),
+against the sign of its gradient:
 
-{_table((f"row of *{name}*", "first four numbers"), change)}
+{_table((f"embedding of *{name}*", "first four numbers"), update)}
 
-The same question, asked again:
+The prediction at our position:
 
-{_table(("", f"probability of *{name}*", "loss", "most probable"), answers)}
+{_table(("", f"probability of *{name}*", "loss", "most probable"), predictions)}
 
-So small a text is learned by heart, which shows that the way is open from the loss to the text and
-back. [README](../README.md) begins with a text that is not.
+A text this small is memorised, which shows that loss, gradient and update work together.
 """
 
 
-def _answer(walk: Walk, when: str, probabilities: Tensor) -> tuple[str, str, str, str]:
-    chance = float(probabilities[walk.followed.target])
-    best = walk.piece(int(probabilities.argmax()))
-    return when, f"{chance:.3f}", f"{-float(probabilities[walk.followed.target].log()):.2f}", best
+def _prediction(run: FollowedRun, when: str, probabilities: Tensor) -> tuple[str, str, str, str]:
+    probability = float(probabilities[run.token.token_id])
+    most_probable = run.token_text(int(probabilities.argmax()))
+    return when, f"{probability:.3f}", f"{-math.log(probability):.2f}", f"`{most_probable}`"
 
 
-def _original(walk: Walk) -> list[int]:
-    """The pieces of the row that is followed as they were."""
-    row, question = walk.followed.row, walk.batch.questions["masked"]
-    pieces = walk.batch.pieces[row].tolist()
-    for flat, target in zip(question.where, question.target, strict=True):
-        if int(flat) // len(pieces) == row:
-            pieces[int(flat) % len(pieces)] = int(target)
-    return pieces
+def _unmasked_ids(run: FollowedRun) -> list[int]:
+    """Return the token ids of the followed sequence before masking."""
+    row, targets = run.token.sequence_index, run.batch.targets["masked"]
+    ids = run.batch.token_ids[row].tolist()
+    for position, label in zip(targets.positions, targets.labels, strict=True):
+        if int(position) // len(ids) == row:
+            ids[int(position) % len(ids)] = int(label)
+    return ids
 
 
 def _sentence_of(word: str) -> str:
@@ -269,26 +272,26 @@ def _sentence_of(word: str) -> str:
     return next(sentence for sentence in sentences if word in sentence.lower())
 
 
-def _seen(walk: Walk, weights: Tensor, place: int) -> str:
-    shown = walk.piece(walk.batch.pieces[walk.followed.row, place])
-    return f"`{shown}` at {place} ({float(weights[place]):.3f})"
+def _attended(run: FollowedRun, weights: Tensor, index: int) -> str:
+    token = run.token_text(run.batch.token_ids[run.token.sequence_index, index])
+    return f"`{token}` at {index} ({float(weights[index]):.3f})"
 
 
-def _largest(values: Tensor, number: int = 3) -> list[int]:
-    return values.topk(number).indices.tolist()
+def _largest(values: Tensor, count: int = 3) -> list[int]:
+    return values.topk(count).indices.tolist()
 
 
 def _numbers(vector: Tensor) -> str:
     return " ".join(f"{float(x):.4f}" for x in vector.flatten()[:4]) + " ..."
 
 
-def _table(heading: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
-    names = [str(name) for name in heading]
-    lines = [names, ["---"] * len(names), *([str(cell) for cell in row] for row in rows)]
+def _table(header: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    titles = [str(name) for name in header]
+    lines = [titles, ["---"] * len(titles), *([str(cell) for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
     DOCUMENT.write_text(write(), encoding="utf-8")
-    print(f"{DOCUMENT} written", file=sys.stderr)
+    print(f"wrote {DOCUMENT}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Writes into README.md what the quickstart printed and drew, from the folder that it left.
+"""Write the output and the plot of the quickstart into README.md.
 
 python docs/readme.py [quickstart]
 """
@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from bertwright.files import write_text
+from bertwright.core.files import write_text
 
 ROOT = Path(__file__).parents[1]
 README, PICTURE = ROOT / "README.md", Path("docs/pictures/quickstart.png")
@@ -15,37 +15,25 @@ BEGIN, END = "<!-- quickstart: written by docs/readme.py -->", "<!-- end of quic
 
 
 def section(printed: str) -> str:
-    """The section for what was printed."""
+    """Return the section for the output of the quickstart."""
     return f"""{BEGIN}
 
-![Left: the loss of pre-training falls below the unigram entropy. Right: macro F1 of restoring
-punctuation and capitals, of the trained encoder and of what it is compared with.]({PICTURE})
-
-Training hides more than evaluation does, and in the end whole words: so the dots of the held-out
-text lie below the line.
-
-## Quickstart
-
-One command, no data to download. The text is the documentation that Python and its packages bring
-along; a part of its documents is held out, and the task is made of that part. It needs Python 3.11,
-make and g++, leaves everything in `quickstart/`, and takes under ten minutes on two cores,
-installation included where pip has its packages at hand.
+![Left: the pre-training loss falls below the unigram entropy. Right: macro F1 of restoring
+punctuation and capitals, for the trained encoder and its baselines.]({PICTURE})
 
 ```console
 $ make quickstart
 {printed.strip()}
 ```
 
-Losses are in nats; the unigram entropy is what a model reaches that knows how frequent pieces are,
-and nothing else; macro F1 is the mean over the marks and capitals of how well each is restored. The
-trained encoder lies in `quickstart/encoder`:
-`.venv/bin/bertwright fill-mask quickstart/encoder "This [MASK] returns a list."` asks it.
+Losses are in nats. The unigram entropy is the loss of a model that knows token frequencies and
+nothing else. Training masks more tokens than evaluation, so its loss is higher.
 
 {END}"""
 
 
 def main(folder: Path) -> None:
-    """Rewrite the section, and copy the picture."""
+    """Rewrite the section and copy the plot."""
     before, rest = README.read_text(encoding="utf-8").split(BEGIN)
     _, after = rest.split(END)
     printed = (folder / "output.txt").read_text(encoding="utf-8")

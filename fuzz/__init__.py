@@ -1,4 +1,4 @@
-"""What strangers' inputs, full disks and kills do to the program: run by hand, or by ``make fuzz``.
+"""Tests with random invalid inputs, full disks and kills: ``make fuzz``.
 
-Everything is drawn from a seed, so that a finding can be had again by its number.
+Everything is drawn from a seed; a finding is reproduced by its number.
 """

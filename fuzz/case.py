@@ -1,4 +1,4 @@
-"""What an input is, and a kind of inputs."""
+"""A random input and its source."""
 
 import random
 from collections.abc import Callable
@@ -9,22 +9,22 @@ from typing import ClassVar
 
 @dataclass(frozen=True)
 class Case:
-    """One input: ``what`` it is, for a report, and what is done with it.
+    """A random input, its description, and the call that uses it.
 
-    ``output`` is what must not be there where it ends in a sentence.
+    ``output`` must not exist after a UserError.
     """
 
-    what: str
+    description: str
     run: Callable[[], object]
     output: Path | None = None
 
 
 class Kind:
-    """A source of inputs; ``weight`` is its share of them."""
+    """A source of inputs; ``weight`` is its relative frequency."""
 
     name: ClassVar[str]
     weight: ClassVar[float]
 
-    def case(self, draw: random.Random) -> Case:
-        """Return one of them."""
+    def case(self, rng: random.Random) -> Case:
+        """Return a random input."""
         raise NotImplementedError

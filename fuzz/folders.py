@@ -1,4 +1,4 @@
-"""Folders of models and of data with one field changed, or some bytes."""
+"""Model and data folders with a random change to a field or to bytes."""
 
 import json
 import random
@@ -14,18 +14,18 @@ import yaml
 from pydantic import ValidationError
 from safetensors.torch import load_file, save_file
 
-from bertwright.errors import UserError
-from bertwright.interop.huggingface import export_folder, import_folder
+from bertwright.core.errors import UserError
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.shards.manifest import MANIFEST, FileInfo, TokenizerInfo, dataset_hash
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface import export_huggingface, import_huggingface
 from bertwright.interop.loading import load
-from bertwright.model import Model
+from bertwright.models import Model
 from bertwright.recipes import Recipe
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.text.manifest import MANIFEST, File, TokenizerIdentity, content_hash
-from bertwright.text.shards import Data
-from bertwright.text.tokenizers import Tokenizer
-from bertwright.training.clock import Place
-from bertwright.training.recipe_batches import RecipeBatches
-from bertwright.training.run_folder import fitted
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.training.clock import Progress
+from bertwright.training.pretraining.run_folder import fit_recipe_to_data
+from bertwright.training.pretraining_batches import PretrainingBatches
 from fuzz.case import Case, Kind
 from fuzz.junk import as_json, as_yaml, changed, changed_bytes, changed_text
 from fuzz.recipes import SYSTEMS
@@ -35,133 +35,133 @@ DTYPES = (torch.int64, torch.float16, torch.bfloat16, torch.bool, torch.float64)
 LINES = ["The red bird sees a tree.", ""]
 
 
-def _restore(whole: Path, copy: Path) -> None:
+def _restore(original: Path, copy: Path) -> None:
     shutil.rmtree(copy, ignore_errors=True)
-    shutil.copytree(whole, copy)
+    shutil.copytree(original, copy)
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """Return the files of a folder that are read when it is opened."""
+    """Return the files of a folder that are read when it is loaded."""
     return [file for file in sorted(folder.iterdir()) if file.name != "README.md"]
 
 
-def _change_file(draw: random.Random, file: Path) -> str:
-    """Change a file of a folder somewhere; return what was written, or its beginning."""
-    if file.suffix == ".safetensors" and draw.random() < 0.6:
-        return _change_weights(draw, file)
+def _change_file(rng: random.Random, file: Path) -> str:
+    """Change a file; return a description of the change."""
+    if file.suffix == ".safetensors" and rng.random() < 0.6:
+        return _change_weights(rng, file)
     if file.suffix not in (".json", ".yaml", ".txt", ".jsonl"):
-        file.write_bytes(changed_bytes(draw, file.read_bytes()))
+        file.write_bytes(changed_bytes(rng, file.read_bytes()))
         return f"{file.name}: bytes"
     text = file.read_text(encoding="utf-8")
-    if draw.random() < 0.25:
-        text = changed_text(draw, text)
+    if rng.random() < 0.25:
+        text = changed_text(rng, text)
     elif file.suffix == ".json":
-        text = as_json(changed(draw, json.loads(text)))
+        text = as_json(changed(rng, json.loads(text)))
     elif file.suffix == ".yaml":
-        text = as_yaml(changed(draw, yaml.safe_load(text)))
+        text = as_yaml(changed(rng, yaml.safe_load(text)))
     else:
-        text = changed_text(draw, text)
+        text = changed_text(rng, text)
     file.write_text(text, encoding="utf-8", errors="surrogatepass")
     return f"{file.name}: {text}"
 
 
-def _change_weights(draw: random.Random, file: Path) -> str:
+def _change_weights(rng: random.Random, file: Path) -> str:
     tensors = {name: tensor.clone() for name, tensor in load_file(file).items()}
-    name = draw.choice(sorted(tensors))
+    name = rng.choice(sorted(tensors))
     tensor = tensors[name]
-    act = draw.randrange(5)
-    if act == 0:
+    change = rng.randrange(5)
+    if change == 0:
         del tensors[name]
-    elif act == 1:
+    elif change == 1:
         tensors[f"{name}.more"] = tensor.clone()
-    elif act == 2 and tensor.numel() and tensor.is_floating_point():
-        tensor.view(-1)[draw.randrange(tensor.numel())] = draw.choice((float("nan"), float("inf")))
-    elif act == 3:
-        tensors[name] = tensor.to(draw.choice(DTYPES))
+    elif change == 2 and tensor.numel() and tensor.is_floating_point():
+        tensor.view(-1)[rng.randrange(tensor.numel())] = rng.choice((float("nan"), float("inf")))
+    elif change == 3:
+        tensors[name] = tensor.to(rng.choice(DTYPES))
     else:
-        tensors[name] = tensor.flatten()[: draw.randrange(tensor.numel() + 1)].contiguous()
+        tensors[name] = tensor.flatten()[: rng.randrange(tensor.numel() + 1)].contiguous()
     save_file(tensors, file, metadata={"format": "pt"})
-    return f"{file.name}: {name} ({act})"
+    return f"{file.name}: {name} ({change})"
 
 
 class ModelFolders(Kind):
-    """Folders of ours, pre-trained and fine-tuned."""
+    """Model folders, pre-trained and fine-tuned."""
 
     name: ClassVar[str] = "model folders"
     weight: ClassVar[float] = 6
 
-    def __init__(self, made: Workspace, scratch: Path) -> None:
-        self._whole, self._copy = (made.model, made.tuned), scratch / "model"
+    def __init__(self, workspace: Workspace, scratch: Path) -> None:
+        self._original, self._copy = (workspace.model, workspace.tuned), scratch / "model"
 
-    def case(self, draw: random.Random) -> Case:
-        whole = draw.choice(self._whole)
-        _restore(whole, self._copy)
+    def case(self, rng: random.Random) -> Case:
+        original = rng.choice(self._original)
+        _restore(original, self._copy)
         files = _files_of(self._copy)
-        what = _change_file(draw, draw.choice(files))
-        return Case(f"{whole.name}/{what}", lambda: _used(self._copy))
+        description = _change_file(rng, rng.choice(files))
+        return Case(f"{original.name}/{description}", lambda: _use_model(self._copy))
 
 
 class StockFolders(Kind):
-    """Folders of stock classes of several families."""
+    """Hugging Face folders of several families."""
 
     name: ClassVar[str] = "stock folders"
     weight: ClassVar[float] = 6
 
-    def __init__(self, made: Workspace, scratch: Path) -> None:
-        self._folder, self._copy = made.folder / "stock", scratch / "stock"
-        tokenizer = Tokenizer.load(made.tokenizer)
+    def __init__(self, workspace: Workspace, scratch: Path) -> None:
+        self._folder, self._copy = workspace.folder / "stock", scratch / "stock"
+        tokenizer = Tokenizer.load(workspace.tokenizer)
         for system in SYSTEMS:
             with suppress(UserError):
                 recipe = Recipe.load(f"{system}-tiny", *TINY[1:3], "encoder.width=32")
-                model = Model.build(recipe, tokenizer.size, tokenizer)
-                export_folder(model, tokenizer, self._folder / system)
+                model = Model.build(recipe, tokenizer.vocab_size, tokenizer)
+                export_huggingface(model, tokenizer, self._folder / system)
         self._systems = sorted(path.name for path in self._folder.iterdir())
 
-    def case(self, draw: random.Random) -> Case:
-        system = draw.choice(self._systems)
+    def case(self, rng: random.Random) -> Case:
+        system = rng.choice(self._systems)
         _restore(self._folder / system, self._copy)
         files = _files_of(self._copy)
         files += [self._copy / "config.json"] * 4
-        what = _change_file(draw, draw.choice(files))
-        return Case(f"{system}/{what}", lambda: import_folder(self._copy))
+        description = _change_file(rng, rng.choice(files))
+        return Case(f"{system}/{description}", lambda: import_huggingface(self._copy))
 
 
 class DataFolders(Kind):
-    """Folders of prepared data whose checksums were made to fit."""
+    """Prepared data folders with a change and matching checksums."""
 
     name: ClassVar[str] = "data folders"
     weight: ClassVar[float] = 6
 
-    def __init__(self, made: Workspace, scratch: Path) -> None:
-        self._whole, self._copy = made.data, scratch / "prepared"
-        self._recipe = Recipe.load("bert-tiny", *TINY, "text.tokenizer.size=120")
+    def __init__(self, workspace: Workspace, scratch: Path) -> None:
+        self._original, self._copy = workspace.data, scratch / "prepared"
+        self._recipe = Recipe.load("bert-tiny", *TINY, "text.tokenizer.vocab_size=120")
 
-    def case(self, draw: random.Random) -> Case:
-        _restore(self._whole, self._copy)
+    def case(self, rng: random.Random) -> Case:
+        _restore(self._original, self._copy)
         manifest = json.loads((self._copy / MANIFEST).read_text())
-        act = draw.randrange(4)
-        if act == 0:
-            manifest = changed(draw, manifest)
-            what = as_json(manifest)
-        elif act == 1:
-            file = self._copy / draw.choice(sorted(manifest["files"]))
-            what = _change_file(draw, file)
+        change = rng.randrange(4)
+        if change == 0:
+            manifest = changed(rng, manifest)
+            description = as_json(manifest)
+        elif change == 1:
+            file = self._copy / rng.choice(sorted(manifest["files"]))
+            description = _change_file(rng, file)
         else:
-            file = self._copy / draw.choice(sorted(manifest["files"]))
+            file = self._copy / rng.choice(sorted(manifest["files"]))
             content = bytearray(file.read_bytes())
-            for _ in range(draw.randint(1, 3)):
+            for _ in range(rng.randint(1, 3)):
                 if content:
-                    content[draw.randrange(len(content))] = draw.randrange(256)
+                    content[rng.randrange(len(content))] = rng.randrange(256)
             file.write_bytes(content)
-            what = f"{file.name}: some bytes"
-        if act == 0 and draw.random() < 0.3:
+            description = f"{file.name}: some bytes"
+        if change == 0 and rng.random() < 0.3:
             (self._copy / MANIFEST).write_text(as_json(manifest))
         else:
             self._seal(manifest)
-        return Case(f"data/{what}", self._use)
+        return Case(f"data/{description}", self._use)
 
     def _seal(self, manifest: Any) -> None:
-        """Write a manifest with sizes, checksums and a hash that fit, as far as it is one."""
+        """Write a manifest with matching sizes, checksums and hash, as far as it is valid."""
         with suppress(
             KeyError,
             TypeError,
@@ -174,22 +174,22 @@ class DataFolders(Kind):
             for name, stated in manifest["files"].items():
                 content = (self._copy / name).read_bytes()
                 stated |= {"bytes": len(content), "sha256": sha256(content).hexdigest()}
-            files = {name: File(**stated) for name, stated in manifest["files"].items()}
-            identity = TokenizerIdentity(**manifest["tokenizer"])
-            manifest["hash"] = content_hash(identity, files, tuple(manifest["languages"]))
+            files = {name: FileInfo(**stated) for name, stated in manifest["files"].items()}
+            identity = TokenizerInfo(**manifest["tokenizer"])
+            manifest["hash"] = dataset_hash(identity, files, tuple(manifest["languages"]))
         (self._copy / MANIFEST).write_text(as_json(manifest))
 
     def _use(self) -> None:
-        data = Data.open(self._copy)
-        batches = RecipeBatches(fitted(self._recipe, data), data)
-        batches(Place(step=0, progress=0.0, phase=0, phase_progress=0.0))
-        assert int(np.sum(data.piece_counts)) == data.split("train").num_pieces
+        data = Dataset.open(self._copy)
+        batches = PretrainingBatches(fit_recipe_to_data(self._recipe, data), data)
+        batches(Progress(step=0, fraction=0.0, phase=0, phase_fraction=0.0))
+        assert int(np.sum(data.token_counts)) == data.split("train").num_tokens
 
 
-def _used(folder: Path) -> None:
-    """Load a model and ask it for something."""
+def _use_model(folder: Path) -> None:
+    """Load a model, embed and predict."""
     model = load(folder, "float32")
     vectors = model.embed(LINES)
     assert np.isfinite(vectors).all()
-    if isinstance(model, FineTuned):
+    if isinstance(model, FineTunedModel):
         model.predict(LINES[:1])

@@ -1,4 +1,4 @@
-"""Verbs in processes of their own, which are there in milliseconds: all is imported before."""
+"""Run verbs in forked processes, which start in milliseconds."""
 
 import os
 import signal
@@ -8,15 +8,15 @@ import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from bertwright.cli.application import main
+from bertwright.cli.app import main
 
 CRASHED = 70
-"""The exit code of a verb that ended with a traceback."""
+"""Exit code of a verb that ended with a traceback."""
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a process ended: its exit code, None where it was killed; and what it said."""
+class ProcessResult:
+    """Outcome of a process: its exit code, or None after a kill, and its stderr."""
 
     code: int | None
     errors: str
@@ -27,12 +27,12 @@ def run(
     words: Sequence[str],
     kill_after: float | None = None,
     prepare: Callable[[], None] = lambda: None,
-) -> Ended:
-    """Run a verb, and kill it after so many seconds, if it is still there.
+) -> ProcessResult:
+    """Run a verb; kill it after some seconds.
 
-    ``prepare`` is called in its process first.
+    ``prepare`` is called in the process first.
     """
-    began = time.monotonic()
+    start = time.monotonic()
     read_end, write_end = os.pipe()
     process = _fork(words, write_end, prepare)
     os.close(write_end)
@@ -43,7 +43,7 @@ def run(
         errors = stream.read()
     _, status = os.waitpid(process, 0)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else None
-    return Ended(code, errors, time.monotonic() - began)
+    return ProcessResult(code, errors, time.monotonic() - start)
 
 
 def _fork(words: Sequence[str], errors: int, prepare: Callable[[], None]) -> int:
@@ -60,8 +60,8 @@ def _fork(words: Sequence[str], errors: int, prepare: Callable[[], None]) -> int
         prepare()
         main()
         code = 0
-    except SystemExit as ended:
-        code = ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except SystemExit as exit:
+        code = exit.code if isinstance(exit.code, int) else 0 if exit.code is None else 1
     except BaseException:
         traceback.print_exc()
     finally:

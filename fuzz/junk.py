@@ -1,4 +1,4 @@
-"""Values that nobody expects, and one change to a value, a text or bytes."""
+"""Random unexpected values, and random changes to a value, a text or bytes."""
 
 import copy
 import json
@@ -19,32 +19,32 @@ NUMBERS = (
 )
 
 
-def junk(draw: random.Random, depth: int = 3) -> Any:
-    """Return any value that JSON or YAML can hold."""
-    kind = draw.randrange(12 if depth else 8)
+def junk(rng: random.Random, depth: int = 3) -> Any:
+    """Return a random value of JSON or YAML."""
+    kind = rng.randrange(12 if depth else 8)
     if kind < 4:
-        return draw.choice(NUMBERS)
+        return rng.choice(NUMBERS)
     if kind < 7:
-        return draw.choice(TEXTS)
+        return rng.choice(TEXTS)
     if kind == 7:
-        return draw.choice((None, True, False))
+        return rng.choice((None, True, False))
     if kind < 10:
-        return [junk(draw, depth - 1) for _ in range(draw.randrange(4))]
+        return [junk(rng, depth - 1) for _ in range(rng.randrange(4))]
     if kind == 10:
-        return {draw.choice(TEXTS): junk(draw, depth - 1) for _ in range(draw.randrange(4))}
-    return nested(draw)
+        return {rng.choice(TEXTS): junk(rng, depth - 1) for _ in range(rng.randrange(4))}
+    return nested(rng)
 
 
-def nested(draw: random.Random) -> Any:
-    """Return lists or mappings inside one another."""
+def nested(rng: random.Random) -> Any:
+    """Return deeply nested lists or mappings."""
     value: Any = 1
-    for _ in range(draw.choice((20, 60, 90, 150, 400))):
-        value = [value] if draw.random() < 0.5 else {"a": value}
+    for _ in range(rng.choice((20, 60, 90, 150, 400))):
+        value = [value] if rng.random() < 0.5 else {"a": value}
     return value
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON, however many digits or levels it has."""
+    """Return a value as JSON; an unclosed list where it cannot be written."""
     try:
         return json.dumps(value)
     except (RecursionError, ValueError):
@@ -52,84 +52,90 @@ def as_json(value: Any) -> str:
 
 
 def as_yaml(value: Any) -> str:
-    """Return a value as YAML on one line, which JSON nearly is."""
+    """Return a value as YAML on one line."""
     text = as_json(value)
     return {"NaN": ".nan", "Infinity": ".inf", "-Infinity": "-.inf"}.get(text, text)
 
 
-def changed(draw: random.Random, value: Any) -> Any:
-    """Return a copy of plain data with one change somewhere in it."""
-    whole = copy.deepcopy(value)
-    place, key = _any_place(draw, whole)
-    if place is None:
-        return junk(draw)
-    act = draw.randrange(10)
-    if act == 0 and isinstance(place, dict):
-        del place[key]
-    elif act == 1 and isinstance(place, dict):
-        place[draw.choice(TEXTS)] = junk(draw)
-    elif act == 2 and isinstance(place, dict):
-        place[draw.choice(sorted(map(str, place)))] = place[key]
-    elif act == 3 and isinstance(place, list):
-        place.insert(draw.randrange(len(place) + 1), copy.deepcopy(place[key]))
-    elif act == 4 and isinstance(place[key], int | float) and not isinstance(place[key], bool):
-        place[key] = draw.choice((place[key] + 1, place[key] - 1, -place[key], place[key] * 1000))
+def changed(rng: random.Random, value: Any) -> Any:
+    """Return a copy of plain data with one random change."""
+    root = copy.deepcopy(value)
+    container, key = _random_container(rng, root)
+    if container is None:
+        return junk(rng)
+    change = rng.randrange(10)
+    if change == 0 and isinstance(container, dict):
+        del container[key]
+    elif change == 1 and isinstance(container, dict):
+        container[rng.choice(TEXTS)] = junk(rng)
+    elif change == 2 and isinstance(container, dict):
+        container[rng.choice(sorted(map(str, container)))] = container[key]
+    elif change == 3 and isinstance(container, list):
+        container.insert(rng.randrange(len(container) + 1), copy.deepcopy(container[key]))
+    elif (
+        change == 4
+        and isinstance(container[key], int | float)
+        and not isinstance(container[key], bool)
+    ):
+        container[key] = rng.choice(
+            (container[key] + 1, container[key] - 1, -container[key], container[key] * 1000)
+        )
     else:
-        place[key] = junk(draw)
-    return whole
+        container[key] = junk(rng)
+    return root
 
 
-def _any_place(draw: random.Random, whole: Any) -> tuple[Any, Any]:
-    """Return a container inside a value, and a key of it; None where there is none."""
-    place = whole
+def _random_container(rng: random.Random, root: Any) -> tuple[Any, Any]:
+    """Return a random container inside a value and one of its keys, or None."""
+    container = root
     while True:
-        keys = list(place) if isinstance(place, dict) else list(range(len(place)))
+        keys = list(container) if isinstance(container, dict) else list(range(len(container)))
         if not keys:
             return None, None
-        key = draw.choice(keys)
-        inside = place[key]
-        if not isinstance(inside, dict | list) or not inside or draw.random() < 0.2:
-            return place, key
-        place = inside
+        key = rng.choice(keys)
+        child = container[key]
+        if not isinstance(child, dict | list) or not child or rng.random() < 0.2:
+            return container, key
+        container = child
 
 
-def changed_text(draw: random.Random, text: str) -> str:
-    """Return a text with one change somewhere in it."""
+def changed_text(rng: random.Random, text: str) -> str:
+    """Return a text with one random change."""
     lines = text.split("\n")
-    line = draw.randrange(len(lines))
-    place = draw.randrange(len(text) + 1)
-    act = draw.randrange(9)
-    if act == 0:
-        return text[:place] + draw.choice(TEXTS) + text[place:]
-    if act == 1:
-        return text[:place] + text[place + draw.randrange(1, 20) :]
-    if act == 2:
+    line = rng.randrange(len(lines))
+    position = rng.randrange(len(text) + 1)
+    change = rng.randrange(9)
+    if change == 0:
+        return text[:position] + rng.choice(TEXTS) + text[position:]
+    if change == 1:
+        return text[:position] + text[position + rng.randrange(1, 20) :]
+    if change == 2:
         return "\n".join([*lines[:line], *lines[line + 1 :]])
-    if act == 3:
+    if change == 3:
         return "\n".join([*lines[: line + 1], *lines[line:]])
-    if act == 4:
-        return text[:place]
-    if act == 5:
-        return "\n".join([*lines[:line], as_json(junk(draw)), *lines[line + 1 :]])
-    if act == 6:
-        return text.replace(draw.choice(text) if text else "a", draw.choice(TEXTS[:30]))
-    if act == 7:
-        return text[:place] + draw.choice("\t\n\r\0\"'{}[],:;|#&*!%@`\\") + text[place + 1 :]
+    if change == 4:
+        return text[:position]
+    if change == 5:
+        return "\n".join([*lines[:line], as_json(junk(rng)), *lines[line + 1 :]])
+    if change == 6:
+        return text.replace(rng.choice(text) if text else "a", rng.choice(TEXTS[:30]))
+    if change == 7:
+        return text[:position] + rng.choice("\t\n\r\0\"'{}[],:;|#&*!%@`\\") + text[position + 1 :]
     words = text.split(" ")
-    words[draw.randrange(len(words))] = as_yaml(junk(draw))
+    words[rng.randrange(len(words))] = as_yaml(junk(rng))
     return " ".join(words)
 
 
-def changed_bytes(draw: random.Random, content: bytes) -> bytes:
-    """Return bytes with one change somewhere in them."""
-    place = draw.randrange(len(content) + 1)
-    act = draw.randrange(5)
-    if act == 0:
-        return content[:place]
-    if act == 1:
-        return content[:place] + draw.randbytes(draw.randrange(1, 9)) + content[place:]
-    if act == 2:
-        return content[:place] + draw.randbytes(draw.randrange(1, 9)) + content[place + 8 :]
-    if act == 3:
-        return content + content[place:]
-    return content[:place] + content[place + draw.randrange(1, 9) :]
+def changed_bytes(rng: random.Random, content: bytes) -> bytes:
+    """Return bytes with one random change."""
+    position = rng.randrange(len(content) + 1)
+    change = rng.randrange(5)
+    if change == 0:
+        return content[:position]
+    if change == 1:
+        return content[:position] + rng.randbytes(rng.randrange(1, 9)) + content[position:]
+    if change == 2:
+        return content[:position] + rng.randbytes(rng.randrange(1, 9)) + content[position + 8 :]
+    if change == 3:
+        return content + content[position:]
+    return content[:position] + content[position + rng.randrange(1, 9) :]

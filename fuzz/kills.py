@@ -1,4 +1,7 @@
-"""Kill writing verbs at random moments: nothing half-written, and the next run ends well."""
+"""Kill writing verbs at random moments.
+
+They must leave no partial output, and the next run must succeed.
+"""
 
 import random
 import shutil
@@ -12,26 +15,26 @@ from fuzz.forks import run
 from fuzz.workspace import make_workspace
 from fuzz.writers import Tree, Writer, tree, writers
 
-PLACE = "place"
-"""The folder that is written to, always the same: some outputs name it."""
+OUTPUT_FOLDER = "output"
+"""Folder of the output, always the same: some outputs contain its path."""
 
 
 @dataclass
 class Report:
-    """What some kills have come to."""
+    """Report of some kills."""
 
     seed: int
     kills: int = 0
-    alive: Counter[str] = field(default_factory=Counter[str])
-    """By verb, how many were killed before they had ended."""
+    killed: Counter[str] = field(default_factory=Counter[str])
+    """Kills before the end of the verb, by verb."""
     findings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
     def as_dict(self, seconds: float) -> dict[str, Any]:
-        """Return it as plain data."""
+        """Return plain data."""
         return {
             "kills": self.kills,
-            "alive": sum(self.alive.values()),
-            "by_verb": dict(sorted(self.alive.items())),
+            "killed": sum(self.killed.values()),
+            "by_verb": dict(sorted(self.killed.items())),
             "half_written": sum(f["kind"] == "half-written" for f in self.findings),
             "not_resumed": sum(f["kind"] == "not resumed" for f in self.findings),
             "findings": self.findings,
@@ -41,67 +44,69 @@ class Report:
 
 
 def kills(folder: Path, count: int, seed: int, only: str | None = None) -> dict[str, Any]:
-    """Return what so many kills have come to, over all writing verbs or ``only`` one."""
-    began, report = time.monotonic(), Report(seed)
-    known = [w for w in writers(make_workspace(folder / "inputs")) if only in (None, w.name)]
-    whole = {writer.name: _whole(writer, folder) for writer in known}
+    """Return the report of ``count`` kills over all writing verbs, or of ``only`` one."""
+    start, report = time.monotonic(), Report(seed)
+    selected = [w for w in writers(make_workspace(folder / "inputs")) if only in (None, w.name)]
+    expected = {writer.name: _uninterrupted(writer, folder) for writer in selected}
     number = 0
     while report.kills < count:
-        writer = known[number % len(known)]
-        draw = random.Random(f"{seed} {number}")
-        _kill(writer, *whole[writer.name], folder / PLACE, draw, number, report)
+        writer = selected[number % len(selected)]
+        rng = random.Random(f"{seed} {number}")
+        _kill(writer, *expected[writer.name], folder / OUTPUT_FOLDER, rng, number, report)
         number += 1
-    return report.as_dict(time.monotonic() - began)
+    return report.as_dict(time.monotonic() - start)
 
 
-def _whole(writer: Writer, folder: Path) -> tuple[Tree, float]:
-    """Return what a verb writes that is left alone, and how long that takes."""
-    place = folder / PLACE
-    place.mkdir()
-    ended = run(writer.command(place))
-    if ended.code != 0:
-        raise RuntimeError(f"{writer.name} cannot be run: {ended.errors}")
-    whole = tree(place)
-    shutil.rmtree(place)
-    return whole, ended.seconds
+def _uninterrupted(writer: Writer, folder: Path) -> tuple[Tree, float]:
+    """Return the output of an uninterrupted run, and its seconds."""
+    output = folder / OUTPUT_FOLDER
+    output.mkdir()
+    process = run(writer.command(output))
+    if process.code != 0:
+        raise RuntimeError(f"{writer.name} failed: {process.errors}")
+    files = tree(output)
+    shutil.rmtree(output)
+    return files, process.seconds
 
 
 def _kill(
     writer: Writer,
-    whole: Tree,
+    expected: Tree,
     seconds: float,
-    place: Path,
-    draw: random.Random,
+    output: Path,
+    rng: random.Random,
     number: int,
     report: Report,
 ) -> None:
-    place.mkdir()
+    output.mkdir()
 
-    def find(kind: str, what: str) -> None:
-        report.findings.append({"kind": kind, "verb": writer.name, "number": number, "what": what})
+    def add_finding(kind: str, problem: str) -> None:
+        report.findings.append(
+            {"kind": kind, "verb": writer.name, "number": number, "problem": problem}
+        )
 
-    ended = run(writer.command(place), kill_after=draw.uniform(0, 1.05 * seconds))
+    process = run(writer.command(output), kill_after=rng.uniform(0, 1.05 * seconds))
     report.kills += 1
-    report.alive[writer.name] += ended.code is None
-    if wrong := writer.half_written(place, whole):
-        find("half-written", wrong)
-    resumes = writer.resumes(place)
-    if ended.code is None or resumes:
-        # Another kill, on the way back, for half of them.
-        if draw.random() < 0.5:
-            after = draw.uniform(0, 1.05 * seconds)
-            ended = run(writer.command(place, resumes), kill_after=after)
+    report.killed[writer.name] += process.code is None
+    if problem := writer.half_written(output, expected):
+        add_finding("half-written", problem)
+    resumes = writer.resumes(output)
+    if process.code is None or resumes:
+        # Half of the resumed runs are killed, too.
+        if rng.random() < 0.5:
+            kill_after = rng.uniform(0, 1.05 * seconds)
+            process = run(writer.command(output, resumes), kill_after=kill_after)
             report.kills += 1
-            report.alive[writer.name] += ended.code is None
-            if wrong := writer.half_written(place, whole):
-                find("half-written", wrong)
-        if not writer.finished(place):
-            ended = run(writer.command(place, writer.resumes(place)))
-            if ended.code != 0:
-                find("not resumed", ended.errors.strip()[-500:])
-    if (there := tree(place)) != whole:
-        odd = sorted({*there.items()} ^ {*whole.items()})
-        find("not resumed", f"{odd[0][0]} is not as it is without a kill")
-    if left := [f.name for f in place.rglob("*") if ".unfinished-" in f.name]:
-        find("half-written", f"{left[0]} is left behind")
-    shutil.rmtree(place)
+            report.killed[writer.name] += process.code is None
+            if problem := writer.half_written(output, expected):
+                add_finding("half-written", problem)
+        if not writer.finished(output):
+            process = run(writer.command(output, writer.resumes(output)))
+            if process.code != 0:
+                add_finding("not resumed", process.errors.strip()[-500:])
+    if (files := tree(output)) != expected:
+        different = sorted({*files.items()} ^ {*expected.items()})
+        add_finding("not resumed", f"{different[0][0]} differs from that of an uninterrupted run")
+    if leftovers := [f.name for f in output.rglob("*") if ".unfinished-" in f.name]:
+        add_finding("half-written", f"{leftovers[0]} is left behind")
+    shutil.rmtree(output)

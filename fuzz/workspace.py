@@ -1,21 +1,21 @@
-"""Small inputs of every kind, made once: text, a tokenizer, data, models, a task."""
+"""Small inputs of every kind: text, a tokenizer, data, models, a task."""
 
 import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertwright.interop.huggingface import export_folder
-from bertwright.model import Model
-from bertwright.model.text_model import TextModel
+from bertwright.data.preparation import prepare
+from bertwright.data.tokenization.tokenizer import WordPieceConfig
+from bertwright.data.vocabulary_training import train_tokenizer_on_files
+from bertwright.interop.huggingface import export_huggingface
+from bertwright.models import Model
+from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
-from bertwright.recipes.loading import changed
+from bertwright.recipes.loading import apply_overrides
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
-from bertwright.text.preparation import prepare
-from bertwright.text.tokenizers import WordPieceChoice
-from bertwright.text.vocabularies import train_on_files
 
 WORDS = [
     *("the", "a", "red", "old", "new", "small", "bird", "tree", "ship", "house"),
@@ -36,7 +36,7 @@ TINY = (
 
 @dataclass(frozen=True)
 class Workspace:
-    """The folder of all inputs."""
+    """Paths of all inputs in a folder."""
 
     folder: Path
 
@@ -46,7 +46,7 @@ class Workspace:
 
     @property
     def lines(self) -> Path:
-        """A text on each line."""
+        """File with one text per line."""
         return self.folder / "lines.txt"
 
     @property
@@ -63,7 +63,7 @@ class Workspace:
 
     @property
     def tuned(self) -> Path:
-        """A model that is fine-tuned for the task."""
+        """Fine-tuned model folder."""
         return self.folder / "tuned"
 
     @property
@@ -72,49 +72,51 @@ class Workspace:
 
     @property
     def study(self) -> Path:
-        """Two arms of a few steps each."""
+        """Study of two arms of a few steps."""
         return self.folder / "study.yaml"
 
     @property
     def task(self) -> Path:
-        """A folder with train.tsv and dev.tsv."""
+        """Folder with train.tsv and dev.tsv."""
         return self.folder / "task"
 
 
 def make_workspace(folder: Path) -> Workspace:
-    """Make all inputs in a folder that is empty."""
-    made, draw = Workspace(folder), random.Random(0)
+    """Write all inputs into an empty folder."""
+    workspace, rng = Workspace(folder), random.Random(0)
     folder.mkdir(parents=True, exist_ok=True)
 
     def sentence() -> str:
-        return " ".join(draw.choices(WORDS, k=draw.randint(3, 12))).capitalize() + "."
+        return " ".join(rng.choices(WORDS, k=rng.randint(3, 12))).capitalize() + "."
 
-    made.text.write_text("\n\n".join("\n".join([sentence() for _ in range(6)]) for _ in range(80)))
-    made.lines.write_text("".join(f"{sentence()}\n" for _ in range(300)))
-    made.task.mkdir()
+    workspace.text.write_text(
+        "\n\n".join("\n".join([sentence() for _ in range(6)]) for _ in range(80))
+    )
+    workspace.lines.write_text("".join(f"{sentence()}\n" for _ in range(300)))
+    workspace.task.mkdir()
     for name, number in (("train", 40), ("dev", 16)):
         rows = ((sentence(), ("old", "new")[number % 2]) for number in range(number))
         table = "".join(f"{text}\t{label}\n" for text, label in rows)
-        (made.task / f"{name}.tsv").write_text(f"text\tlabel\n{table}")
+        (workspace.task / f"{name}.tsv").write_text(f"text\tlabel\n{table}")
     (folder / "rows.jsonl").write_text(
         "".join(json.dumps({"text": sentence(), "lang": "en"}) + "\n" for _ in range(20))
     )
-    tokenizer = train_on_files(
-        [made.text], made.tokenizer, WordPieceChoice(size=120), num_workers=1
+    tokenizer = train_tokenizer_on_files(
+        [workspace.text], workspace.tokenizer, WordPieceConfig(vocab_size=120), num_workers=1
     )
-    prepare(made.text, made.data, made.tokenizer, num_workers=1)
-    model = TextModel(Model.build(Recipe.load("bert-tiny", *TINY), tokenizer.size), tokenizer)
-    model.save(made.model)
+    prepare(workspace.text, workspace.data, workspace.tokenizer, num_workers=1)
+    model = TextModel(Model.build(Recipe.load("bert-tiny", *TINY), tokenizer.vocab_size), tokenizer)
+    model.save(workspace.model)
     task = table_task("task", Columns())
-    train, dev = (task.read(made.task / f"{name}.tsv") for name in ("train", "dev"))
+    train, dev = (task.read_examples(workspace.task / f"{name}.tsv") for name in ("train", "dev"))
     settings = {"epochs": 1, "compile": False, "precision": "float32"}
-    finetune(model, task, train=train, dev=dev, out=made.tuned, **settings)
-    export_folder(model.model, tokenizer, made.huggingface)
+    finetune(model, task, train=train, dev=dev, output=workspace.tuned, **settings)
+    export_huggingface(model.model, tokenizer, workspace.huggingface)
     study = {"name": "length", "question": "Do more heads learn more?"}
-    study |= {"corpus": {"kind": "files", "paths": [str(made.text)]}, "seeds": 1}
-    study |= {"tokenizer": {"kind": "wordpiece", "size": 120}, "equal": {"steps": 4}}
+    study |= {"corpus": {"kind": "files", "paths": [str(workspace.text)]}, "seeds": 1}
+    study |= {"tokenizer": {"kind": "wordpiece", "vocab_size": 120}, "equal": {"steps": 4}}
     heads = {f"heads-{n}": {"encoder": {"mixer": {"heads": n}}} for n in (1, 2)}
     study["arms"] = {n: {"recipe": "bert-tiny", "changes": c} for n, c in heads.items()}
-    study["changes"] = changed({"checkpoint_every": 2}, TINY)
-    made.study.write_text(json.dumps(study))
-    return made
+    study["changes"] = apply_overrides({"checkpoint_every": 2}, TINY)
+    workspace.study.write_text(json.dumps(study))
+    return workspace

@@ -1,16 +1,16 @@
-"""Every verb that writes: how it is called, and what of its output must be the same again."""
+"""Every verb that writes, its arguments, and the checks of its output."""
 
 import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from bertwright.training.checkpoints import open_whole
+from bertwright.training.checkpoints import open_checkpoint
 from fuzz.workspace import TINY, Workspace
 
 Tree = dict[str, str]
 
-OF_TIME = {
+TIME_DEPENDENT_FILES = {
     "training.json",
     "README.md",
     "metrics.jsonl",
@@ -21,132 +21,151 @@ OF_TIME = {
     "report.json",
     "result.json",
 }
-"""Files that say when or how fast they were made."""
+"""Files that depend on times."""
 
-OF_CHECKPOINTS = "checkpoints/"
-"""The folder whose files in JSON say so, too."""
+CHECKPOINT_FOLDER = "checkpoints/"
+"""Folder whose JSON files depend on times, too."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """A verb with an output, ``out`` in a folder of its own.
+    """A verb that writes ``output``.
 
-    ``words`` are those of the command line; ``again`` goes on after an interruption.
+    ``words`` are its arguments; ``resume`` are those that continue an interrupted run.
     """
 
     name: str
     words: tuple[str, ...]
-    out: str = "out"
-    again: tuple[str, ...] = ()
-    grows: str | None = None
-    """Of a folder that is added to while it is written, the file that ends it."""
+    output: str = "out"
+    resume: tuple[str, ...] = ()
+    last_file: str | None = None
+    """Pattern of the last file, for an output folder that is written in place."""
 
     def command(self, folder: Path, resumes: bool = False) -> list[str]:
-        """Return the words that write into a folder."""
-        return [*self.words, "-o", str(folder / self.out), *(self.again if resumes else ())]
+        """Return the arguments that write into a folder."""
+        return [*self.words, "-o", str(folder / self.output), *(self.resume if resumes else ())]
 
     def finished(self, folder: Path) -> bool:
-        """Whether the output is there and needs no other run."""
-        out = folder / self.out
-        return out.exists() if self.grows is None else any(out.glob(self.grows))
+        """Return True if the output is complete."""
+        output = folder / self.output
+        return output.exists() if self.last_file is None else any(output.glob(self.last_file))
 
     def resumes(self, folder: Path) -> bool:
-        """Whether something is there to go on with, which must be said."""
-        part = folder / f"{self.out}.part"
-        return bool(self.again) and (
-            part.exists() or (bool(self.grows) and (folder / self.out).exists())
+        """Return True if an interrupted run must be resumed explicitly."""
+        partial = folder / f"{self.output}.part"
+        return bool(self.resume) and (
+            partial.exists() or (bool(self.last_file) and (folder / self.output).exists())
         )
 
-    def half_written(self, folder: Path, whole: Tree) -> str | None:
-        """Return what is wrong with what is there, None where it is nothing or whole."""
-        there = tree(folder)
-        if self.grows:
-            return _broken(folder / self.out, there, whole)
-        part = folder / f"{self.out}.part"
-        if part.is_file():
+    def half_written(self, folder: Path, expected: Tree) -> str | None:
+        """Return a problem of the output, or None if it is absent or complete."""
+        files = tree(folder)
+        if self.last_file:
+            return _find_broken(folder / self.output, files, expected)
+        partial = folder / f"{self.output}.part"
+        if partial.is_file():
             return None
-        if there and there != whole:
-            odd = sorted({*there.items()} ^ {*whole.items()})
-            return f"{odd[0][0]} is there and not whole"
+        if files and files != expected:
+            different = sorted({*files.items()} ^ {*expected.items()})
+            return f"{different[0][0]} is incomplete"
         return None
 
 
-def writers(made: Workspace) -> list[Writer]:
-    """Return every writer over the inputs of a workspace."""
+def writers(workspace: Workspace) -> list[Writer]:
+    """Return every writer, with the inputs of a workspace."""
     settings = ("epochs=1", "compile=false", "precision=float32")
-    task = ("--train", str(made.task / "train.tsv"), "--dev", str(made.task / "dev.tsv"))
+    task = ("--train", str(workspace.task / "train.tsv"), "--dev", str(workspace.task / "dev.tsv"))
     return [
         Writer(
             "tokenizer train",
-            ("tokenizer", "train", str(made.text), "--vocab-size", "100", "--num-workers", "1"),
+            (
+                "tokenizer",
+                "train",
+                str(workspace.text),
+                "--vocab-size",
+                "100",
+                "--num-workers",
+                "1",
+            ),
         ),
         Writer(
             "prepare",
-            ("prepare", str(made.text), "--tokenizer", str(made.tokenizer), "--num-workers", "1"),
+            (
+                "prepare",
+                str(workspace.text),
+                "--tokenizer",
+                str(workspace.tokenizer),
+                "--num-workers",
+                "1",
+            ),
         ),
         Writer(
             "pretrain",
             (
                 *("pretrain", "bert-tiny", *TINY, "steps=12", "checkpoint_every=2"),
-                *("evaluate_every=4", "--data", str(made.data)),
+                *("evaluate_every=4", "--data", str(workspace.data)),
             ),
-            again=("--resume",),
-            grows="model.safetensors",
+            resume=("--resume",),
+            last_file="model.safetensors",
         ),
-        Writer("finetune", ("finetune", str(made.model), *task, *settings)),
-        Writer("embed", ("embed", str(made.model), str(made.lines)), out="out.npy"),
+        Writer("finetune", ("finetune", str(workspace.model), *task, *settings)),
+        Writer("embed", ("embed", str(workspace.model), str(workspace.lines)), output="out.npy"),
         Writer(
-            "predict", ("predict", str(made.tuned), str(made.lines)), "out.jsonl", ("--resume",)
+            "predict",
+            ("predict", str(workspace.tuned), str(workspace.lines)),
+            "out.jsonl",
+            ("--resume",),
         ),
         *(
-            Writer(f"export {kind}", ("export", str(made.model), "--to", kind))
+            Writer(f"export {kind}", ("export", str(workspace.model), "--to", kind))
             for kind in ("huggingface", "sentence-transformers", "onnx")
         ),
-        Writer("average", ("average", str(made.model), str(made.model))),
-        Writer("import", ("import", str(made.huggingface))),
+        Writer("average", ("average", str(workspace.model), str(workspace.model))),
+        Writer("import", ("import", str(workspace.huggingface))),
         Writer(
-            "compress",
+            "compress distil",
             (
-                *("compress", str(made.tuned), "--layers", "1"),
-                *(*task, "--work", str(made.folder / "work"), *settings),
+                *("compress", "distil", str(workspace.tuned), "--layers", "1"),
+                *(*task, "--work", str(workspace.folder / "work"), *settings),
             ),
         ),
-        Writer("trim", ("trim", str(made.tuned), "--data", str(made.task))),
-        Writer("static", ("static", str(made.model), "--width", "8")),
-        Writer("view", ("view", str(made.model), "the red bird"), out="out.html"),
+        Writer("trim", ("trim", str(workspace.tuned), "--data", str(workspace.task))),
+        Writer("static", ("static", str(workspace.model), "--width", "8")),
+        Writer("view", ("view", str(workspace.model), "the red bird"), output="out.html"),
         Writer(
             "analyse",
-            ("analyse", str(made.model), "attention-shares", "--data", str(made.lines)),
-            grows="report.html",
+            ("analyse", str(workspace.model), "attention-mass", "--data", str(workspace.lines)),
+            last_file="report.html",
         ),
-        Writer("study run", ("study", "run", str(made.study)), grows="*/result.json"),
+        Writer("study run", ("study", "run", str(workspace.study)), last_file="*/result.json"),
     ]
 
 
 def tree(folder: Path) -> Tree:
-    """Return the digests of the files below a folder that are there for a user to see, by name."""
+    """Return the digests of the visible files of a folder, by name."""
     digests: Tree = {}
     for file in sorted(folder.rglob("*")):
         name = str(file.relative_to(folder))
         hidden = any(".unfinished-" in part for part in name.split("/"))
-        of_time = file.name in OF_TIME or (OF_CHECKPOINTS in name and file.suffix == ".json")
-        if file.is_file() and not hidden and not of_time:
+        depends_on_time = file.name in TIME_DEPENDENT_FILES or (
+            CHECKPOINT_FOLDER in name and file.suffix == ".json"
+        )
+        if file.is_file() and not hidden and not depends_on_time:
             digests[name] = hashlib.sha256(file.read_bytes()).hexdigest()
     return digests
 
 
-def _broken(folder: Path, there: Tree, whole: Tree) -> str | None:
-    """Return what is wrong in a folder that grows: a checkpoint, a model or a file in JSON that is
-    not whole."""
+def _find_broken(folder: Path, files: Tree, expected: Tree) -> str | None:
+    """Return an incomplete checkpoint, model or JSON file in a folder, or None."""
     for checkpoint in folder.glob("**/checkpoints/step-*"):
-        if open_whole(checkpoint) is None:
-            return f"{checkpoint.name} is there and not whole"
-    for name, digest in there.items():
-        if name.endswith("model.safetensors") and digest != whole.get(name, digest):
-            return f"{name} is there and not whole"
+        if open_checkpoint(checkpoint) is None:
+            return f"{checkpoint.name} is incomplete"
+    for name, digest in files.items():
+        if name.endswith("model.safetensors") and digest != expected.get(name, digest):
+            return f"{name} is incomplete"
     for file in folder.rglob("*.json"):
         try:
             json.loads(file.read_text())
         except ValueError:
-            return f"{file.relative_to(folder)} is there and not whole"
+            return f"{file.relative_to(folder)} is incomplete"
     return None

@@ -1,4 +1,4 @@
-"""What all tests share: one thread each, reproducible examples, and where the real data lie."""
+"""Shared set-up of all tests: one thread, reproducible examples, optional resources."""
 
 import gc
 import os
@@ -12,56 +12,55 @@ from typing import Any
 
 # Before PyTorch is first imported: two workers with two threads each would fight over two cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-# What is measured of the machine is remembered nowhere.
+# Measurements of the machine are not kept.
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="bertwright-tests-")
 
 import pytest
 import torch
 from hypothesis import settings
 
-from bertwright.machine.compiler import cpp_compiler
-from bertwright.notices import say_once
+from bertwright.core.messages import print_once
+from bertwright.runtime.compiler import cpp_compiler
 
-# Whoever starts the tests in the background has them ignore Ctrl-C, and all that they start.
+# Tests in the background would ignore Ctrl-C, and so would their child processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 CHROMIUM = shutil.which("chromium")
 
-# The same examples in every run (a test that fails now and then tells nobody anything), and no
-# deadline on the single example: the machine may be busy.
+# The same examples in every run, and no deadline per example: the machine may be busy.
 settings.register_profile("bertwright", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("bertwright")
 
 
 def pytest_unconfigure() -> None:
-    """Leave nothing of it behind."""
+    """Remove the cache."""
     shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what uses the real data, a browser, a compiler or a card, and leave it out where there
-    are none, or where there is a card that it cannot do with."""
-    card, absent = torch.cuda.is_available(), list[pytest.Item]()
-    for fixture, marker, is_there in (
+    """Mark tests that need real data, a browser, a compiler, a GPU or none, and deselect those that
+    cannot run here."""
+    has_gpu, deselected = torch.cuda.is_available(), list[pytest.Item]()
+    for fixture, marker, is_available in (
         ("shared_data", "real_data", SHARED_DATA.is_dir()),
         ("browser", "browser", CHROMIUM is not None),
-        ("card", "cuda", card),
+        ("card", "cuda", has_gpu),
         (None, "compiler", compiler_works()),
-        (None, "processor", not card),
+        (None, "processor", not has_gpu),
     ):
         for item in items:
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
-            if not is_there and item.get_closest_marker(marker):
-                absent.append(item)
-    if absent:
-        config.hook.pytest_deselected(items=absent)
-        items[:] = [item for item in items if item not in absent]
+            if not is_available and item.get_closest_marker(marker):
+                deselected.append(item)
+    if deselected:
+        config.hook.pytest_deselected(items=deselected)
+        items[:] = [item for item in items if item not in deselected]
 
 
 def compiler_works() -> bool:
-    """Return whether PyTorch has a C++ compiler to call."""
+    """Return True if PyTorch has a working C++ compiler."""
     compiler = cpp_compiler()
     if compiler is None:
         return False
@@ -70,8 +69,7 @@ def compiler_works() -> bool:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Search for garbage neither while libraries and tests are read, nor ever among them: they stay
-    to the end, and are most of what there is."""
+    """Disable garbage collection while tests are collected, and exclude those objects from it."""
     gc.disable()
     try:
         return (yield)
@@ -82,7 +80,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.fixture(scope="session")
 def card() -> torch.device:
-    """The first card."""
+    """The first GPU."""
     return torch.device("cuda", 0)
 
 
@@ -93,7 +91,7 @@ def without_semaphores(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    say_once.cache_clear()
+    print_once.cache_clear()
     monkeypatch.setattr("multiprocessing.synchronize.SemLock.__init__", full)
 
 
@@ -103,14 +101,14 @@ def shared_data() -> Path:
     return SHARED_DATA
 
 
-# No longer than a module: as long as it is there, asyncio has a loop in this thread, and no other.
+# Per module: while it runs, asyncio has its only loop in this thread.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """Chromium, without a window."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        # As root it does not start with its sandbox.
-        opened = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+        # Its sandbox does not work as root.
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()

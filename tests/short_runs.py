@@ -1,8 +1,9 @@
-"""Pre-training that is over in a moment."""
+"""A fixture that shortens pre-training runs."""
 
 import pytest
 
-from bertwright.training import evaluation, pretraining_run, watching
+from bertwright.training.evaluation import evaluator, held_out
+from bertwright.training.pretraining import run as pretraining_run
 
 
 @pytest.fixture(autouse=True)
@@ -11,10 +12,9 @@ def short_runs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
-    """Leave out, or make small, what takes longer than a few steps: measuring the machine, reading
-    held-out text, drawing."""
-    patch.setattr(pretraining_run, "known_matrix_peak", lambda *_: 1e11)
-    patch.setattr(pretraining_run, "draw_losses", lambda *_: None)
-    patch.setattr(watching, "TOKENS_DURING", 512)
-    patch.setattr(evaluation, "TOKENS_AT_END", 4096)
-    patch.setattr(evaluation, "WORD_BYTES", 500)
+    """Skip or shorten hardware measurements, held-out evaluations and plots."""
+    patch.setattr(pretraining_run, "matmul_peak", lambda *_: 1e11)
+    patch.setattr(pretraining_run, "save_loss_plot", lambda *_: None)
+    patch.setattr(evaluator, "NUM_TOKENS_DURING_TRAINING", 512)
+    patch.setattr(held_out, "NUM_TOKENS_AT_END", 4096)
+    patch.setattr(held_out, "NUM_WORD_BYTES", 500)

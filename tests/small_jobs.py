@@ -1,4 +1,4 @@
-"""Jobs for processes that must be able to import them."""
+"""Functions that child processes import."""
 
 import os
 import time
@@ -6,21 +6,21 @@ import time
 import torch
 
 
-def told(number: int) -> tuple[int, int, int]:
+def process_info(number: int) -> tuple[int, int, int]:
     return number, os.getpid(), torch.get_num_threads()
 
 
-def slept(number: int) -> int:
+def sleep_briefly(number: int) -> int:
     time.sleep(0.02)
     return number
 
 
-def failed(number: int) -> int:
+def fail_second(number: int) -> int:
     if number == 1:
         raise ValueError("the second one")
     time.sleep(0.1)
     return number
 
 
-def killed() -> None:
+def kill_itself() -> None:
     os._exit(9)

@@ -1,34 +1,39 @@
-"""Small tasks on made-up texts, each of which can be learned by heart."""
+"""Small tasks on synthetic texts, each simple enough to be memorised."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 
-from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
-from bertwright.tasks.task_training import Watch
-from bertwright.training.clock import Clock, Place
-from bertwright.training.reporting import Reporter
+from bertwright.tasks.finetuning.run import ReporterFactory
+from bertwright.tasks.formats.examples import (
+    Example,
+    ExtractiveQuestion,
+    MultipleChoice,
+    TaggedSentence,
+)
+from bertwright.training.clock import Progress, TrainingClock
+from bertwright.training.reporters.reporter import Reporter
 
 COLOURS, THINGS = ("red", "green", "blue", "brown"), ("bird", "house", "tree", "river")
 
 TEXTS = [
-    f"The {colour} {thing} is {how} and {other}"
+    f"The {colour} {thing} is {age} and {other}"
     for colour in COLOURS
     for thing in THINGS
-    for how, other in (("old", "unbelievably small"), ("new", "remarkably large"))
+    for age, other in (("old", "unbelievably small"), ("new", "remarkably large"))
 ]
 
 ENGLISH = " ".join(TEXTS).lower()
 
 
 def classes() -> list[Example]:
-    """Texts and whether they are of something old."""
+    """Return texts labelled old or new."""
     return [Example(text, label="old" if "old" in text else "new") for text in TEXTS]
 
 
 def pairs() -> list[Example]:
-    """Pairs of texts, and whether the second is of something old."""
+    """Return text pairs, labelled old or new by the second text."""
     seconds = [TEXTS[(7 * number + 3) % len(TEXTS)] for number in range(len(TEXTS))]
     return [
         Example(first, second, "old" if "old" in second else "new")
@@ -37,19 +42,19 @@ def pairs() -> list[Example]:
 
 
 def numbers() -> list[Example]:
-    """Texts with a number far from 0: which thing it is of."""
+    """Return texts with a number far from 0 that depends on the thing."""
     return [Example(text, label=100.0 + 10 * THINGS.index(text.split()[2])) for text in TEXTS]
 
 
-def tagged() -> list[TaggedWords]:
-    """Words with their kind; a colour and its thing are a span."""
-    kinds = dict.fromkeys(COLOURS, "B-THING") | dict.fromkeys(THINGS, "I-THING")
+def tagged() -> list[TaggedSentence]:
+    """Return tagged sentences, in which a colour and its thing form a span."""
+    tags = dict.fromkeys(COLOURS, "B-THING") | dict.fromkeys(THINGS, "I-THING")
     sentences = [tuple(text.split()) for text in TEXTS]
-    return [TaggedWords(words, tuple(kinds.get(w, "O") for w in words)) for words in sentences]
+    return [TaggedSentence(words, tuple(tags.get(w, "O") for w in words)) for words in sentences]
 
 
 def several_labels() -> list[Example]:
-    """Texts, and whether they are of something old, and of something red; some are neither."""
+    """Return texts with the labels old and red, both, either or neither."""
 
     def labels(text: str) -> tuple[str, ...]:
         return tuple(word for word in ("old", "red") if word in text.split())
@@ -57,57 +62,57 @@ def several_labels() -> list[Example]:
     return [Example(text, label=labels(text)) for text in TEXTS]
 
 
-def questions() -> list[Question]:
-    """Which colour the thing of a text has; a text of a river does not say."""
-    found: list[Question] = []
+def questions() -> list[ExtractiveQuestion]:
+    """Return questions about the colour of a thing; those about a river are unanswerable."""
+    examples: list[ExtractiveQuestion] = []
     for number, text in enumerate(TEXTS):
         colour, thing = text.split()[1:3]
         answers = () if thing == "river" else (colour,)
         starts = (4,) * len(answers)
-        found.append(Question(f"The {thing} is", text, answers, starts, str(number)))
-    return found
+        examples.append(ExtractiveQuestion(f"The {thing} is", text, answers, starts, str(number)))
+    return examples
 
 
-def options() -> list[Options]:
-    """Which of two colours, or three, the thing of a text has."""
-    found: list[Options] = []
+def options() -> list[MultipleChoice]:
+    """Return texts with two or three colours to choose from."""
+    examples: list[MultipleChoice] = []
     for number, text in enumerate(TEXTS):
         colour = text.split()[1]
-        ways = [c for c in COLOURS if c != colour][: 1 + number % 2]
-        ways.insert(number % (len(ways) + 1), colour)
-        found.append(Options(text, tuple(ways), label=ways.index(colour)))
-    return found
+        choices = [c for c in COLOURS if c != colour][: 1 + number % 2]
+        choices.insert(number % (len(choices) + 1), colour)
+        examples.append(MultipleChoice(text, tuple(choices), label=choices.index(colour)))
+    return examples
 
 
 def similar() -> list[Example]:
-    """Pairs of texts: 5 where the colour is the same, else 0."""
-    found: list[Example] = []
+    """Return text pairs with similarity 5 where the colours match, else 0."""
+    examples: list[Example] = []
     for number, text in enumerate(TEXTS):
         other = TEXTS[(number + (1 if number % 2 else 9)) % len(TEXTS)]
         same = text.split()[1] == other.split()[1]
-        found.append(Example(text, other, 5.0 if same else 0.0))
-    return found
+        examples.append(Example(text, other, 5.0 if same else 0.0))
+    return examples
 
 
 def partners() -> list[Example]:
-    """A thing of a colour with a text of it, and with one that is not."""
+    """Return queries with a matching text and a negative."""
     return [
-        Example(f"{colour} {thing}", f"The {colour} {thing} is", others=(f"The {thing} is",))
+        Example(f"{colour} {thing}", f"The {colour} {thing} is", negatives=(f"The {thing} is",))
         for colour in COLOURS
         for thing in THINGS
     ]
 
 
-def until(score: float) -> Watch:
-    """Ends a run behind the epoch whose first metric is as high."""
+def until(score: float) -> ReporterFactory:
+    """Stop a run after the epoch whose first metric reaches ``score``."""
 
     class Until(Reporter):
-        def __init__(self, seed: int, clock: Clock) -> None:
+        def __init__(self, seed: int, clock: TrainingClock) -> None:
             self.clock = clock
 
-        def evaluation(self, place: Place, figures: Mapping[str, float]) -> None:
-            if next(iter(figures.values())) >= score:
-                self.clock.end(place.step)
+        def report_evaluation(self, progress: Progress, metrics: Mapping[str, float]) -> None:
+            if next(iter(metrics.values())) >= score:
+                self.clock.stop_at(progress.step)
 
     return Until
 

@@ -1,4 +1,4 @@
-"""Axes: a choice is found by its kind, and a mistake is answered with what was meant."""
+"""Configuration by kind, and error messages with suggestions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from bertwright.axes import Choice, Settings, did_you_mean, explain
+from bertwright.core.config import Config, Settings, did_you_mean, to_user_error
 
 
-class Positions(Choice):
+class Positions(Config):
     """An axis."""
 
     def name(self) -> str:
@@ -44,28 +44,28 @@ class Recipe(Settings):
     extra: dict[str, Positions] = Field(default_factory=dict)
 
 
-def test_a_choice_is_found_by_its_kind() -> None:
+def test_kind_selects_the_class() -> None:
     recipe = Recipe.model_validate({"encoder": {"positions": {"kind": "rotary", "base": 100}}})
     assert recipe.encoder.positions.name() == "rotary with base 100"
 
 
-def test_a_bare_kind_takes_the_defaults() -> None:
+def test_bare_kind_uses_defaults() -> None:
     assert Recipe.model_validate({"encoder": {"positions": "rotary"}}).encoder.positions == Rotary()
 
 
-def test_a_choice_already_made_is_taken_as_it_is() -> None:
-    choice = Learned(size=7)
-    assert Encoder(positions=choice).positions is choice
+def test_config_object_is_accepted() -> None:
+    config = Learned(size=7)
+    assert Encoder(positions=config).positions is config
 
 
-def test_what_is_dumped_can_be_read_again() -> None:
+def test_dump_round_trip() -> None:
     recipe = Recipe(encoder=Encoder(positions=Rotary(by=2.0)), extra={"a": Learned(size=3)})
-    dumped = recipe.model_dump(mode="json", by_alias=True)
-    assert dumped["encoder"]["positions"] == {"kind": "rotary", "base": 1e4, "by": 2.0}
-    assert Recipe.model_validate(dumped) == recipe
+    data = recipe.model_dump(mode="json", by_alias=True)
+    assert data["encoder"]["positions"] == {"kind": "rotary", "base": 1e4, "by": 2.0}
+    assert Recipe.model_validate(data) == recipe
 
 
-def test_a_plugin_needs_only_to_be_imported() -> None:
+def test_imported_plugin_adds_a_kind() -> None:
     class Spiral(Positions):
         kind: Literal["spiral"] = "spiral"
 
@@ -76,8 +76,8 @@ def test_a_plugin_needs_only_to_be_imported() -> None:
     assert isinstance(Encoder.model_validate({"positions": "tight-spiral"}).positions, TightSpiral)
 
 
-def test_a_kind_is_a_value_of_its_own_axis_only() -> None:
-    class Norm(Choice):
+def test_kinds_of_axes_are_separate() -> None:
+    class Norm(Config):
         """Another axis."""
 
     class LayerNorm(Norm):
@@ -110,23 +110,23 @@ def test_a_kind_is_a_value_of_its_own_axis_only() -> None:
         ),
     ],
 )
-def test_a_mistake_is_one_sentence(settings: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(ValidationError) as caught:
+def test_error_is_one_sentence(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError) as raised:
         Recipe.model_validate(settings)
-    message = str(explain(caught.value, "r.yaml"))
+    message = str(to_user_error(raised.value, "r.yaml"))
     assert message.startswith(sentence)
     assert "\n" not in message
 
 
-def test_a_choice_without_a_kind_is_told_the_kinds() -> None:
+def test_missing_kind_error_lists_kinds() -> None:
     with pytest.raises(ValidationError, match=r"needs a kind, one of: .*learned, rotary"):
         Encoder.model_validate({"positions": {"size": 3}})
 
 
-def test_settings_do_not_change() -> None:
+def test_settings_are_frozen() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         Encoder().width = 3  # type: ignore[misc]
 
 
-def test_did_you_mean_lists_all_when_nothing_is_near() -> None:
+def test_did_you_mean_lists_all_names_without_a_near_match() -> None:
     assert did_you_mean("qqq", ["beta", "alpha"]) == " (known: alpha, beta)"

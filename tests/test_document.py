@@ -1,14 +1,14 @@
-"""A command rewrites its own section of a document, and nothing else."""
+"""Sections of Markdown reports."""
 
 from pathlib import Path
 
 import pytest
 
-from bertwright.document import command_line, table, write_section
-from bertwright.errors import UserError
+from bertwright.core.errors import UserError
+from bertwright.runtime.markdown_report import command_line, markdown_table, write_section
 
 
-def test_a_section_is_rewritten_in_its_place(tmp_path: Path) -> None:
+def test_section_is_rewritten_in_place(tmp_path: Path) -> None:
     document = tmp_path / "speed.md"
     write_section(document, "first", ["one"])
     write_section(document, "second", ["two"])
@@ -19,7 +19,7 @@ def test_a_section_is_rewritten_in_its_place(tmp_path: Path) -> None:
     assert text.index("three") < text.index("two")
 
 
-def test_what_stands_outside_the_marks_is_left_alone(tmp_path: Path) -> None:
+def test_text_outside_sections_is_kept(tmp_path: Path) -> None:
     document = tmp_path / "speed.md"
     document.write_text("# Title\n\nWords before.\n")
     write_section(document, "first", ["one"])
@@ -30,31 +30,31 @@ def test_what_stands_outside_the_marks_is_left_alone(tmp_path: Path) -> None:
     assert text.endswith("\nWords after.\n")
 
 
-def test_a_section_says_where_it_comes_from(tmp_path: Path) -> None:
+def test_section_states_provenance(tmp_path: Path) -> None:
     write_section(tmp_path / "speed.md", "first", ["one"])
     assert "cores" in (tmp_path / "speed.md").read_text()
 
 
 @pytest.mark.parametrize(
-    ("program", "said"),
+    ("program", "expected"),
     [("/bin/bertwright", "bertwright"), ("/src/bertwright/__main__.py", "python -m bertwright")],
 )
-def test_a_command_is_said_as_it_can_be_typed(
-    program: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_command_line(
+    program: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [program, "bench", "-o", str(tmp_path / "an out")])
-    assert command_line() == f"{said} bench -o 'an out'"
+    assert command_line() == f"{expected} bench -o 'an out'"
 
 
-def test_a_section_without_an_end_is_refused(tmp_path: Path) -> None:
+def test_section_without_end_raises(tmp_path: Path) -> None:
     document = tmp_path / "speed.md"
     document.write_text("<!-- first: written by command -->\n")
     with pytest.raises(UserError, match="has no end"):
         write_section(document, "first", ["one"])
 
 
-def test_a_table_leaves_out_what_no_row_has() -> None:
+def test_table_omits_empty_columns() -> None:
     columns = {"a": "first", "b": "second", "c": "third"}
-    lines = table(columns, [{"a": 1234, "b": 0.12345, "c": None}, {"a": 1, "b": None}])
+    lines = markdown_table(columns, [{"a": 1234, "b": 0.12345, "c": None}, {"a": 1, "b": None}])
     assert lines == ["| first | second |", "| --- | --- |", "| 1,234 | 0.1235 |", "| 1 |  |"]

@@ -1,4 +1,4 @@
-"""Strange inputs, kills and full disks: a short run of what ``make fuzz`` does at length."""
+"""Invalid inputs, kills and full disks: a short run of ``make fuzz``."""
 
 import json
 import subprocess
@@ -20,16 +20,16 @@ ROOT = Path(__file__).parents[1]
     ],
     ids=lambda words: words if isinstance(words, str) else " ".join(words),
 )
-def test_nothing_is_found(words: tuple[str, ...], number: str, tmp_path: Path) -> None:
+def test_there_are_no_findings(words: tuple[str, ...], number: str, tmp_path: Path) -> None:
     document = tmp_path / "machines.md"
-    ended = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "fuzz", *words, "--seed", "7", "--json", "--document", document],
         cwd=ROOT,
         capture_output=True,
         text=True,
     )
-    found = json.loads(ended.stdout)
-    assert found["findings"] == []
-    assert ended.returncode == 0
-    assert found[number] >= 3
-    assert f"| {number.replace('_', ' ')} | {found[number]:,} |" in document.read_text()
+    report = json.loads(process.stdout)
+    assert report["findings"] == []
+    assert process.returncode == 0
+    assert report[number] >= 3
+    assert f"| {number.replace('_', ' ')} | {report[number]:,} |" in document.read_text()

@@ -1,13 +1,13 @@
-"""Rooms import one way, down: the contracts in pyproject.toml are kept."""
+"""Packages import in one direction: the contracts in pyproject.toml hold."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 
-def test_rooms_import_one_way() -> None:
+def test_packages_import_in_one_direction() -> None:
     linter = Path(sys.executable).with_name("lint-imports")
-    ended = subprocess.run(
+    process = subprocess.run(
         [linter, "--no-cache"], cwd=Path(__file__).parents[1], capture_output=True, text=True
     )
-    assert ended.returncode == 0, ended.stdout
+    assert process.returncode == 0, process.stdout

@@ -1,4 +1,4 @@
-"""Set-up: every library that is asked for is pinned, at a version that pyproject.toml allows."""
+"""Every required library is pinned, at a version that pyproject.toml allows."""
 
 import re
 import tomllib
@@ -13,17 +13,17 @@ ROOT = Path(__file__).parents[1]
 def test_constraints_pin_what_setup_installs() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"], *(r for e in ("huggingface", "dev") for r in extras[e])]
+    required = [*project["dependencies"], *(r for e in ("huggingface", "dev") for r in extras[e])]
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pins = dict(line.split("==") for line in lines if not line.startswith("#"))
     versions = {canonicalize_name(name): version for name, version in pins.items()}
-    for requirement in map(Requirement, wanted):
+    for requirement in map(Requirement, required):
         name = canonicalize_name(requirement.name)
         if name != "bertwright":
             assert requirement.specifier.contains(versions[name]), requirement
 
 
 def test_torch_is_pinned_by_its_plain_version() -> None:
-    # A local version (2.13.0+cpu) would shut out every other build of the same release.
+    # A local version (2.13.0+cpu) would exclude every other build of the release.
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     assert [line for line in lines if re.match(r"torch==\d+\.\d+\.\d+$", line)]

@@ -1,168 +1,167 @@
-"""Significance: intervals and tests are as sure as they say, planted cases are found."""
+"""Coverage of intervals and error rates of tests."""
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from bertwright.significance import (
+from bertwright.core.significance import (
     benjamini_hochberg,
-    halves,
+    binomial_interval,
+    bootstrap_difference,
+    bootstrap_mean_difference,
+    bootstrap_ratio,
+    bootstrap_runs,
+    bootstrap_statistic,
     holm,
-    is_distinguishable,
-    label_permutations,
-    mcnemar,
-    of_count,
-    of_difference,
-    of_means,
-    of_ratio,
-    of_runs,
-    of_sums,
-    sign_flips,
+    mcnemar_test,
+    permutation_test,
+    sign_flip_test,
+    split_halves,
 )
 
 SIMULATIONS = 1000
 
 
-def texts(generator: np.random.Generator, number: int = 60) -> tuple[np.ndarray, np.ndarray]:
-    """Right answers and questions of texts of many lengths, each with a share of its own: 0.7 of
-    them in the mean, however long."""
-    wholes = generator.integers(1, 30, number)
-    return generator.binomial(wholes, generator.beta(7, 3, number)), wholes
+def simulate_texts(
+    generator: np.random.Generator, number: int = 60
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return correct answers and questions of texts of varying length, with a mean rate of 0.7."""
+    denominators = generator.integers(1, 30, number)
+    return generator.binomial(denominators, generator.beta(7, 3, number)), denominators
 
 
-def test_an_interval_covers_the_truth_as_often_as_it_says() -> None:
+def test_interval_coverage() -> None:
     generator = np.random.default_rng(0)
-    found = [of_ratio(*texts(generator), seed=n) for n in range(SIMULATIONS)]
-    assert 0.93 <= np.mean([f.low <= 0.7 <= f.high for f in found]) <= 0.97
+    intervals = [bootstrap_ratio(*simulate_texts(generator), seed=n) for n in range(SIMULATIONS)]
+    assert 0.93 <= np.mean([i.low <= 0.7 <= i.high for i in intervals]) <= 0.97
 
 
-def test_a_paired_interval_covers_no_difference_as_often_as_it_says() -> None:
-    generator, covered = np.random.default_rng(1), 0
+def test_paired_interval_coverage() -> None:
+    generator, num_covered = np.random.default_rng(1), 0
     for number in range(SIMULATIONS):
-        parts, wholes = texts(generator)
-        other = np.clip(parts + generator.integers(-1, 2, len(parts)), 0, wholes)
-        mirrored = generator.random(len(parts)) < 0.5
-        first, second = np.where(mirrored, other, parts), np.where(mirrored, parts, other)
-        found = of_difference((first, wholes), (second, wholes), seed=number)
-        covered += found.low <= 0 <= found.high
-    assert 0.93 <= covered / SIMULATIONS <= 0.97
+        numerators, denominators = simulate_texts(generator)
+        other = np.clip(numerators + generator.integers(-1, 2, len(numerators)), 0, denominators)
+        mirrored = generator.random(len(numerators)) < 0.5
+        first, second = np.where(mirrored, other, numerators), np.where(mirrored, numerators, other)
+        interval = bootstrap_difference((first, denominators), (second, denominators), seed=number)
+        num_covered += interval.low <= 0 <= interval.high
+    assert 0.93 <= num_covered / SIMULATIONS <= 0.97
 
 
-def test_an_interval_of_two_groups_covers_no_difference_as_often_as_it_says() -> None:
-    """Of few beside many, too: both are drawn."""
+def test_two_sample_interval_coverage() -> None:
+    """Both groups are resampled, also if one is much smaller."""
     generator = np.random.default_rng(2)
-    missed = 0
+    num_missed = 0
     for number in range(300):
-        found = of_means(generator.normal(size=12), generator.normal(size=60), seed=number)
-        missed += not found.low <= 0 <= found.high
-    assert 3 <= missed <= 36
-    assert np.isnan(of_means(np.zeros(1), np.zeros(40)).low)
+        interval = bootstrap_mean_difference(
+            generator.normal(size=12), generator.normal(size=60), seed=number
+        )
+        num_missed += not interval.low <= 0 <= interval.high
+    assert 3 <= num_missed <= 36
+    assert np.isnan(bootstrap_mean_difference(np.zeros(1), np.zeros(40)).low)
 
 
 @pytest.mark.parametrize("runs", [3, 6])
 @pytest.mark.parametrize("deviation", [0.005, 0.05])
-def test_equal_ways_whose_runs_differ_are_told_apart_as_seldom_as_it_says(
+def test_runs_interval_false_positive_rate(
     runs: int, deviation: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """More seldom where runs hardly differ: what chance does to a text in a run counts as one and
-    as the other."""
-    monkeypatch.setattr("bertwright.significance.DRAWS", 400)
-    generator, told = np.random.default_rng(runs), 0
+    """The rate is lower if runs hardly differ."""
+    monkeypatch.setattr("bertwright.core.significance.NUM_RESAMPLES", 400)
+    generator, num_significant = np.random.default_rng(runs), 0
     for number in range(400):
-        wholes, shares = generator.integers(8, 25, 60), generator.beta(8.5, 1.5, 60)
-        lucky = generator.normal(0, deviation, (2, runs, 1))
-        first, second = generator.binomial(wholes, np.clip(shares + lucky, 0, 1))
-        found = of_runs(first - second, wholes, seed=number)
-        told += found.low > 0 or found.high < 0
+        denominators, rates = generator.integers(8, 25, 60), generator.beta(8.5, 1.5, 60)
+        run_effects = generator.normal(0, deviation, (2, runs, 1))
+        first, second = generator.binomial(denominators, np.clip(rates + run_effects, 0, 1))
+        interval = bootstrap_runs(first - second, denominators, seed=number)
+        num_significant += interval.low > 0 or interval.high < 0
     margin = 2.5 * (0.05 * 0.95 / 400) ** 0.5
-    assert told / 400 <= 0.05 + margin
+    assert num_significant / 400 <= 0.05 + margin
     if deviation == 0.05:
-        assert told / 400 >= 0.05 - margin
+        assert num_significant / 400 >= 0.05 - margin
 
 
-def test_an_interval_of_runs_is_of_as_many() -> None:
-    wholes = np.full(40, 10.0)
-    alike = of_runs(np.full((6, 40), 7.0), wholes)
-    assert [alike.value, alike.low, alike.high] == pytest.approx([0.7, 0.7, 0.7])
-    assert alike.num_units == 6
-    assert np.isnan(of_runs(np.full((1, 40), 7.0), wholes).low)
-    ahead = np.full((6, 40), 2.0) + np.random.default_rng(0).normal(size=(6, 1))
-    assert of_runs(ahead, wholes).low > 0
+def test_runs_interval() -> None:
+    denominators = np.full(40, 10.0)
+    equal_runs = bootstrap_runs(np.full((6, 40), 7.0), denominators)
+    assert [equal_runs.value, equal_runs.low, equal_runs.high] == pytest.approx([0.7, 0.7, 0.7])
+    assert equal_runs.num_units == 6
+    assert np.isnan(bootstrap_runs(np.full((1, 40), 7.0), denominators).low)
+    better_runs = np.full((6, 40), 2.0) + np.random.default_rng(0).normal(size=(6, 1))
+    assert bootstrap_runs(better_runs, denominators).low > 0
 
 
-def test_an_exact_interval_covers_the_truth_at_least_as_often_as_it_says() -> None:
-    for share in (0.05, 0.3, 0.5):
-        chances = stats.binom.pmf(np.arange(21), 20, share)
-        found = [of_count(count, 20) for count in range(21)]
-        assert sum(chances[n] for n, f in enumerate(found) if f.low <= share <= f.high) >= 0.95
-    assert of_count(0, 20).high == pytest.approx(1 - 0.025 ** (1 / 20))
-    assert of_count(0, 20).low == 0
+def test_binomial_interval_coverage() -> None:
+    for rate in (0.05, 0.3, 0.5):
+        p_values = stats.binom.pmf(np.arange(21), 20, rate)
+        interval = [binomial_interval(count, 20) for count in range(21)]
+        assert sum(p_values[n] for n, f in enumerate(interval) if f.low <= rate <= f.high) >= 0.95
+    assert binomial_interval(0, 20).high == pytest.approx(1 - 0.025 ** (1 / 20))
+    assert binomial_interval(0, 20).low == 0
 
 
-def test_pairing_takes_out_what_both_share() -> None:
-    parts, wholes = texts(np.random.default_rng(2))
-    lead = of_difference((parts + 1, wholes), (parts, wholes))
-    assert lead.low > 0
-    assert lead.value == pytest.approx(len(parts) / wholes.sum())
+def test_pairing_removes_shared_variance() -> None:
+    numerators, denominators = simulate_texts(np.random.default_rng(2))
+    difference = bootstrap_difference((numerators + 1, denominators), (numerators, denominators))
+    assert difference.low > 0
+    assert difference.value == pytest.approx(len(numerators) / denominators.sum())
 
 
-def test_a_figure_of_sums_is_a_ratio_where_it_is_one() -> None:
+def test_statistic_of_a_ratio_matches_bootstrap_difference() -> None:
     generator = np.random.default_rng(4)
-    parts, wholes = texts(generator)
-    other = np.clip(parts + generator.integers(-1, 2, len(parts)), 0, wholes)
-    ratio = of_difference((parts, wholes), (other, wholes))
-    first, second = (np.stack([own, wholes], 1).astype(float) for own in (parts, other))
-    found, chance = of_sums(lambda sums: sums[..., 0] / sums[..., 1], first, second)
-    assert found == ratio
-    assert (chance < 0.05) == (not ratio.low <= 0 <= ratio.high)
-    assert of_sums(lambda sums: sums[..., 0] / sums[..., 1], first, first)[1] == 1
+    numerators, denominators = simulate_texts(generator)
+    other = np.clip(numerators + generator.integers(-1, 2, len(numerators)), 0, denominators)
+    ratio = bootstrap_difference((numerators, denominators), (other, denominators))
+    first, second = (
+        np.stack([values, denominators], 1).astype(float) for values in (numerators, other)
+    )
+    interval, p_value = bootstrap_statistic(lambda sums: sums[..., 0] / sums[..., 1], first, second)
+    assert interval == ratio
+    assert (p_value < 0.05) == (not ratio.low <= 0 <= ratio.high)
+    assert bootstrap_statistic(lambda sums: sums[..., 0] / sums[..., 1], first, first)[1] == 1
 
 
 @pytest.mark.parametrize("test", ["signs", "labels", "mcnemar"])
-def test_chances_are_uniform_where_there_is_nothing(
-    test: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bertwright.significance.PERMUTATIONS", 400)
+def test_p_values_are_uniform_under_the_null(test: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bertwright.core.significance.NUM_PERMUTATIONS", 400)
     generator = np.random.default_rng(3)
-    chances: list[float] = []
+    p_values: list[float] = []
     for number in range(300):
         if test == "signs":
-            chances.append(sign_flips(generator.normal(0, 1, 20), seed=number))
+            p_values.append(sign_flip_test(generator.normal(0, 1, 20), seed=number))
         elif test == "labels":
             first, second = generator.normal(0, 1, (2, 15))
-            chances.append(label_permutations(first, second, seed=number))
+            p_values.append(permutation_test(first, second, seed=number))
         else:
             first, second = generator.random((2, 200)) < 0.7
-            chances.append(mcnemar(first.tolist(), second.tolist()))
+            p_values.append(mcnemar_test(first.tolist(), second.tolist()))
     if test == "mcnemar":
-        # An exact test of counts is careful: it never says more than it may.
-        assert np.mean(np.array(chances) < 0.05) <= 0.05 + 3 * (0.05 * 0.95 / 300) ** 0.5
+        # An exact test of counts is conservative.
+        assert np.mean(np.array(p_values) < 0.05) <= 0.05 + 3 * (0.05 * 0.95 / 300) ** 0.5
     else:
-        assert stats.kstest(chances, "uniform").pvalue > 0.01
+        assert stats.kstest(p_values, "uniform").pvalue > 0.01
 
 
-def test_what_is_planted_is_found() -> None:
-    assert sign_flips(np.full(12, 0.3)) < 0.01
-    assert label_permutations(np.arange(10) + 20.0, np.arange(10)) < 0.01
-    assert mcnemar([True] * 12, [False] * 12) == pytest.approx(2 * 0.5**12)
-    assert mcnemar([True, False], [True, False]) == 1.0
+def test_true_differences_are_significant() -> None:
+    assert sign_flip_test(np.full(12, 0.3)) < 0.01
+    assert permutation_test(np.arange(10) + 20.0, np.arange(10)) < 0.01
+    assert mcnemar_test([True] * 12, [False] * 12) == pytest.approx(2 * 0.5**12)
+    assert mcnemar_test([True, False], [True, False]) == 1.0
 
 
-def test_many_tests_at_once_by_hand() -> None:
-    chances = [0.01, 0.04, 0.03, 0.5]
-    np.testing.assert_allclose(benjamini_hochberg(chances), [0.04, 0.16 / 3, 0.16 / 3, 0.5])
-    np.testing.assert_allclose(holm(chances), [0.04, 0.09, 0.09, 0.5])
-    assert (holm(chances) >= benjamini_hochberg(chances) - 1e-12).all()
+def test_multiple_testing_corrections() -> None:
+    p_values = [0.01, 0.04, 0.03, 0.5]
+    np.testing.assert_allclose(benjamini_hochberg(p_values), [0.04, 0.16 / 3, 0.16 / 3, 0.5])
+    np.testing.assert_allclose(holm(p_values), [0.04, 0.09, 0.09, 0.5])
+    assert (holm(p_values) >= benjamini_hochberg(p_values) - 1e-12).all()
 
 
-def test_halves_are_disjoint_and_whole() -> None:
-    first, second = halves(9, seed=4)
+def test_halves_are_disjoint_and_complete() -> None:
+    first, second = split_halves(9, seed=4)
     assert sorted([*first, *second]) == list(range(9))
     assert abs(len(first) - len(second)) <= 1
 
 
-def test_one_text_has_no_interval_and_seeds_set_a_limit() -> None:
-    assert np.isnan(of_ratio([1], [2]).low)
-    assert str(of_ratio([1, 1], [2, 2])) == "0.5 [0.5, 0.5]"
-    assert is_distinguishable(0.3, [0.0, 0.1, 0.2])
-    assert not is_distinguishable(0.15, [0.0, 0.1, 0.2])
+def test_single_text_has_no_interval() -> None:
+    assert np.isnan(bootstrap_ratio([1], [2]).low)
+    assert str(bootstrap_ratio([1, 1], [2, 2])) == "0.5 [0.5, 0.5]"

@@ -1,6 +1,6 @@
 """bertwright: BERT and its family as recipes over a few independent axes.
 
-The public API is what this module names; each name is imported when it is first used.
+Names of the public API are imported when they are first used.
 """
 
 from importlib import import_module
@@ -9,29 +9,34 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from bertwright.errors import UserError
+    from bertwright.core.errors import UserError
+    from bertwright.data.preparation import prepare
+    from bertwright.data.shards.dataset import Dataset
+    from bertwright.data.tokenization.tokenizer import Tokenizer
+    from bertwright.data.vocabulary_training import train_tokenizer
     from bertwright.interop.loading import load
-    from bertwright.model.text_model import TextModel
+    from bertwright.models.text_model import TextModel
     from bertwright.recipes.schema import Recipe
-    from bertwright.tasks.evaluation import evaluate
-    from bertwright.tasks.fine_tuned import FineTuned
-    from bertwright.tasks.finetuning import finetune
-    from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
+    from bertwright.tasks.evaluation.evaluate import evaluate
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
+    from bertwright.tasks.finetuning.finetune import finetune
+    from bertwright.tasks.formats.examples import (
+        Example,
+        ExtractiveQuestion,
+        MultipleChoice,
+        TaggedSentence,
+    )
     from bertwright.tasks.task import Task
-    from bertwright.text.preparation import prepare
-    from bertwright.text.shards import Data
-    from bertwright.text.tokenizers import Tokenizer
-    from bertwright.text.vocabularies import train_tokenizer
-    from bertwright.training.pretraining import pretrain
+    from bertwright.training.pretraining.pretrain import pretrain
 
 __all__ = [
-    "Data",
+    "Dataset",
     "Example",
-    "FineTuned",
-    "Options",
-    "Question",
+    "ExtractiveQuestion",
+    "FineTunedModel",
+    "MultipleChoice",
     "Recipe",
-    "TaggedWords",
+    "TaggedSentence",
     "Task",
     "TextModel",
     "Tokenizer",
@@ -44,31 +49,31 @@ __all__ = [
     "train_tokenizer",
 ]
 
-_MODULES = {
-    "Data": "text.shards",
+_LAZY_IMPORTS = {
+    "Dataset": "data.shards.dataset",
     "Example": "tasks.formats.examples",
-    "FineTuned": "tasks.fine_tuned",
-    "Options": "tasks.formats.examples",
-    "Question": "tasks.formats.examples",
+    "ExtractiveQuestion": "tasks.formats.examples",
+    "FineTunedModel": "tasks.fine_tuned_model",
+    "MultipleChoice": "tasks.formats.examples",
     "Recipe": "recipes.schema",
-    "TaggedWords": "tasks.formats.examples",
+    "TaggedSentence": "tasks.formats.examples",
     "Task": "tasks.task",
-    "TextModel": "model.text_model",
-    "Tokenizer": "text.tokenizers",
-    "UserError": "errors",
-    "evaluate": "tasks.evaluation",
-    "finetune": "tasks.finetuning",
+    "TextModel": "models.text_model",
+    "Tokenizer": "data.tokenization.tokenizer",
+    "UserError": "core.errors",
+    "evaluate": "tasks.evaluation.evaluate",
+    "finetune": "tasks.finetuning.finetune",
     "load": "interop.loading",
-    "prepare": "text.preparation",
-    "pretrain": "training.pretraining",
-    "train_tokenizer": "text.vocabularies",
+    "prepare": "data.preparation",
+    "pretrain": "training.pretraining.pretrain",
+    "train_tokenizer": "data.vocabulary_training",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in _LAZY_IMPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    value = getattr(import_module(f"{__name__}.{_LAZY_IMPORTS[name]}"), name)
     globals()[name] = value
     return value
 

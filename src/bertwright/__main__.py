@@ -1,6 +1,6 @@
 """``python -m bertwright``."""
 
-from bertwright.cli.application import main
+from bertwright.cli.app import main
 
 if __name__ == "__main__":
     main()

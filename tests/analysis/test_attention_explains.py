@@ -1,79 +1,82 @@
-"""Attention moved with the answer kept: rows that nobody reads do not count, and a search that
-finds little denies nothing."""
+"""Attention changes with the prediction kept: uncounted queries; a weak search refutes
+nothing."""
 
 import numpy as np
 import pytest
 import torch
 
-from bertwright.analysis.analysis import Case
-from bertwright.analysis.attention.explaining import AttentionExplains, rows_that_reach
-from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.analysis.planted.models import WORDS, small_subject
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import read_texts
+from bertwright.analysis.attention.explanation import AttentionExplanation, reachable_queries
+from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.result import AnalysisFinding, StoredResult
+from bertwright.analysis.core.texts import encode_texts
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
+from experiments.analyses.models import WORDS, small_model
 
 
-def classifier(system: str, read: str) -> Case:
-    """A model that reads texts at one place and has learned nothing, with texts."""
+def classifier(system: str, pooling: str) -> AnalysisInput:
+    """Return texts and an untrained classifier that reads one position."""
     generator = np.random.default_rng(0)
-    said = [Example(" ".join(generator.choice(WORDS, 8)), None, "yn"[n % 2]) for n in range(8)]
-    head = {"kind": "plain", "read": read}
-    model = small_subject(system).text_model
-    task = table_task("classes", Columns())
-    subject = Subject("c", finetune(model, task, train=said, dev=said, epochs=0, head=head).model)
-    return Case(subject, read_texts(subject, said))
+    texts = [Example(" ".join(generator.choice(WORDS, 8)), None, "yn"[n % 2]) for n in range(8)]
+    head = {"kind": "plain", "pooling": pooling}
+    text_model, task = small_model(system).text_model, table_task("classes", Columns())
+    run = finetune(text_model, task, train=texts, dev=texts, epochs=0, head=head)
+    model = AnalysedModel("c", run.model)
+    return AnalysisInput(model, encode_texts(model, texts))
 
 
-def adversary(case: Case) -> np.ndarray:
-    """How far attention and answers moved, (N, 2)."""
-    return AttentionExplains(draws=1, steps=4).run(case).arrays["adversary"]
+def adversary(inputs: AnalysisInput) -> np.ndarray:
+    """Return the changes of attention and prediction, (N, 2)."""
+    return AttentionExplanation(num_permutations=1, steps=4).run(inputs).arrays["adversary"]
 
 
-def test_rows_that_nobody_reads_do_not_count() -> None:
-    """The first place of a causal model sees itself alone: nothing else reaches the answer."""
+def test_unread_queries_do_not_count() -> None:
+    """The first position of a causal model sees only itself."""
     np.testing.assert_allclose(adversary(classifier("gpt", "first")), 0, atol=1e-9)
     assert (adversary(classifier("gpt", "last"))[:, 0] > 1e-3).all()
 
 
-def test_rows_below_reach_the_answer_if_they_are_seen() -> None:
+def test_queries_of_lower_layers_count_if_they_are_attended_to() -> None:
     causal = torch.ones(1, 2, 4, 4).tril()
     diagonal = torch.eye(4).expand(1, 2, 4, 4)
     read = torch.tensor([False, True, False, False])
     both = torch.tensor([True, True, False, False])
-    for layers, wanted in (
+    for layers, expected in (
         ((causal, causal), (both, read)),
         ((causal, diagonal), (read, read)),
         ((causal, causal, diagonal), (both, read, read)),
     ):
-        found = rows_that_reach(layers, read)
-        assert [own.tolist() for own in found] == [own.tolist() for own in wanted]
+        queries = reachable_queries(layers, read)
+        assert [query_mask.tolist() for query_mask in queries] == [
+            query_mask.tolist() for query_mask in expected
+        ]
 
 
-def test_an_answer_that_bears_little_lets_attention_move_a_little() -> None:
-    case = classifier("bert", "first")
-    model = case.subject.text_model
-    assert isinstance(model, FineTuned)
+def test_a_sensitive_prediction_allows_small_attention_changes() -> None:
+    inputs = classifier("bert", "first")
+    model = inputs.model.text_model
+    assert isinstance(model, FineTunedModel)
     with torch.no_grad():
-        for name, parameter in model.net.named_parameters():
+        for name, parameter in model.task_model.named_parameters():
             if name.startswith("head") and parameter.ndim == 2:
                 parameter *= 200
             if "attention.output.weight" in name:
                 parameter *= 20
-    moved, answers = adversary(case).T
-    assert (moved > 0).all()
-    assert (answers <= AttentionExplains().bound).all()
+    attention_change, prediction_change = adversary(inputs).T
+    assert (attention_change > 0).all()
+    assert (prediction_change <= AttentionExplanation().max_prediction_change).all()
 
 
 @pytest.mark.parametrize(("interval", "verdict"), [((0.2, 0.3), "seen"), ((0.0, 0.01), "not seen")])
-def test_a_search_that_finds_little_denies_nothing(
-    interval: tuple[float, float], verdict: str
-) -> None:
-    names = ("attention moved, answer kept", "answer moves, top less any other")
-    found = Found([Finding(name, np.mean(interval), None, None, interval, 20) for name in names])
-    stored = Stored({}, [own.as_dict() for own in found.findings], {})
-    assert AttentionExplains().conclusions(stored)[1].verdict == verdict
+def test_a_weak_search_refutes_nothing(interval: tuple[float, float], verdict: str) -> None:
+    names = (
+        "attention change with the prediction kept",
+        "prediction change, most attended minus random position",
+    )
+    findings = [AnalysisFinding(n, np.mean(interval), None, None, interval, 20) for n in names]
+    stored = StoredResult({}, [finding.as_dict() for finding in findings], {})
+    assert AttentionExplanation().check_claims(stored)[1].verdict == verdict

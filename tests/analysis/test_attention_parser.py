@@ -1,39 +1,43 @@
-"""A parser made of attention: what nobody can know is not parsed, a chain is."""
+"""A parser from attention: random trees are not parsed, a chain is."""
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.listening import listen
-from bertwright.analysis.planted.models import WORDS, small_subject
-from bertwright.analysis.planted.trees import random_trees
-from bertwright.analysis.syntax.attention_parser import AttentionParser, by_distance, learned
-from bertwright.analysis.texts import read_texts
+from bertwright.analysis.core.activations import stream_activations
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.syntax.attention_parser import (
+    AttentionParser,
+    distance_example,
+    train_parser,
+)
+from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.formats.treebank import Tree
+from experiments.analyses.models import WORDS, small_model
+from experiments.analyses.trees import random_trees
 
 
-def test_trees_that_were_drawn_are_not_parsed() -> None:
-    subject = small_subject()
-    found = Analysis.choose("attention-parser").run(
-        Case(subject, read_texts(subject, random_trees(60, 7)))
+def test_random_trees_are_not_parsed() -> None:
+    model = small_model()
+    result = Analysis.parse("attention-parser").run(
+        AnalysisInput(model, encode_texts(model, random_trees(60, 7)))
     )
-    assert max(own.value for own in found.findings) < 0.5
+    assert max(finding.value for finding in result.findings) < 0.5
 
 
-def test_distances_alone_know_a_chain() -> None:
-    chain = Tree(WORDS[:9], (-1, *range(8)), ("dep",) * 9, ("X",) * 9)
-    subject = small_subject()
-    heard = Analysis.choose("attention-parser").listener(
-        Case(subject, read_texts(subject, [chain]))
-    )
-    listen(subject, heard.case.texts, [heard])
-    own = by_distance(heard.seen[0])
-    weights = learned([own], AttentionParser(epochs=100), 0)
-    said = own.scores(weights)
-    assert said.shape == (9, 10)
-    assert (said[1:].argmax(1) == own.target[1:]).all()
+def test_distances_predict_a_chain() -> None:
+    chain = DependencyTree(WORDS[:9], (-1, *range(8)), ("dep",) * 9, ("X",) * 9)
+    model = small_model()
+    inputs = AnalysisInput(model, encode_texts(model, [chain]))
+    consumer = AttentionParser().consumer(inputs)
+    stream_activations(model, inputs.texts, [consumer])
+    example = distance_example(consumer.examples[0])
+    scores = example.scores(train_parser([example], AttentionParser(epochs=100), 0))
+    assert scores.shape == (9, 10)
+    assert (scores[1:].argmax(1) == example.target[1:]).all()
 
 
 def test_plain_texts_have_no_trees() -> None:
-    subject, text = small_subject(), Example("the keeper sees a ship")
-    lacks = Analysis.choose("attention-parser").lacks(Case(subject, read_texts(subject, [text])))
-    assert lacks is not None
-    assert "CoNLL-U" in lacks
+    model, text = small_model(), Example("the keeper sees a ship")
+    reason = Analysis.parse("attention-parser").not_applicable(
+        AnalysisInput(model, encode_texts(model, [text]))
+    )
+    assert reason is not None
+    assert "CoNLL-U" in reason

@@ -1,4 +1,4 @@
-"""Behaviour: a model that is deaf to what is asked is told from one that hears it."""
+"""Behaviour: planted predictions that follow negation and agreement, and some that do not."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -7,164 +7,219 @@ import numpy as np
 import pytest
 import torch
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.behaviour.agreement import PARADIGMS, PLURAL, drawn
-from bertwright.analysis.behaviour.cloze import Words, log_probabilities_in
-from bertwright.analysis.behaviour.facts import RELATIONS
-from bertwright.analysis.behaviour.negation import KINDS, items
-from bertwright.analysis.findings import Found, Stored
-from bertwright.analysis.planted.models import WORDS, small_subject
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import read_texts
+from bertwright.analysis.behaviour.agreement import (
+    PARADIGMS,
+    PLURAL,
+    SubjectVerbAgreement,
+    sample_pair,
+)
+from bertwright.analysis.behaviour.cloze import SentenceWords, word_log_probabilities
+from bertwright.analysis.behaviour.facts import FACT_RELATIONS, FactualKnowledge
+from bertwright.analysis.behaviour.negation import CATEGORY_EXAMPLES, Negation, negation_items
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.result import AnalysisResult, StoredResult
+from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.geometry.word_senses import WordSenses
+from bertwright.analysis.probing.main_auxiliary import MainAuxiliary
+from bertwright.analysis.probing.numeracy import Numeracy
 from bertwright.tasks.formats.examples import Example
+from experiments.analyses.models import WORDS, small_model
 
 
-def case(system: str = "bert") -> Case:
-    return Case(small_subject(system), [])
+def make_inputs(system: str = "bert", *changes: str) -> AnalysisInput:
+    return AnalysisInput(small_model(system, *changes), [])
 
 
-def values(found: Found) -> dict[str, float]:
-    return {finding.metric: finding.value for finding in found.findings}
+def values(result: AnalysisResult) -> dict[str, float]:
+    return {finding.metric: finding.value for finding in result.findings}
 
 
-@pytest.mark.parametrize("hears", [False, True])
-def test_a_model_that_is_deaf_to_not_prefers_what_is_false(
-    hears: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("negates", [False, True])
+def test_a_model_that_ignores_negation_prefers_the_false_completion(
+    negates: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    of_kind = {thing.split()[-1]: kind for kind, things in KINDS.items() for thing in things}
+    category_of = {
+        example.split()[-1]: category
+        for category, examples in CATEGORY_EXAMPLES.items()
+        for example in examples
+    }
 
-    def said(_: Subject, sentences: Sequence[Words], asked: Sequence[int]) -> np.ndarray:
-        found = []
-        for words, place in zip(sentences, asked, strict=True):
-            true = any(of_kind.get(word) == words[place] for word in words[:place])
-            found.append(float(true != (hears and "not" in words)))
-        return np.array(found)
+    def scores(
+        _: AnalysedModel, sentences: Sequence[SentenceWords], indices: Sequence[int]
+    ) -> np.ndarray:
+        result = []
+        for words, index in zip(sentences, indices, strict=True):
+            is_true = any(category_of.get(word) == words[index] for word in words[:index])
+            result.append(float(is_true != (negates and "not" in words)))
+        return np.array(result)
 
-    monkeypatch.setattr("bertwright.analysis.behaviour.negation.log_probabilities_in", said)
-    told = values(Analysis.choose("negation").run(case()))
-    assert told["true completions preferred, affirmed"] == 1
-    assert told["true completions preferred, negated"] == hears
+    monkeypatch.setattr("bertwright.analysis.behaviour.negation.word_log_probabilities", scores)
+    result = values(Analysis.parse("negation").run(make_inputs()))
+    assert result["true completions preferred, affirmed"] == 1
+    assert result["true completions preferred, negated"] == negates
 
 
-def test_kinds_are_right_as_often_as_wrong_and_never_both() -> None:
-    own = items()
-    assert Counter(item.kind for item in own) == Counter(item.other for item in own)
-    for item in own:
-        assert item.kind != item.other
+def test_categories_are_as_often_correct_as_wrong() -> None:
+    items = negation_items()
+    assert Counter(item.category for item in items) == Counter(
+        item.other_category for item in items
+    )
+    for item in items:
+        assert item.category != item.other_category
         for negated in (False, True):
             sentence = item.sentence(negated, "kind")
-            assert sentence[item.asked(negated)] == item.kind
+            assert sentence[item.category_index(negated)] == item.category
             assert ("not" in sentence) == negated
 
 
 @pytest.mark.parametrize("follows", ["subject", "nearest"])
-def test_agreement_with_the_subject_is_told_from_that_with_the_nearest_noun(
+def test_agreement_with_the_subject_or_with_the_nearest_noun(
     follows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    several = {"are", "were", "have", "like", "know", "see", "help"}
+    plural_verbs = {"are", "were", "have", "like", "know", "see", "help"}
 
-    def said(_: Subject, sentences: Sequence[Words], asked: Sequence[int]) -> np.ndarray:
-        found = []
-        for words, place in zip(sentences, asked, strict=True):
-            nouns = [n for n in range(place) if words[n - 1] == "the"]
+    def scores(
+        _: AnalysedModel, sentences: Sequence[SentenceWords], indices: Sequence[int]
+    ) -> np.ndarray:
+        result = []
+        for words, index in zip(sentences, indices, strict=True):
+            nouns = [n for n in range(index) if words[n - 1] == "the"]
             noun = nouns[-1 if follows == "nearest" or "whom" in words else 0]
-            found.append(float((words[noun] in PLURAL) == (words[place] in several)))
-        return np.array(found)
+            result.append(float((words[noun] in PLURAL) == (words[index] in plural_verbs)))
+        return np.array(result)
 
-    monkeypatch.setattr("bertwright.analysis.behaviour.agreement.log_probabilities_in", said)
-    told = values(Analysis.choose({"kind": "agreement", "pairs": 40}).run(case()))
-    assert told["simple"] == told["inside a clause"] == 1
-    assert told["attractor"] == told["behind a clause"] == (follows == "subject")
+    monkeypatch.setattr("bertwright.analysis.behaviour.agreement.word_log_probabilities", scores)
+    result = values(Analysis.parse({"kind": "agreement", "num_pairs": 40}).run(make_inputs()))
+    assert result["simple"] == result["inside a clause"] == 1
+    assert result["attractor"] == result["behind a clause"] == (follows == "subject")
 
 
-def test_pairs_differ_in_the_verb_alone() -> None:
+def test_pairs_differ_in_the_verb_only() -> None:
     generator = np.random.default_rng(0)
     for paradigm in PARADIGMS.values():
         for _ in range(20):
-            pair = drawn(paradigm, generator)
-            good, bad = pair.sentence(True), pair.sentence(False)
-            assert [n for n, (a, b) in enumerate(zip(good, bad, strict=True)) if a != b] == [
-                pair.verb
+            pair = sample_pair(paradigm, generator)
+            correct, wrong = pair.sentence(True), pair.sentence(False)
+            assert [n for n, (a, b) in enumerate(zip(correct, wrong, strict=True)) if a != b] == [
+                pair.verb_index
             ]
 
 
-@pytest.mark.parametrize("hears", [False, True])
-def test_facts_that_a_model_knows_are_told_from_those_that_it_hears_denied(
-    hears: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("negates", [False, True])
+def test_known_facts_with_and_without_negation(
+    negates: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = {fact for relation in RELATIONS for fact in relation.facts}
+    facts = {fact for relation in FACT_RELATIONS for fact in relation.facts}
 
-    def said(_: Subject, sentences: Sequence[Words], asked: Sequence[int]) -> np.ndarray:
-        found = []
-        for words, place in zip(sentences, asked, strict=True):
-            true = any((word, words[place]) in known for word in words)
-            found.append(float(true != (hears and "not" in words)))
-        return np.array(found)
+    def scores(
+        _: AnalysedModel, sentences: Sequence[SentenceWords], indices: Sequence[int]
+    ) -> np.ndarray:
+        result = []
+        for words, index in zip(sentences, indices, strict=True):
+            is_true = any((word, words[index]) in facts for word in words)
+            result.append(float(is_true != (negates and "not" in words)))
+        return np.array(result)
 
-    monkeypatch.setattr("bertwright.analysis.behaviour.facts.log_probabilities_in", said)
-    told = values(Analysis.choose("facts").run(case()))
-    assert told["right first"] == 1
-    assert (told["same answer where it is denied"] == 1) != hears
+    monkeypatch.setattr("bertwright.analysis.behaviour.facts.word_log_probabilities", scores)
+    result = values(Analysis.parse("facts").run(make_inputs()))
+    assert result["precision at 1"] == 1
+    assert (result["same answer when negated"] == 1) != negates
 
 
-def test_a_model_that_finds_all_answers_alike_knows_no_fact(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def said(_: Subject, sentences: Sequence[Words], asked: Sequence[int]) -> np.ndarray:
+def test_equal_scores_are_no_knowledge(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scores(
+        _: AnalysedModel, sentences: Sequence[SentenceWords], indices: Sequence[int]
+    ) -> np.ndarray:
         return np.zeros(len(sentences))
 
-    monkeypatch.setattr("bertwright.analysis.behaviour.facts.log_probabilities_in", said)
-    assert values(Analysis.choose("facts").run(case()))["right first"] == 0
+    monkeypatch.setattr("bertwright.analysis.behaviour.facts.word_log_probabilities", scores)
+    assert values(Analysis.parse("facts").run(make_inputs()))["precision at 1"] == 0
 
 
-def test_facts_are_asked_where_their_answers_stand() -> None:
-    for relation in RELATIONS:
-        assert len(relation.answers) > 5
-        for given, right in relation.facts:
-            for denied in (False, True):
-                sentence = relation.sentence(given, right, denied)
-                assert sentence[relation.asked(denied)] == right
-                assert ("not" in sentence) == denied
+def test_candidates_are_in_their_position() -> None:
+    for relation in FACT_RELATIONS:
+        assert len(relation.candidates) > 5
+        for subject, target in relation.facts:
+            for negated in (False, True):
+                sentence = relation.sentence(subject, target, negated)
+                assert sentence[relation.candidate_index(negated)] == target
+                assert ("not" in sentence) == negated
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "xlnet"])
-def test_words_are_asked_for_in_their_places(system: str) -> None:
-    subject = small_subject(system)
+def test_words_are_scored_without_seeing_themselves(system: str) -> None:
+    model = small_model(system)
     sentence = WORDS[:6]
     others = [(*sentence[:3], word, *sentence[4:]) for word in WORDS]
-    found = log_probabilities_in(subject, others, [3] * len(others))
-    # What stands in a place has no say in it: the words of a vocabulary are all that can be.
-    assert 0.5 < np.exp(found).sum() <= 1 + 1e-9
-    again = log_probabilities_in(subject, others[:1], [3])
-    assert again[0] == pytest.approx(found[0], rel=1e-9)
+    scores = word_log_probabilities(model, others, [3] * len(others))
+    # The word itself is masked, so the probabilities of the whole vocabulary add up.
+    assert 0.5 < np.exp(scores).sum() <= 1 + 1e-9
+    again = word_log_probabilities(model, others[:1], [3])
+    assert again[0] == pytest.approx(scores[0], rel=1e-9)
 
 
-def test_a_model_without_words_says_so() -> None:
-    subject = small_subject()
-    subject.text_model.model.output = None
+def test_a_model_without_language_model_head() -> None:
+    model = small_model()
+    model.text_model.model.output = None
     for kind in ("negation", "agreement", "facts"):
-        assert Analysis.choose(kind).lacks(Case(subject, [])) == "its encoder names no pieces"
+        assert (
+            Analysis.parse(kind).not_applicable(AnalysisInput(model, []))
+            == "the model has no language-model head"
+        )
 
 
-def test_reports_of_a_small_model() -> None:
+@pytest.mark.parametrize(
+    "analysis",
+    [
+        SubjectVerbAgreement(),
+        FactualKnowledge(),
+        Negation(),
+        MainAuxiliary(),
+        WordSenses(),
+        Numeracy(),
+    ],
+    ids=lambda analysis: analysis.kind_name(),
+)
+@pytest.mark.parametrize("size", [8, 12])
+def test_a_short_maximum_length_is_stated_or_enough(analysis: Analysis, size: int) -> None:
+    inputs = make_inputs(
+        "bert",
+        f"encoder.positions.size={size}",
+        f"phases=[{{length: {size}, fraction: 1}}]",
+    )
+    reason = analysis.not_applicable(inputs)
+    if reason is None:
+        assert analysis.run(inputs).findings
+    else:
+        assert reason == (
+            f"its maximum length of {size} is too short for the sentences of this analysis"
+        )
+
+
+def test_results_of_a_small_model() -> None:
     torch.manual_seed(0)
-    words = [word for item in items() for word in (*item.sentence(True, "kind"), item.other)]
-    own = Case(small_subject(words=tuple(dict.fromkeys(words))), [])
-    assert Analysis.choose("negation").run(own).arrays["leads"].shape == (2, 24)
-    found = Analysis.choose({"kind": "agreement", "pairs": 5}).run(own)
-    assert len(found.findings) == len(PARADIGMS) + 1
+    words = [
+        word
+        for item in negation_items()
+        for word in (*item.sentence(True, "kind"), item.other_category)
+    ]
+    inputs = AnalysisInput(small_model(words=tuple(dict.fromkeys(words))), [])
+    assert Analysis.parse("negation").run(inputs).arrays["differences"].shape == (2, 24)
+    result = Analysis.parse({"kind": "agreement", "num_pairs": 5}).run(inputs)
+    assert len(result.findings) == len(PARADIGMS) + 1
 
 
 @pytest.mark.parametrize("end", ["", " .", " , ."])
-def test_nothing_is_told_of_pairs_by_marks_or_by_weights_as_they_are_drawn(end: str) -> None:
-    generator, subject = np.random.default_rng(0), small_subject()
+def test_final_punctuation_and_random_weights_tell_nothing(end: str) -> None:
+    generator, model = np.random.default_rng(0), small_model()
     texts = [" ".join(generator.choice(WORDS[:-2], 10)) for _ in range(24)]
-    analysis = Analysis.choose("pair-questions")
+    analysis = Analysis.parse("inter-sentence-coherence")
 
-    def found(end: str) -> Stored:
-        case = Case(subject, read_texts(subject, [Example(text + end) for text in texts]))
-        own = analysis.run(case)
-        return Stored({}, [each.as_dict() for each in own.findings], own.arrays)
+    def run(end: str) -> StoredResult:
+        inputs = AnalysisInput(model, encode_texts(model, [Example(text + end) for text in texts]))
+        result = analysis.run(inputs)
+        return StoredResult({}, [f.as_dict() for f in result.findings], result.arrays)
 
-    np.testing.assert_equal(found(end).arrays, found("").arrays)
-    assert {own.verdict for own in analysis.conclusions(found(end))[:2]} == {"not seen"}
+    np.testing.assert_equal(run(end).arrays, run("").arrays)
+    assert {claim.verdict for claim in analysis.check_claims(run(end))[:2]} == {"not seen"}

@@ -1,4 +1,4 @@
-"""What training has changed: nothing in a copy, and what was changed by hand."""
+"""Changes by training: none in a copy, and changes made by hand."""
 
 import copy
 import json
@@ -8,55 +8,66 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.findings import Found
-from bertwright.analysis.planted.models import SENTENCES, small_subject
-from bertwright.analysis.reports import write_report
-from bertwright.analysis.running import AGAINST, analyse, chosen, with_other
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import read_texts
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.report import write_report
+from bertwright.analysis.core.result import AnalysisResult
+from bertwright.analysis.core.runner import (
+    OTHER_MODEL_FOLDER,
+    pair_reports,
+    run_analyses,
+    select_analyses,
+)
+from bertwright.analysis.core.texts import encode_texts
 from bertwright.tasks.formats.examples import Example
+from experiments.analyses.models import SENTENCES, small_model
 
 
-def pair(system: str = "bert") -> Case:
-    subject = small_subject(system, "encoder.depth.layers=3")
-    twin = Subject("twin", copy.deepcopy(subject.text_model))
-    texts = read_texts(subject, [Example(text) for text in SENTENCES])
-    return Case(subject, texts, other=twin)
+def pair(system: str = "bert") -> AnalysisInput:
+    model = small_model(system, "encoder.depth.layers=3")
+    twin = AnalysedModel("twin", copy.deepcopy(model.text_model))
+    texts = encode_texts(model, [Example(text) for text in SENTENCES])
+    return AnalysisInput(model, texts, other_model=twin)
 
 
-def layers_of(found: Found, metric: str) -> np.ndarray:
-    return np.array([own.value for own in found.findings if own.metric.startswith(metric)])
+def values_of(result: AnalysisResult, metric: str) -> np.ndarray:
+    return np.array([f.value for f in result.findings if f.metric.startswith(metric)])
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "xlnet"])
-def test_a_copy_has_changed_in_nothing(system: str) -> None:
-    found = Analysis.choose("change").run(pair(system))
-    assert layers_of(found, "change of parameters") == pytest.approx(0)
-    assert layers_of(found, "cosine of attention") == pytest.approx(1)
-    assert layers_of(found, "cosine of states") == pytest.approx(1)
-    assert layers_of(found, "likeness") == pytest.approx(1)
-    by_layer = [own.as_dict() for own in found.findings if own.layer is not None]
-    last = {told["metric"]: told["layer_from_1"] for told in by_layer}
+def test_a_copy_has_no_changes(system: str) -> None:
+    result = Analysis.parse("change").run(pair(system))
+    assert values_of(result, "relative parameter change") == pytest.approx(0)
+    assert values_of(result, "cosine of attention") == pytest.approx(1)
+    assert values_of(result, "cosine of hidden states") == pytest.approx(1)
+    assert values_of(result, "CKA of hidden states") == pytest.approx(1)
+    last = {f.metric: f.as_dict()["layer_from_1"] for f in result.findings if f.layer is not None}
     assert set(last.values()) == {3}
 
 
-def test_alone_or_beside_another_vocabulary_there_is_nothing_to_compare() -> None:
-    case, choice = pair(), Analysis.choose("change")
-    assert "--against" in str(choice.lacks(replace(case, other=None)))
-    assert "one size" in str(choice.lacks(replace(case, other=small_subject())))
+def test_two_models_of_the_same_size_are_needed() -> None:
+    inputs, analysis = pair(), Analysis.parse("change")
+    reason = analysis.not_applicable(replace(inputs, other_model=None))
+    assert "--compare-with" in str(reason)
+    reason = analysis.not_applicable(replace(inputs, other_model=small_model()))
+    assert "same size" in str(reason)
 
 
 def test_a_report_of_two_models_has_both(tmp_path: Path) -> None:
-    case = pair()
-    assert case.other is not None
-    analyses = chosen(["change", "attention-entropy", "agreement"])
-    answered = analyse(case, analyses, tmp_path, lambda line: None)
-    beside = analyse(Case(case.other, case.texts), analyses, tmp_path / AGAINST, lambda line: None)
-    both = with_other(answered, beside)
-    page = write_report(case, both, tmp_path, "now").read_text()
-    assert "Held against twin" in page
+    inputs = pair()
+    assert inputs.other_model is not None
+    analyses = select_analyses(["change", "attention-entropy", "agreement"])
+    reports = run_analyses(inputs, analyses, tmp_path, lambda line: None)
+    other_reports = run_analyses(
+        AnalysisInput(inputs.other_model, inputs.texts),
+        analyses,
+        tmp_path / OTHER_MODEL_FOLDER,
+        lambda line: None,
+    )
+    both = pair_reports(reports, other_reports)
+    page = write_report(inputs, both, tmp_path, "now").read_text()
+    assert "Compared with twin" in page
     assert page.count("<th>twin</th>") == 1
-    told = json.loads(json.dumps([own.as_dict() for own in both]))
-    assert "not_applicable" in told[0]["against"]
-    assert told[1]["against"]["conclusions"] == told[1]["conclusions"]
+    data = json.loads(json.dumps([report.as_dict() for report in both]))
+    assert "not_applicable" in data[0]["other_model"]
+    assert data[1]["other_model"]["claims"] == data[1]["claims"]

@@ -1,64 +1,71 @@
-"""Tales of people: what is told in them, and how an earlier mention is guessed by what is said."""
+"""Stories with coreference: their mentions, and how rules resolve them."""
 
 import numpy as np
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.planted.models import small_subject
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.syntax.coreference import GUESSES, guess
-from bertwright.analysis.syntax.mentions import KINDS, Form, Mention, Tale, tales
-from bertwright.model.model import Model
-from bertwright.model.text_model import TextModel
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.syntax.coreference import RESOLUTION_RULES, resolve
+from bertwright.analysis.syntax.stories import (
+    MENTION_KINDS,
+    CoreferenceStory,
+    Mention,
+    PersonForm,
+    sample_stories,
+)
+from bertwright.models.model import Model
+from bertwright.models.text_model import TextModel
+from experiments.analyses.models import small_model
 from recipes_at_toy_size import toy
 
 
-def test_whoever_is_spoken_of_again_was_spoken_of() -> None:
-    own = tales(100, np.random.default_rng(0))
-    assert [tale.kind for tale in own] == [kind for kind in KINDS for _ in range(100)]
-    for tale in own:
-        assert tale.same.any()
-        assert not tale.same.all()
-        assert all(tale.words[mention.place] == mention.word for mention in tale.mentions)
-        places = [mention.place for mention in tale.mentions]
-        assert places == sorted(set(places))
-        # A word is for one of them alone.
-        assert len({(m.word, m.person) for m in tale.mentions}) == len(
-            {m.word for m in tale.mentions}
+def test_every_anaphor_has_an_antecedent() -> None:
+    stories = sample_stories(100, np.random.default_rng(0))
+    assert [story.kind for story in stories] == [kind for kind in MENTION_KINDS for _ in range(100)]
+    for story in stories:
+        assert story.is_coreferent.any()
+        assert not story.is_coreferent.all()
+        assert all(story.words[mention.word_index] == mention.word for mention in story.mentions)
+        indices = [mention.word_index for mention in story.mentions]
+        assert indices == sorted(set(indices))
+        # No word is used for two people.
+        assert len({(m.word, m.person_index) for m in story.mentions}) == len(
+            {m.word for m in story.mentions}
         )
 
 
-def test_who_is_asked_for_stands_anywhere() -> None:
-    """The nearest mention is one of the same person no more often than any other is."""
-    own = tales(1000, np.random.default_rng(0))
-    nearest = np.mean([tale.same[-1] for tale in own])
-    assert abs(nearest - np.mean([tale.same.mean() for tale in own])) < 0.05
+def test_the_position_of_the_antecedent_is_random() -> None:
+    """The nearest mention is correct no more often than any other one."""
+    stories = sample_stories(1000, np.random.default_rng(0))
+    nearest = np.mean([story.is_coreferent[-1] for story in stories])
+    assert abs(nearest - np.mean([story.is_coreferent.mean() for story in stories])) < 0.05
 
 
-def told(*mentions: tuple[str, Form, int]) -> Tale:
-    own = tuple(Mention(place, *mention) for place, mention in enumerate(mentions))
-    return Tale(tuple(mention.word for mention in own), own, "name")
+def make_story(*mentions: tuple[str, PersonForm, int]) -> CoreferenceStory:
+    story = tuple(Mention(index, *mention) for index, mention in enumerate(mentions))
+    return CoreferenceStory(tuple(mention.word for mention in story), story, "name")
 
 
-def test_guesses_go_by_word_then_by_form_then_by_place() -> None:
-    king, queen, judge = ("king", "man", 0), ("queen", "woman", 1), ("judge", "one", 2)
-    crew = ("crew", "several", 3)
-    asked = {
-        told(king, queen, king): {"nearest mention": 1, "same word": 0, "rule": 0},
-        told(king, queen, ("he", "man", 0)): {"nearest mention": 1, "same word": 1, "rule": 0},
-        told(king, judge, queen, ("he", "man", 0)): {"rule": 1},
-        told(judge, crew, ("she", "woman", 2)): {"rule": 0},
-        told(king, queen, ("they", "several", 3)): {"rule": 1},
+def test_rules_resolve_by_word_then_form_then_distance() -> None:
+    king, queen, doctor = ("king", "man", 0), ("queen", "woman", 1), ("doctor", "one", 2)
+    crew, he = ("crew", "several", 3), ("he", "man", 0)
+    expected = {
+        make_story(king, queen, king): {"nearest mention": 1, "same word": 0, "rule-based": 0},
+        make_story(king, queen, he): {"nearest mention": 1, "same word": 1, "rule-based": 0},
+        make_story(king, doctor, queen, he): {"rule-based": 1},
+        make_story(doctor, crew, ("she", "woman", 2)): {"rule-based": 0},
+        make_story(king, queen, ("they", "several", 3)): {"rule-based": 1},
     }
-    for tale, wanted in asked.items():
-        assert {name: guess(tale, GUESSES[name]) for name in wanted} == wanted
+    for story, indices in expected.items():
+        assert {name: resolve(story, RESOLUTION_RULES[name]) for name in indices} == indices
 
 
-def test_short_rows_and_models_without_attention_are_asked_nothing() -> None:
-    choice = Analysis.choose({"kind": "coreference", "drawn": 20})
-    short = ("encoder.positions.size=16", "phases=[{length: 16, share: 1}]")
-    assert "too short" in str(choice.lacks(Case(small_subject("bert", *short), [])))
-    subject = small_subject()
-    assert choice.lacks(Case(subject, [])) is None
-    model = Model.build(toy("elmo"), subject.tokenizer.size, subject.tokenizer)
-    other = Subject("elmo", TextModel(model, subject.tokenizer, "float32"))
-    assert "attention.weights" in str(choice.lacks(Case(other, [])))
+def test_short_sequences_and_models_without_attention_are_not_analysed() -> None:
+    analysis = Analysis.parse({"kind": "coreference", "num_stories": 20})
+    changes = ("encoder.positions.size=16", "phases=[{length: 16, fraction: 1}]")
+    short = AnalysisInput(small_model("bert", *changes), [])
+    assert "too short" in str(analysis.not_applicable(short))
+    small = small_model()
+    assert analysis.not_applicable(AnalysisInput(small, [])) is None
+    model = Model.build(toy("elmo"), small.tokenizer.vocab_size, small.tokenizer)
+    elmo = AnalysedModel("elmo", TextModel(model, small.tokenizer, "float32"))
+    assert "attention.weights" in str(analysis.not_applicable(AnalysisInput(elmo, [])))

@@ -1,59 +1,61 @@
-"""Effective context: a model that copies what stands a lag behind needs exactly so much."""
+"""Effective context: a model that copies a token at a fixed lag needs exactly that context."""
 
 import numpy as np
 import pytest
 import torch
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.planted.models import WORDS, small_subject
-from bertwright.analysis.texts import read_texts
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.texts import encode_texts
 from bertwright.tasks.formats.examples import Example
+from experiments.analyses.models import WORDS, small_model
 
 LAG = 4
 
 
 def texts(number: int = 20, size: int = 20) -> list[Example]:
-    """The first words are drawn, and come again and again."""
+    """Return texts of four random words, repeated."""
     generator = np.random.default_rng(0)
-    drawn = [generator.choice(WORDS[:15], LAG) for _ in range(number)]
-    return [Example(" ".join(np.tile(own, size // LAG))) for own in drawn]
+    samples = [generator.choice(WORDS[:15], LAG) for _ in range(number)]
+    return [Example(" ".join(np.tile(words, size // LAG))) for words in samples]
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2"])
-def test_the_loss_drops_where_what_is_copied_comes_in_sight(
+def test_the_loss_drops_when_the_copied_token_is_visible(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subject = small_subject(system)
-    case = Case(subject, read_texts(subject, texts()))
-    where = "bertwright.analysis.dynamics.effective_context"
+    model = small_model(system)
+    inputs = AnalysisInput(model, encode_texts(model, texts()))
+    module = "bertwright.analysis.dynamics.effective_context"
 
-    def said(rows: list[list[int]], place: int) -> list[list[float]]:
-        first = 1
-        knows = [len(own) + place - LAG >= first for own in rows]
-        return [[0.0 if known else -3.0] for known in knows]
+    def scores(sequences: list[list[int]], index: int) -> list[list[float]]:
+        is_visible = [len(tokens) + index - LAG >= 1 for tokens in sequences]
+        return [[0.0 if visible else -3.0] for visible in is_visible]
 
-    monkeypatch.setattr(f"{where}.log_probabilities", lambda _, rows, __: said(rows, -1))
-    monkeypatch.setattr(f"{where}.cloze_log_probabilities", lambda _, __, rows, ___: said(rows, -2))
-    found = Analysis.choose({"kind": "effective-context", "longest": 16}).run(case)
-    told = {finding.metric: finding.value for finding in found.findings}
-    assert told["loss given 2 pieces"] == 3
-    assert told["loss given 4 pieces"] == 0
-    assert told["effective context, pieces"] == LAG
+    monkeypatch.setattr(f"{module}.token_log_probabilities", lambda _, ids, __: scores(ids, -1))
+    monkeypatch.setattr(
+        f"{module}.cloze_log_probabilities", lambda _, __, ids, ___: scores(ids, -2)
+    )
+    result = Analysis.parse({"kind": "effective-context", "max_context": 16}).run(inputs)
+    values = {finding.metric: finding.value for finding in result.findings}
+    assert values["loss with 2 context tokens"] == 3
+    assert values["loss with 4 context tokens"] == 0
+    assert values["effective context, tokens"] == LAG
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "xlnet"])
-def test_the_longest_context_is_what_the_model_itself_says(system: str) -> None:
-    subject = small_subject(system)
-    case = Case(subject, read_texts(subject, texts(3)))
-    found = Analysis.choose({"kind": "effective-context", "longest": 8, "most": 100}).run(case)
-    assert found.arrays["contexts"].tolist() == [1, 2, 4, 8]
-    assert found.arrays["total"].tolist() == [12, 12, 12]
-    assert torch.isfinite(torch.from_numpy(found.arrays["losses"])).all()
+def test_all_context_lengths_are_scored(system: str) -> None:
+    model = small_model(system)
+    inputs = AnalysisInput(model, encode_texts(model, texts(3)))
+    settings = {"kind": "effective-context", "max_context": 8, "positions_per_text": 100}
+    result = Analysis.parse(settings).run(inputs)
+    assert result.arrays["contexts"].tolist() == [1, 2, 4, 8]
+    assert result.arrays["num_targets"].tolist() == [12, 12, 12]
+    assert torch.isfinite(torch.from_numpy(result.arrays["losses"])).all()
 
 
-def test_short_texts_say_nothing() -> None:
-    subject = small_subject()
-    case = Case(subject, read_texts(subject, texts(3)))
-    lacks = Analysis.choose("effective-context").lacks(case)
-    assert lacks is not None
-    assert "more than" in lacks
+def test_short_texts_are_not_enough() -> None:
+    model = small_model()
+    inputs = AnalysisInput(model, encode_texts(model, texts(3)))
+    reason = Analysis.parse("effective-context").not_applicable(inputs)
+    assert reason is not None
+    assert "more than" in reason

@@ -1,21 +1,21 @@
-"""Every analysis finds what is planted for it, or what a model was taught that it asks of."""
+"""Every analysis has the expected values on planted models."""
 
 import pytest
 
-from bertwright.analysis.analysis import Analysis
-from bertwright.analysis.planted.expectations import LEARNED, PLANTED
-from bertwright.analysis.running import ROOMS
+from bertwright.analysis.core.analysis import Analysis
+from bertwright.analysis.core.runner import ANALYSIS_GROUPS
+from experiments.analyses.expectations import LEARNED_CHECKS, PLANTED_CHECKS
 
-KINDS = Analysis.kinds() if ROOMS else {}
+KINDS = Analysis.kinds() if ANALYSIS_GROUPS else {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_something_is_expected_of_it(kind: str) -> None:
-    assert kind in PLANTED or kind in LEARNED
+def test_every_analysis_has_a_check(kind: str) -> None:
+    assert kind in PLANTED_CHECKS or kind in LEARNED_CHECKS
 
 
-@pytest.mark.parametrize("kind", PLANTED)
-def test_what_is_expected_holds(kind: str) -> None:
-    expected = list(PLANTED[kind]())
+@pytest.mark.parametrize("kind", PLANTED_CHECKS)
+def test_values_are_as_expected(kind: str) -> None:
+    expected = list(PLANTED_CHECKS[kind]())
     assert expected
-    assert not [str(each) for each in expected if not each.holds]
+    assert not [str(value) for value in expected if not value.is_met]

@@ -1,4 +1,4 @@
-"""Of little data nothing is concluded: it is answered, or refused in words."""
+"""Few data: analyses have results without verdicts, or say why they do not apply."""
 
 import json
 from pathlib import Path
@@ -6,24 +6,36 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import FEWEST, FEWEST_ALONE, Conclusion, concluded
-from bertwright.analysis.findings import Finding, Found, read_found, write_found
-from bertwright.analysis.planted.models import SENTENCES, small_subject
-from bertwright.analysis.reports import write_report
-from bertwright.analysis.running import analyse, chosen
-from bertwright.analysis.texts import read_texts, worded
-from bertwright.errors import UserError
-from bertwright.significance import of_difference, of_ratio, of_ratios
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import (
+    MIN_UNITS,
+    MIN_UNITS_WITHOUT_INTERVAL,
+    Claim,
+    ClaimResult,
+)
+from bertwright.analysis.core.report import write_report
+from bertwright.analysis.core.result import (
+    AnalysisFinding,
+    AnalysisResult,
+    StoredResult,
+    interval_finding,
+    read_result,
+    write_result,
+)
+from bertwright.analysis.core.runner import run_analyses, select_analyses
+from bertwright.analysis.core.texts import encode_nonempty_texts, encode_texts
+from bertwright.core.errors import UserError
+from bertwright.core.significance import bootstrap_difference, bootstrap_ratio, bootstrap_ratios
+from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.formats.treebank import Tree
+from experiments.analyses.models import SENTENCES, small_model
 
 
-def tree(said: str) -> Tree:
-    """Of ``word/TAG`` each; all words depend on the first."""
-    words, tags = zip(*(own.split("/") for own in said.split()), strict=True)
+def tree(text: str) -> DependencyTree:
+    """Build a tree from ``word/TAG`` items; all words depend on the first."""
+    words, tags = zip(*(item.split("/") for item in text.split()), strict=True)
     others = len(words) - 1
-    return Tree(words, (-1,) + (0,) * others, ("root",) + ("obj",) * others, tags)
+    return DependencyTree(words, (-1,) + (0,) * others, ("root",) + ("obj",) * others, tags)
 
 
 ONE = [tree("sees/VERB the/DET keeper/NOUN a/DET ship/NOUN ./PUNCT")]
@@ -32,7 +44,7 @@ STOPS = [tree("./PUNCT")] * 4
 ONE_TAG = [tree("ship/NOUN lamp/NOUN"), tree("boat/NOUN tree/NOUN")] * 3
 STARRED = [tree("sees/VERB" + " ship/NOUN" * 30), *ONE * 3]
 
-ALONE = (
+WITH_OWN_SENTENCES = (
     "agreement",
     "coreference",
     "facts",
@@ -41,11 +53,11 @@ ALONE = (
     "numbers",
     "word-senses",
 )
-"""What asks sentences of its own, whatever the texts are."""
+"""Analyses that ignore the input texts."""
 
 
-def strictly(line: str) -> object:
-    """Of JSON that has no NaN."""
+def parse_strictly(line: str) -> object:
+    """Parse JSON without NaN."""
 
     def refuse(name: str) -> None:
         raise ValueError(name)
@@ -63,94 +75,109 @@ def strictly(line: str) -> object:
         (STARRED, ("syntax",)),
     ],
 )
-def test_little_is_answered_or_refused_in_words(
-    trees: list[Tree], names: tuple[str, ...], tmp_path: Path
+def test_few_data_have_no_verdicts(
+    trees: list[DependencyTree], names: tuple[str, ...], tmp_path: Path
 ) -> None:
-    subject = small_subject()
-    case = Case(subject, read_texts(subject, trees), other=subject.untrained(1))
-    asked = [own for own in chosen(names) if own.own_kind() not in ALONE]
-    answered = analyse(case, asked, tmp_path, lambda line: None)
-    write_report(case, answered, tmp_path, "now")
-    # What all parameters of a model say hangs on no text.
-    of_texts = [own for own in answered if own.analysis.own_kind() != "change"]
-    verdicts = {each.verdict for own in of_texts for each in own.conclusions}
+    model = small_model()
+    inputs = AnalysisInput(
+        model, encode_texts(model, trees), other_model=model.with_random_weights(1)
+    )
+    analyses = [a for a in select_analyses(names) if a.kind_name() not in WITH_OWN_SENTENCES]
+    reports = run_analyses(inputs, analyses, tmp_path, lambda line: None)
+    write_report(inputs, reports, tmp_path, "now")
+    # Changes of parameters do not depend on texts.
+    of_texts = [report for report in reports if report.analysis.kind_name() != "change"]
+    verdicts = {claim.verdict for report in of_texts for claim in report.claim_results}
     assert verdicts <= ({"not testable"} if len(trees) == 1 else {"not testable", "not seen"})
-    for own in answered:
-        json.dumps(own.as_dict(), allow_nan=False)
-        if own.lacks is None:
-            for line in (tmp_path / f"{own.analysis.own_kind()}.jsonl").read_text().splitlines():
-                strictly(line)
+    for report in reports:
+        json.dumps(report.as_dict(), allow_nan=False)
+        if report.not_applicable is None:
+            file = tmp_path / f"{report.analysis.kind_name()}.jsonl"
+            for line in file.read_text().splitlines():
+                parse_strictly(line)
 
 
 @pytest.mark.parametrize(
-    ("name", "trees", "why"),
+    ("name", "trees", "expected"),
     [
         ("attention-parser", ONE, "four sentences"),
         ("attention-parser", STOPS, "punctuation alone"),
-        ("edge-probe", WORDS, "no word depends on another"),
+        ("edge-probe", WORDS, "depends on another"),
         ("structural-probe", WORDS, "four sentences of two words"),
-        ("structural-probe", [tree("ship/NOUN ./PUNCT")] * 4, "no word depends on another"),
-        ("linear-probe", ONE_TAG, "one part of speech"),
-        ("feature-layers", ONE_TAG, "one part of speech"),
-        ("description-length", ONE_TAG, "one part of speech"),
-        ("seeds", ONE_TAG * 2, "one part of speech"),
+        ("structural-probe", [tree("ship/NOUN ./PUNCT")] * 4, "depends on another"),
+        ("linear-probe", ONE_TAG, "same part of speech"),
+        ("feature-layers", ONE_TAG, "same part of speech"),
+        ("description-length", ONE_TAG, "same part of speech"),
+        ("seeds", ONE_TAG * 2, "same part of speech"),
         ("one-head", ONE, "four texts"),
-        ("answer-attribution", WORDS, "three pieces"),
-        ("attention-explains", WORDS, "three pieces"),
-        ("learned-masks", WORDS * 2, "three pieces"),
+        ("input-attribution", WORDS, "three tokens"),
+        ("attention-explains", WORDS, "three tokens"),
+        ("learned-masks", WORDS * 2, "three tokens"),
     ],
 )
-def test_what_needs_more_says_so(name: str, trees: list[Tree], why: str) -> None:
-    subject = small_subject()
-    lacks = Analysis.choose(name).lacks(Case(subject, read_texts(subject, trees)))
-    assert lacks is not None
-    assert why in lacks
+def test_missing_data_are_stated(name: str, trees: list[DependencyTree], expected: str) -> None:
+    model = small_model()
+    reason = Analysis.parse(name).not_applicable(AnalysisInput(model, encode_texts(model, trees)))
+    assert reason is not None
+    assert expected in reason
 
 
-def verdict(interval: tuple[float, float] | None, number: int | None, **told: float) -> str:
-    return Conclusion("c", "p", 0.6, interval, 0.5, "b", num_units=number, **told).verdict
+def verdict(interval: tuple[float, float] | None, number: int | None, **options: float) -> str:
+    return ClaimResult("c", "p", 0.6, interval, 0.5, "b", num_units=number, **options).verdict
 
 
-def test_too_few_decide_nothing() -> None:
-    assert verdict((0.55, 0.7), FEWEST) == "seen"
-    assert verdict((0.55, 0.7), FEWEST - 1) == "not testable"
-    assert verdict((0.4, 0.7), FEWEST - 1) == "not seen"
-    assert verdict(None, FEWEST_ALONE) == "seen"
-    assert verdict(None, FEWEST_ALONE - 1) == "not testable"
-    assert verdict(None, FEWEST, chance=0.01) == "seen"
-    assert verdict(None, FEWEST - 1, chance=0.5) == "not testable"
+def test_too_few_units_decide_nothing() -> None:
+    assert verdict((0.55, 0.7), MIN_UNITS) == "seen"
+    assert verdict((0.55, 0.7), MIN_UNITS - 1) == "not testable"
+    assert verdict((0.4, 0.7), MIN_UNITS - 1) == "not seen"
+    assert verdict(None, MIN_UNITS_WITHOUT_INTERVAL) == "seen"
+    assert verdict(None, MIN_UNITS_WITHOUT_INTERVAL - 1) == "not testable"
+    assert verdict(None, MIN_UNITS, p_value=0.01) == "seen"
+    assert verdict(None, MIN_UNITS - 1, p_value=0.5) == "not testable"
     assert verdict(None, None) == "seen"
-    few = Conclusion("c", "p", 0.6, None, 0.5, "b", num_units=1)
-    assert few.told == f"not testable: it is of 1, without an interval: {FEWEST_ALONE} are needed"
-    assert few.as_dict()["lacks"] == few.lacks
+    few = ClaimResult("c", "p", 0.6, None, 0.5, "b", num_units=1)
+    number = MIN_UNITS_WITHOUT_INTERVAL
+    reason = f"not testable: only 1 units and no interval: {number} are needed"
+    assert few.verdict_text == reason
+    assert few.as_dict()["not_testable_reason"] == few.not_testable_reason
 
 
-def test_a_figure_of_nothing_is_none() -> None:
-    nothing, some = np.zeros(3), np.ones(3)
-    ratios = [of_ratio(nothing, nothing), *of_ratios(nothing[:, None], nothing[:, None])]
-    for found in (*ratios, of_difference((some, some), (nothing, nothing))):
-        assert np.isnan([found.value, found.low, found.high]).all()
-        finding = Finding.over_texts("m", found)
+def test_ratios_without_data_are_nan() -> None:
+    zeros, ones = np.zeros(3), np.ones(3)
+    intervals = [
+        bootstrap_ratio(zeros, zeros),
+        *bootstrap_ratios(zeros[:, None], zeros[:, None]),
+        bootstrap_difference((ones, ones), (zeros, zeros)),
+    ]
+    for interval in intervals:
+        assert np.isnan([interval.value, interval.low, interval.high]).all()
+        finding = interval_finding("m", interval)
         assert finding.interval is None
-        said = concluded("c", "p", finding.as_dict(), 0.0)
-        assert said.verdict == "not testable"
-        assert said.as_dict()["value"] is None
+        claim = Claim("c", "p", "m").check(StoredResult({}, [finding.as_dict()], {}))
+        assert claim is not None
+        assert claim.verdict == "not testable"
+        assert claim.as_dict()["value"] is None
 
 
-def test_what_is_no_number_is_null_and_read_as_none(tmp_path: Path) -> None:
-    found = Found([Finding("m", float("nan")), Finding("n", float("inf"), interval=(0.0, 1.0))])
-    write_found(tmp_path, "a", {"texts": 3}, found)
-    _, first, second = map(strictly, (tmp_path / "a.jsonl").read_text().splitlines())
+def test_non_finite_values_are_null_and_read_as_nan(tmp_path: Path) -> None:
+    result = AnalysisResult(
+        [
+            AnalysisFinding("m", float("nan")),
+            AnalysisFinding("n", float("inf"), interval=(0.0, 1.0)),
+        ]
+    )
+    write_result(tmp_path, "a", {"num_texts": 3}, result)
+    _, first, second = map(parse_strictly, (tmp_path / "a.jsonl").read_text().splitlines())
     assert (first["value"], second["value"]) == (None, None)
-    stored = read_found(tmp_path, "a")
-    assert np.isnan([each["value"] for each in stored.findings]).all()
-    assert (stored.about, stored.num_texts) == ({"texts": 3}, 3)
+    stored = read_result(tmp_path, "a")
+    assert np.isnan([finding["value"] for finding in stored.findings]).all()
+    assert (stored.metadata, stored.num_texts) == ({"num_texts": 3}, 3)
 
 
-def test_texts_without_words_are_passed_by() -> None:
-    subject = small_subject()
-    said = [Example("\u200b"), Example(SENTENCES[0]), Example("\u200b", "the lamp")]
-    assert [text.words for text in read_texts(subject, said[:1])] == [()]
-    assert [text.source for text in worded(subject, said)] == said[1:]
-    with pytest.raises(UserError, match="no text has a word that bert reads in 128 places"):
-        worded(subject, said[:1])
+def test_texts_without_words_are_skipped() -> None:
+    model = small_model()
+    texts = [Example("\u200b"), Example(SENTENCES[0]), Example("\u200b", "the lamp")]
+    assert [text.words for text in encode_texts(model, texts[:1])] == [()]
+    assert [text.source for text in encode_nonempty_texts(model, texts)] == texts[1:]
+    with pytest.raises(UserError, match="no text has a word that fits into 128 tokens of bert"):
+        encode_nonempty_texts(model, texts[:1])

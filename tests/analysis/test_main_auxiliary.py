@@ -1,39 +1,39 @@
-"""The main auxiliary: its sentences, and a report."""
+"""The main auxiliary: its sentences, and results of a small model."""
 
 import numpy as np
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.planted.models import small_subject
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.texts import encode_texts
 from bertwright.analysis.probing.main_auxiliary import (
     AUXILIARIES,
     NOUNS,
-    Sentence,
-    drawn,
+    AuxiliarySentence,
+    sample_sentence,
 )
-from bertwright.analysis.texts import read_texts
 from bertwright.tasks.formats.examples import Example
+from experiments.analyses.models import small_model
 
 
-def sentences(behind_clause: bool, number: int = 200) -> list[Sentence]:
+def sentences(behind_clause: bool, number: int = 200) -> list[AuxiliarySentence]:
     generator = np.random.default_rng(int(behind_clause))
-    return [drawn(generator, behind_clause) for _ in range(number)]
+    return [sample_sentence(generator, behind_clause) for _ in range(number)]
 
 
-def test_places_tell_only_where_no_clause_comes_first() -> None:
+def test_the_first_auxiliary_is_the_main_one_only_without_a_clause() -> None:
     for behind_clause in (False, True):
         for sentence in sentences(behind_clause):
             first = next(n for n, word in enumerate(sentence.words) if word in AUXILIARIES)
-            assert sentence.words[sentence.main] in AUXILIARIES
-            assert first == (sentence.other if behind_clause else sentence.main)
-    assert any(sentence.other > sentence.main for sentence in sentences(False))
+            assert sentence.words[sentence.main_index] in AUXILIARIES
+            assert first == (sentence.other_index if behind_clause else sentence.main_index)
+    assert any(sentence.other_index > sentence.main_index for sentence in sentences(False))
 
 
-def test_a_report_of_a_small_model() -> None:
-    subject = small_subject(words=(*NOUNS, *AUXILIARIES))
-    case = Case(subject, read_texts(subject, [Example("dog")]))
-    choice = Analysis.choose({"kind": "main-auxiliary", "learned": 40, "judged": 20})
-    found = choice.run(case)
-    assert {array.shape for array in found.arrays.values()} == {(3,)}
-    assert (found.arrays["learned rule, sentences as those learned"] > 0.1).all()
-    (less,) = [f for f in found.findings if f.metric.endswith("less untrained")]
-    assert less.value == 0, "it is as it was drawn"
+def test_results_of_a_small_model() -> None:
+    model = small_model(words=(*NOUNS, *AUXILIARIES))
+    inputs = AnalysisInput(model, encode_texts(model, [Example("dog")]))
+    analysis = Analysis.parse({"kind": "main-auxiliary", "num_train": 40, "num_test": 20})
+    result = analysis.run(inputs)
+    assert {array.shape for array in result.arrays.values()} == {(3,)}
+    assert (result.arrays["main auxiliary, as in training"] > 0.1).all()
+    (difference,) = [f for f in result.findings if f.metric.endswith("minus untrained")]
+    assert difference.value == 0, "the model is untrained"

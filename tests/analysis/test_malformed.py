@@ -1,4 +1,4 @@
-"""Malformed input: a bag of words minds no order, one who reads the first word alone does."""
+"""Malformed input: a bag of words ignores order, a reader of the first word does not."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,86 +6,88 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.behaviour import malformed
-from bertwright.analysis.behaviour.classes import parts_of
-from bertwright.analysis.behaviour.malformed import PERTURBATIONS, MalformedInput
-from bertwright.analysis.planted.models import SENTENCES, small_subject
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import read_texts
-from bertwright.model.model import Model
-from bertwright.model.text_model import TextModel
-from bertwright.tasks.formats.examples import Example
-from bertwright.text.tokenizers import (
-    ByteBpeChoice,
-    TokenizerChoice,
-    UnigramChoice,
-    WordPieceChoice,
+from bertwright.analysis.behaviour import malformed_input as malformed
+from bertwright.analysis.behaviour.classification import split_parts
+from bertwright.analysis.behaviour.malformed_input import PERTURBATIONS, MalformedInput
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.texts import encode_texts
+from bertwright.data.tokenization.tokenizer import (
+    ByteBpeConfig,
+    TokenizerConfig,
+    UnigramConfig,
+    WordPieceConfig,
 )
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.models.model import Model
+from bertwright.models.text_model import TextModel
+from bertwright.tasks.formats.examples import Example
+from experiments.analyses.models import SENTENCES, small_model
 from recipes_at_toy_size import toy
 
 TEXTS = [Example(text) for text in SENTENCES for _ in range(4)]
 
 
 @pytest.mark.parametrize("reads", ["bag", "first"])
-def test_order_matters_to_who_reads_it(reads: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def said(_: Subject, texts: Sequence[Sequence[list[str]]]) -> list[dict[str, float]]:
-        chances = [
+def test_order_matters_to_a_reader_of_the_first_word(
+    reads: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def predict(_: AnalysedModel, texts: Sequence[Sequence[list[str]]]) -> list[dict[str, float]]:
+        probabilities = [
             float("lamp" in words if reads == "bag" else words[0] == "the") for (words,) in texts
         ]
-        return [{"yes": chance, "no": 1 - chance} for chance in chances]
+        return [{"yes": p, "no": 1 - p} for p in probabilities]
 
-    monkeypatch.setattr(malformed, "classified", said)
-    monkeypatch.setattr(MalformedInput, "lacks", lambda *_: None)
-    subject = small_subject()
-    found = Analysis.choose("malformed-input").run(Case(subject, read_texts(subject, TEXTS)))
-    told = {finding.metric: finding.value for finding in found.findings}
-    shuffled = told["class stays, words shuffled"]
+    monkeypatch.setattr(malformed, "class_probabilities", predict)
+    monkeypatch.setattr(MalformedInput, "not_applicable", lambda *_: None)
+    model = small_model()
+    result = Analysis.parse("malformed-input").run(AnalysisInput(model, encode_texts(model, TEXTS)))
+    values = {finding.metric: finding.value for finding in result.findings}
+    shuffled = values["unchanged predictions, words shuffled"]
     if reads == "bag":
-        assert all(told[f"class stays, {name}"] == 1 for name in PERTURBATIONS)
-        assert all(told[f"less sure, {name}"] == 0 for name in PERTURBATIONS)
+        assert all(values[f"unchanged predictions, {name}"] == 1 for name in PERTURBATIONS)
+        assert all(values[f"confidence drop, {name}"] == 0 for name in PERTURBATIONS)
     else:
         assert shuffled < 0.8
-        assert told["class stays, two neighbours swapped"] > shuffled
-        assert told["less sure, words shuffled"] > 0
+        assert values["unchanged predictions, two neighbours swapped"] > shuffled
+        assert values["confidence drop, words shuffled"] > 0
 
 
 @pytest.mark.parametrize("name", PERTURBATIONS)
-def test_words_are_moved_or_left_out_and_never_made(name: str) -> None:
+def test_words_are_moved_or_removed_but_never_added(name: str) -> None:
     generator, words = np.random.default_rng(0), SENTENCES[2].split()
     for length in range(len(words)):
-        found = PERTURBATIONS[name](words[:length], generator)
-        left = Counter(words[:length]) - Counter(found)
-        assert not Counter(found) - Counter(words[:length])
-        assert not left or name == "without function words"
+        perturbed = PERTURBATIONS[name](words[:length], generator)
+        removed = Counter(words[:length]) - Counter(perturbed)
+        assert not Counter(perturbed) - Counter(words[:length])
+        assert not removed or name == "without function words"
 
 
 @pytest.mark.parametrize(
-    "choice", [WordPieceChoice(size=200), ByteBpeChoice(size=400), UnigramChoice(size=120)]
+    "config",
+    [WordPieceConfig(vocab_size=200), ByteBpeConfig(vocab_size=400), UnigramConfig(vocab_size=120)],
 )
-def test_words_that_stay_where_they_are_are_the_text_that_was_given(
-    choice: TokenizerChoice,
-) -> None:
-    told = ["I don't like it, really: a well-made film! ", "the film \N{GRINNING FACE} is  good"]
-    tokenizer = train_tokenizer(told[:1] * 20, choice)
-    model = Model.build(toy("bert"), tokenizer.size, tokenizer)
-    subject = Subject("", TextModel(model, tokenizer, "float32"))
-    for text in told:
+def test_split_words_join_to_the_text(config: TokenizerConfig) -> None:
+    texts = ["I don't like it, really: a well-made film! ", "the film \N{GRINNING FACE} is  good"]
+    tokenizer = train_tokenizer(texts[:1] * 20, config)
+    model = Model.build(toy("bert"), tokenizer.vocab_size, tokenizer)
+    analysed = AnalysedModel("", TextModel(model, tokenizer, "float32"))
+    for text in texts:
         for length in (128, 9):
-            (own,) = read_texts(subject, [Example(text)], length)
-            joined = " ".join(*parts_of(own))
+            (encoded,) = encode_texts(analysed, [Example(text)], length)
+            joined = " ".join(*split_parts(encoded))
             assert joined == text if length == 128 else text.startswith(joined)
-            assert read_texts(subject, [Example(joined)])[0].pieces == own.pieces
+            again = encode_texts(analysed, [Example(joined)])[0]
+            assert again.token_ids == encoded.token_ids
 
 
-def test_a_pair_stays_two() -> None:
-    subject = small_subject()
-    (text,) = read_texts(subject, [Example("the ship leaves .", "a lamp .")])
-    assert parts_of(text) == [["the", "ship", "leaves", "."], ["a", "lamp", "."]]
+def test_a_pair_has_two_parts() -> None:
+    model = small_model()
+    (text,) = encode_texts(model, [Example("the ship leaves .", "a lamp .")])
+    assert split_parts(text) == [["the", "ship", "leaves", "."], ["a", "lamp", "."]]
 
 
-def test_a_model_that_names_no_classes_says_so() -> None:
-    lacks = Analysis.choose("malformed-input").lacks(Case(small_subject(), []))
-    assert lacks is not None
-    assert "fine-tuned" in lacks
+def test_a_language_model_has_no_classes() -> None:
+    reason = Analysis.parse("malformed-input").not_applicable(AnalysisInput(small_model(), []))
+    assert reason is not None
+    assert "fine-tuned" in reason

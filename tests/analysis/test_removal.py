@@ -1,5 +1,4 @@
-"""Removing heads: gates do what zeros in the output matrix do, and importance is the gradient that
-it says."""
+"""Removing heads: gates equal zeros in the output matrix, and importance is a gradient."""
 
 from dataclasses import replace
 
@@ -7,176 +6,190 @@ import numpy as np
 import pytest
 import torch
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asking
-from bertwright.analysis.findings import Stored
-from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
-from bertwright.analysis.questions import in_halves, questions
-from bertwright.analysis.removal.fixed_heads import PATTERNS, patterns
-from bertwright.analysis.removal.gates import gated, open_gates
-from bertwright.analysis.removal.importance import by_layer, importances, losses_alone
-from bertwright.analysis.removal.layers import likeness, without
-from bertwright.analysis.removal.learned_gates import LearnedGates
-from bertwright.analysis.removal.single_heads import SingleHeads
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import read_texts
-from bertwright.significance import halves
-from bertwright.tasks.answers import ClassAnswer
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.interventions import gate_heads, open_gates
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.prediction_probe import MaskedLMProbe, prediction_probe, split_probes
+from bertwright.analysis.core.result import StoredResult
+from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.dynamics.layer_redundancy import linear_cka, remove_part
+from bertwright.analysis.heads.fixed_heads import FIXED_PATTERNS, fixed_patterns
+from bertwright.analysis.heads.head_ablation import HeadAblation
+from bertwright.analysis.heads.head_importance import (
+    HeadImportance,
+    ablation_losses,
+    head_importances,
+    normalise_by_layer,
+)
+from bertwright.analysis.heads.learned_gates import LearnedGates
+from bertwright.core.significance import split_halves
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.heads import Plain
+from bertwright.tasks.heads.head import LinearHeadConfig
+from bertwright.tasks.outputs import ClassificationOutput
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import HeadPlan, TaskModel
+from bertwright.tasks.task_model import HeadSpec, TaskModel
+from experiments.analyses.models import SENTENCES, small_inputs, small_model
 
-LIVE = (1, 2)
-"""The layer and the head that write anything."""
+ACTIVE = (1, 2)
+"""Layer and index of the only head with an output."""
 
 
-def case(system: str = "bert", live: bool = False) -> Case:
-    subject = small_subject(system)
-    if live:
+def make_inputs(system: str = "bert", single_head: bool = False) -> AnalysisInput:
+    model = small_model(system)
+    if single_head:
         with torch.no_grad():
-            for layer, block in enumerate(subject.encoder.blocks):
+            for layer, block in enumerate(model.encoder.blocks):
                 weight = block.get_submodule("sublayers.attention.output").weight
-                by_head = weight.view(len(weight), subject.num_heads, -1)
-                for head in range(subject.num_heads):
-                    if (layer, head) != LIVE:
+                by_head = weight.view(len(weight), model.num_heads, -1)
+                for head in range(model.num_heads):
+                    if (layer, head) != ACTIVE:
                         by_head[:, head] = 0
-    return Case(subject, read_texts(subject, [Example(text) for text in SENTENCES]))
+    return AnalysisInput(model, encode_texts(model, [Example(text) for text in SENTENCES]))
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "albert", "xlnet"])
-def test_open_gates_are_not_there(system: str) -> None:
-    own = case(system)
-    asking = Asking(own.subject, own.texts)
-    whole = asking.asked()
-    with gated(own.subject, open_gates(own.subject)):
-        np.testing.assert_array_equal(asking.asked().loss, whole.loss)
-    assert (whole.total >= 1).all()
-    assert whole.mean > 0
+def test_open_gates_change_nothing(system: str) -> None:
+    inputs = make_inputs(system)
+    probe = MaskedLMProbe(inputs.model, inputs.texts)
+    scores = probe.evaluate()
+    with gate_heads(inputs.model, open_gates(inputs.model)):
+        np.testing.assert_array_equal(probe.evaluate().loss, scores.loss)
+    assert (scores.num_targets >= 1).all()
+    assert scores.mean_loss > 0
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "xlnet"])
-def test_what_a_text_costs_has_nothing_to_do_with_those_beside_it(system: str) -> None:
-    own = case(system)
-    long = read_texts(own.subject, [Example(" ".join(SENTENCES))])
-    beside = Asking(own.subject, [own.texts[0], *long]).asked()
-    alone = Asking(own.subject, own.texts[:1]).asked()
-    assert beside.total[1] > beside.total[0]
-    np.testing.assert_allclose(beside.loss[0], alone.loss[0], rtol=1e-9)
+def test_other_texts_in_a_batch_change_nothing(system: str) -> None:
+    inputs = make_inputs(system)
+    long = encode_texts(inputs.model, [Example(" ".join(SENTENCES))])
+    together = MaskedLMProbe(inputs.model, [inputs.texts[0], *long]).evaluate()
+    alone = MaskedLMProbe(inputs.model, inputs.texts[:1]).evaluate()
+    assert together.num_targets[1] > together.num_targets[0]
+    np.testing.assert_allclose(together.loss[0], alone.loss[0], rtol=1e-9)
 
 
-def test_of_a_model_that_names_classes_these_are_asked_for() -> None:
-    own = case(live=True)
-    task = Task("planted", ClassAnswer(), labels=("no", "yes"))
-    recipe, tokenizer = own.subject.text_model.model.recipe, own.subject.tokenizer
-    net = TaskModel(recipe, tokenizer.size, HeadPlan(Plain(read="mean"), 2))
-    net.encoder.load_state_dict(own.subject.encoder.state_dict())
-    subject = Subject("planted", FineTuned(net, tokenizer, task, precision="float32"))
-    whole = questions(Case(subject, own.texts)).asked()
-    assert whole.right.tolist() == whole.total.tolist() == [1] * len(own.texts)
-    labelled = [replace(t, source=Example("", label=x)) for t in own.texts for x in task.labels]
-    chances = np.exp(-questions(Case(subject, labelled)).asked().loss)
-    np.testing.assert_allclose(chances[::2] + chances[1::2], 1, rtol=1e-6)
-    losses = SingleHeads().run(Case(subject, own.texts)).arrays["losses"]
-    moved = np.abs(losses - whole.loss).max(-1) > 0
-    assert np.argwhere(moved).tolist() == [list(LIVE)]
+def test_classifiers_are_scored_by_their_classes() -> None:
+    inputs = make_inputs(single_head=True)
+    task = Task("planted", ClassificationOutput(), labels=("no", "yes"))
+    recipe, tokenizer = inputs.model.text_model.model.recipe, inputs.model.tokenizer
+    head = HeadSpec(LinearHeadConfig(pooling="mean"), 2)
+    task_model = TaskModel(recipe, tokenizer.vocab_size, head)
+    task_model.encoder.load_state_dict(inputs.model.encoder.state_dict())
+    fine_tuned = FineTunedModel(task_model, tokenizer, task, precision="float32")
+    model = AnalysedModel("planted", fine_tuned)
+    scores = prediction_probe(AnalysisInput(model, inputs.texts)).evaluate()
+    assert scores.num_correct.tolist() == scores.num_targets.tolist() == [1] * len(inputs.texts)
+    labelled = [replace(t, source=Example("", label=x)) for t in inputs.texts for x in task.labels]
+    loss = prediction_probe(AnalysisInput(model, labelled)).evaluate().loss
+    probabilities = np.exp(-loss)
+    np.testing.assert_allclose(probabilities[::2] + probabilities[1::2], 1, rtol=1e-6)
+    losses = HeadAblation().run(AnalysisInput(model, inputs.texts)).arrays["losses"]
+    has_changed = np.abs(losses - scores.loss).max(-1) > 0
+    assert np.argwhere(has_changed).tolist() == [list(ACTIVE)]
 
 
-def test_a_closed_gate_is_a_head_without_its_part_of_the_output() -> None:
-    own = case()
-    asking, gates = Asking(own.subject, own.texts), open_gates(own.subject)
-    gates[LIVE] = 0
-    with gated(own.subject, gates):
-        closed = asking.asked().loss
-    weight = own.subject.encoder.blocks[1].get_submodule("sublayers.attention.output").weight
+def test_a_closed_gate_equals_zero_output_weights() -> None:
+    inputs = make_inputs()
+    probe, gates = MaskedLMProbe(inputs.model, inputs.texts), open_gates(inputs.model)
+    gates[ACTIVE] = 0
+    with gate_heads(inputs.model, gates):
+        closed = probe.evaluate().loss
+    weight = inputs.model.encoder.blocks[1].get_submodule("sublayers.attention.output").weight
     with torch.no_grad():
-        weight.view(len(weight), own.subject.num_heads, -1)[:, LIVE[1]] = 0
-    np.testing.assert_allclose(asking.asked().loss, closed, rtol=1e-12)
+        weight.view(len(weight), inputs.model.num_heads, -1)[:, ACTIVE[1]] = 0
+    np.testing.assert_allclose(probe.evaluate().loss, closed, rtol=1e-12)
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2"])
-def test_importance_is_the_slope_of_the_loss_of_each_text(system: str) -> None:
-    own = case(system)
-    asking, step = Asking(own.subject, own.texts), 1e-5
-    found = importances(asking)
-    for at in ((0, 0), (1, 3)):
-        moved = []
+def test_importance_is_the_gradient_of_the_loss_of_each_text(system: str) -> None:
+    inputs = make_inputs(system)
+    probe, step = MaskedLMProbe(inputs.model, inputs.texts), 1e-5
+    importances = head_importances(probe)
+    for head in ((0, 0), (1, 3)):
+        losses = []
         for sign in (1, -1):
-            gates = open_gates(own.subject)
-            gates[at] += sign * step
-            with gated(own.subject, gates):
-                moved.append(asking.asked().loss)
-        slope = np.abs(moved[0] - moved[1]) / (2 * step)
-        assert found[at] == pytest.approx(slope.mean(), rel=1e-5)
-    assert np.linalg.norm(by_layer(found), axis=1) == pytest.approx(1)
+            gates = open_gates(inputs.model)
+            gates[head] += sign * step
+            with gate_heads(inputs.model, gates):
+                losses.append(probe.evaluate().loss)
+        gradient = np.abs(losses[0] - losses[1]) / (2 * step)
+        assert importances[head] == pytest.approx(gradient.mean(), rel=1e-5)
+    assert np.linalg.norm(normalise_by_layer(importances), axis=1) == pytest.approx(1)
 
 
-def test_the_curve_ends_where_all_heads_are_gone() -> None:
-    own = case()
-    found = Analysis.choose({"kind": "head-importance", "step": 0.25, "orders": 2}).run(own)
-    shares, oracle = found.arrays["shares"], found.arrays["oracle"]
-    assert shares.tolist() == [0, 0.25, 0.5, 0.75, 1]
-    choosing, asking = in_halves(own)
-    assert oracle[0] == asking.asked().mean
-    with gated(own.subject, 0 * open_gates(own.subject)):
-        gone = asking.asked().mean
+@pytest.mark.parametrize("num_steps", [49, 98])
+def test_the_curve_has_no_point_twice(num_steps: int) -> None:
+    analysis = HeadImportance(step_fraction=1 / num_steps, num_random_orders=1)
+    fractions = analysis.run(make_inputs()).arrays["fractions"]
+    assert len(fractions) == num_steps + 1
+
+
+def test_the_curve_ends_without_heads() -> None:
+    inputs = make_inputs()
+    analysis = HeadImportance(step_fraction=0.25, num_random_orders=2)
+    arrays = analysis.run(inputs).arrays
+    assert arrays["fractions"].tolist() == [0, 0.25, 0.5, 0.75, 1]
+    train, test = split_probes(inputs)
+    assert arrays["oracle"][0] == test.evaluate().mean_loss
+    with gate_heads(inputs.model, 0 * open_gates(inputs.model)):
+        expected = test.evaluate().mean_loss
     for name in ("importance", "oracle"):
-        assert found.arrays[name][-1] == gone
-    assert (found.arrays["random"][:, -1] == gone).all()
-    order = np.argsort(losses_alone(choosing), axis=None)
-    gates = open_gates(own.subject)
+        assert arrays[name][-1] == expected
+    assert (arrays["random"][:, -1] == expected).all()
+    order = np.argsort(ablation_losses(train), axis=None)
+    gates = open_gates(inputs.model)
     gates.view(-1)[order[:2].copy()] = 0
-    with gated(own.subject, gates):
-        assert oracle[1] == pytest.approx(asking.asked().mean, rel=1e-12)
+    with gate_heads(inputs.model, gates):
+        assert arrays["oracle"][1] == pytest.approx(test.evaluate().mean_loss, rel=1e-12)
 
 
-def test_with_the_live_head_alone_nothing_is_lost_and_the_best_is_chosen_by_other_texts() -> None:
-    own = case(live=True)
-    found = Analysis.choose("one-head").run(own)
-    losses, whole = found.arrays["losses"], found.arrays["whole"]
-    others = [head for head in range(4) if head != LIVE[1]]
-    assert (losses[LIVE] == whole).all()
-    assert (losses[0] == whole).all()
-    assert (losses[LIVE[0], others] != whole).any(-1).all()
-    choosing, judging = halves(len(own.texts), own.seed)
-    best, total = found.findings[1], found.arrays["total"][judging]
-    assert best.head == losses[1][:, choosing].sum(1).argmin()
-    lost = (losses[1, best.head, judging] - whole[judging]).sum() / total.sum()
-    assert best.value == pytest.approx(lost)
+def test_the_only_active_head_is_enough_and_the_best_is_chosen_on_other_texts() -> None:
+    inputs = make_inputs(single_head=True)
+    result = Analysis.parse("one-head").run(inputs)
+    losses, full = result.arrays["losses"], result.arrays["full"]
+    others = [head for head in range(4) if head != ACTIVE[1]]
+    assert (losses[ACTIVE] == full).all()
+    assert (losses[0] == full).all()
+    assert (losses[ACTIVE[0], others] != full).any(-1).all()
+    train, test = split_halves(len(inputs.texts), inputs.seed)
+    best, num_targets = result.findings[1], result.arrays["num_targets"][test]
+    assert best.head == losses[1][:, train].sum(1).argmin()
+    increase = (losses[1, best.head, test] - full[test]).sum() / num_targets.sum()
+    assert best.value == pytest.approx(increase)
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "albert", "xlnet"])
 @pytest.mark.processor
-def test_a_layer_that_is_passed_by_gives_on_what_it_is_given(system: str) -> None:
-    subject = small_subject(system)
-    pieces = torch.tensor([[2, 6, 7, 3]])
+def test_a_skipped_layer_returns_its_input(system: str) -> None:
+    model = small_model(system)
+    token_ids = torch.tensor([[2, 6, 7, 3]])
     with (
         torch.inference_mode(),
-        without(subject, 0, "layer"),
-        subject.encoder.record("blocks.0.input", "blocks.1.input") as values,
+        remove_part(model, 0, "layer"),
+        model.encoder.record("blocks.0.input", "blocks.1.input") as values,
     ):
-        subject.encoder(pieces)
+        model.encoder(token_ids)
     assert torch.equal(values["blocks.0.input"], values["blocks.1.input"])
 
 
-def test_likeness_is_blind_to_turning_and_scaling() -> None:
+def test_cka_is_invariant_to_rotation_and_scale() -> None:
     generator = np.random.default_rng(0)
-    own = generator.normal(size=(200, 6))
-    turned = np.linalg.qr(generator.normal(size=(6, 6)))[0]
-    assert likeness(own, 3 * own @ turned + 1) == pytest.approx(1)
-    assert np.isnan(likeness(own[:3], own[:3]))
-    assert np.isnan(likeness(np.ones((9, 2)), own[:9]))
+    states = generator.normal(size=(200, 6))
+    rotation = np.linalg.qr(generator.normal(size=(6, 6)))[0]
+    assert linear_cka(states, 3 * states @ rotation + 1) == pytest.approx(1)
+    assert np.isnan(linear_cka(states[:3], states[:3]))
+    assert np.isnan(linear_cka(np.ones((9, 2)), states[:9]))
 
 
-def test_likeness_of_what_has_nothing_in_common_is_none_however_few_words_there_are() -> None:
+def test_cka_of_independent_states_is_0_on_average() -> None:
     generator = np.random.default_rng(0)
     for words in (8, 40):
-        drawn = [likeness(*generator.normal(size=(2, words, 30))) for _ in range(400)]
+        drawn = [linear_cka(*generator.normal(size=(2, words, 30))) for _ in range(400)]
         assert np.mean(drawn) == pytest.approx(0, abs=4 * np.std(drawn) / 20)
 
 
-def test_likeness_counts_pairs_of_different_words() -> None:
+def test_cka_counts_pairs_of_different_words() -> None:
     generator = np.random.default_rng(0)
     first, second = generator.normal(size=(9, 3)), generator.normal(size=(9, 5))
     kernels = [x @ x.T * (1 - np.eye(9)) for x in (first, second)]
@@ -187,34 +200,37 @@ def test_likeness_counts_pairs_of_different_words() -> None:
 
     both = dependence(*kernels)
     alone = np.prod([dependence(k, k) for k in kernels])
-    assert likeness(first, second) == pytest.approx(both / np.sqrt(alone))
+    assert linear_cka(first, second) == pytest.approx(both / np.sqrt(alone))
 
 
-def test_without_a_penalty_gates_of_heads_that_write_nothing_stay() -> None:
-    own = case(live=True)
-    logits = LearnedGates(steps=10).learned(Asking(own.subject, own.texts), 0.0)
-    dead = torch.ones_like(logits, dtype=torch.bool)
-    dead[LIVE] = False
-    assert (logits[dead] == 2.0).all()
+def test_gates_of_inactive_heads_stay_without_a_penalty() -> None:
+    inputs = make_inputs(single_head=True)
+    logits = LearnedGates(steps=10).train_gates(MaskedLMProbe(inputs.model, inputs.texts), 0.0)
+    is_inactive = torch.ones_like(logits, dtype=torch.bool)
+    is_inactive[ACTIVE] = False
+    assert (logits[is_inactive] == 2.0).all()
 
 
-def test_patterns_know_nothing_of_padding_and_are_those_of_the_source() -> None:
+def test_fixed_patterns_ignore_padding_and_follow_the_paper() -> None:
     for size in (5, 9):
-        real = torch.arange(9)[None] < size
-        seen = (real[:, None] & real[..., None])[:, None]
-        padded, alone = patterns(seen, real), patterns(seen[..., :size, :size], real[:, :size])
-        for one, other in zip(padded, alone, strict=True):
-            assert torch.equal(one[..., :size, :size], other.expand(1, 1, size, size))
-    left, right = (alone[PATTERNS.index(name)][0, 0] for name in ("left", "right"))
+        mask = torch.arange(9)[None] < size
+        allowed = (mask[:, None] & mask[..., None])[:, None]
+        padded, alone = (
+            fixed_patterns(allowed, mask),
+            fixed_patterns(allowed[..., :size, :size], mask[:, :size]),
+        )
+        for first, second in zip(padded, alone, strict=True):
+            assert torch.equal(first[..., :size, :size], second.expand(1, 1, size, size))
+    left, right = (alone[FIXED_PATTERNS.index(name)][0, 0] for name in ("left", "right"))
     cubes = torch.arange(1, 9, dtype=torch.float64) ** 3
     torch.testing.assert_close(left[4, :4], cubes[:4] / cubes[:4].sum())
     torch.testing.assert_close(right[4, 5:], cubes[:4].flip(0) / cubes[:4].sum())
 
 
-def test_gates_that_close_nothing_are_no_sign_that_heads_can_go() -> None:
-    own = small_case()
+def test_open_gates_are_no_evidence_for_prunable_heads() -> None:
+    inputs = small_inputs()
     analysis = LearnedGates(penalties=(1e-9, 1e-8), steps=2)
-    found = analysis.run(own)
-    stored = Stored({}, [each.as_dict() for each in found.findings], found.arrays)
-    (told,) = analysis.conclusions(stored)
-    assert (told.value, told.verdict == "seen") == (0.0, False)
+    result = analysis.run(inputs)
+    stored = StoredResult({}, [f.as_dict() for f in result.findings], result.arrays)
+    (claim,) = analysis.check_claims(stored)
+    assert (claim.value, claim.verdict == "seen") == (0.0, False)

@@ -1,4 +1,4 @@
-"""Analyses from names to a page: what is asked for is answered, on files alone."""
+"""Running analyses: selection, files, reports and reuse of results."""
 
 import json
 from collections.abc import Callable
@@ -8,190 +8,201 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.classifying import labelled_texts
-from bertwright.analysis.conclusions import Conclusion
-from bertwright.analysis.findings import read_found
-from bertwright.analysis.planted.classifiers import bag_of_pieces
-from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
-from bertwright.analysis.questions import questions
-from bertwright.analysis.reports import write_report
-from bertwright.analysis.running import AGAINST, analyse, chosen, standing, with_other
-from bertwright.analysis.texts import digest, read_file, read_texts
-from bertwright.analysis.word_states import word_states
-from bertwright.errors import UserError
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import Example, TaggedWords
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import ClaimResult
+from bertwright.analysis.core.prediction_probe import prediction_probe, read_labelled_texts
+from bertwright.analysis.core.report import write_report
+from bertwright.analysis.core.result import read_result
+from bertwright.analysis.core.runner import (
+    OTHER_MODEL_FOLDER,
+    pair_reports,
+    run_analyses,
+    select_analyses,
+    stored_reports,
+)
+from bertwright.analysis.core.texts import encode_texts, read_source_texts, texts_digest
+from bertwright.analysis.core.word_states import compute_word_states
+from bertwright.core.errors import UserError
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.dependency_trees import DependencyTree
+from bertwright.tasks.formats.examples import Example, TaggedSentence
 from bertwright.tasks.formats.tables import TableReader
-from bertwright.tasks.formats.treebank import Tree
+from experiments.analyses.classifiers import bag_of_tokens_model
+from experiments.analyses.models import SENTENCES, small_inputs, small_model
 
 
 @pytest.fixture(scope="module")
-def case() -> Case:
-    subject = small_subject()
-    return Case(subject, read_texts(subject, [Example(text) for text in SENTENCES]))
+def inputs() -> AnalysisInput:
+    model = small_model()
+    return AnalysisInput(model, encode_texts(model, [Example(text) for text in SENTENCES]))
 
 
-def test_names_numbers_and_groups_are_known() -> None:
-    assert [own.own_kind() for own in chosen(["B2"])] == ["attention-shares"]
-    assert {own.group for own in chosen(["attention"])} == {"attention"}
-    assert {own.own_kind() for own in chosen([])} == set(Analysis.kinds())
+def test_analyses_are_selected_by_kind_survey_id_and_group() -> None:
+    assert [analysis.kind_name() for analysis in select_analyses(["B2"])] == ["attention-mass"]
+    assert {analysis.group for analysis in select_analyses(["attention"])} == {"attention"}
+    assert {analysis.kind_name() for analysis in select_analyses([])} == set(Analysis.kinds())
     with pytest.raises(UserError, match=r"no analysis 'atention': did you mean 'attention'\?"):
-        chosen(["atention"])
+        select_analyses(["atention"])
 
 
-def test_all_of_them_leave_their_files_and_one_page(case: Case, tmp_path: Path) -> None:
-    answered = analyse(case, chosen([]), tmp_path, lambda line: None)
-    page = write_report(case, answered, tmp_path, "now").read_text()
+def test_all_analyses_write_files_and_one_page(inputs: AnalysisInput, tmp_path: Path) -> None:
+    reports = run_analyses(inputs, select_analyses([]), tmp_path, lambda line: None)
+    page = write_report(inputs, reports, tmp_path, "now").read_text()
     assert "http" not in page.replace("https://", "http://").split("</head>")[1]
-    for own in answered:
-        kind = own.analysis.own_kind()
-        if own.lacks is not None:
-            assert own.lacks in page or own.lacks.split("'")[0] in page
+    for report in reports:
+        kind, reason = report.analysis.kind_name(), report.not_applicable
+        if reason is not None:
+            assert reason in page or reason.split("'")[0] in page
             assert not (tmp_path / f"{kind}.jsonl").exists()
             continue
-        stored = read_found(tmp_path, kind)
-        assert stored.about["texts"] == len(SENTENCES)
-        assert all(np.isfinite(each["value"]) for each in stored.findings)
+        stored = read_result(tmp_path, kind)
+        assert stored.metadata["num_texts"] == len(SENTENCES)
+        assert all(np.isfinite(finding["value"]) for finding in stored.findings)
         assert (tmp_path / f"{kind}.png").stat().st_size > 1000
-        json.dumps(own.as_dict())
-        for each in own.conclusions:
-            assert each.claim.split("'")[0] in page
+        json.dumps(report.as_dict())
+        for result in report.claim_results:
+            assert result.claim.split("'")[0] in page
 
 
-def test_one_pass_says_what_single_ones_say(case: Case, tmp_path: Path) -> None:
-    kinds = ["attention-shares", "attention-entropy"]
-    analyse(case, [Analysis.choose(kind) for kind in kinds], tmp_path, lambda line: None)
+def test_a_shared_pass_has_the_same_results(inputs: AnalysisInput, tmp_path: Path) -> None:
+    kinds = ["attention-mass", "attention-entropy"]
+    run_analyses(inputs, [Analysis.parse(kind) for kind in kinds], tmp_path, lambda line: None)
     for kind in kinds:
-        alone = Analysis.choose(kind).run(case)
-        together = read_found(tmp_path, kind)
+        alone = Analysis.parse(kind).run(inputs)
+        together = read_result(tmp_path, kind)
         assert [f["value"] for f in together.findings] == [f.value for f in alone.findings]
 
 
-def test_what_stands_is_not_asked_again(case: Case, tmp_path: Path) -> None:
-    kinds = ["attention-shares", "single-heads"]
-    asked = [Analysis.choose(kind) for kind in kinds]
-    first = analyse(case, asked, tmp_path, lambda line: None)
-    said: list[str] = []
-    assert analyse(case, asked, tmp_path, said.append) == first
-    assert said == [f"2 of 2 stand in {tmp_path}"]
-    fewer = replace(case, texts=case.texts[1:])
-    analyse(fewer, asked, tmp_path, lambda line: None)
-    assert read_found(tmp_path, kinds[0]).about["texts"] == len(SENTENCES) - 1
+def test_stored_results_are_reused(inputs: AnalysisInput, tmp_path: Path) -> None:
+    kinds = ["attention-mass", "single-heads"]
+    analyses = [Analysis.parse(kind) for kind in kinds]
+    first = run_analyses(inputs, analyses, tmp_path, lambda line: None)
+    lines: list[str] = []
+    assert run_analyses(inputs, analyses, tmp_path, lines.append) == first
+    assert lines == [f"2 of 2 are already in {tmp_path}"]
+    fewer = replace(inputs, texts=inputs.texts[1:])
+    run_analyses(fewer, analyses, tmp_path, lambda line: None)
+    assert read_result(tmp_path, kinds[0]).metadata["num_texts"] == len(SENTENCES) - 1
 
 
-def cut(file: Path) -> None:
+def truncate(file: Path) -> None:
     file.write_bytes(file.read_bytes()[:-20])
 
 
-def lose_a_line(file: Path) -> None:
+def remove_last_line(file: Path) -> None:
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-1]))
 
 
 @pytest.mark.parametrize(
     ("ending", "damage"),
     [
-        ("jsonl", cut),
-        ("jsonl", lose_a_line),
+        ("jsonl", truncate),
+        ("jsonl", remove_last_line),
         ("jsonl", lambda file: file.write_text("")),
         ("jsonl", lambda file: file.write_text("5\n[]\n")),
         ("jsonl", lambda file: file.write_bytes(b"\xff\xfe")),
-        ("npz", cut),
+        ("npz", truncate),
         ("npz", Path.unlink),
         ("png", Path.unlink),
     ],
 )
-def test_what_is_damaged_is_asked_again(
-    ending: str, damage: Callable[[Path], object], case: Case, tmp_path: Path
+def test_damaged_results_are_computed_again(
+    ending: str, damage: Callable[[Path], object], inputs: AnalysisInput, tmp_path: Path
 ) -> None:
-    asked = [Analysis.choose("attention-entropy")]
-    first = analyse(case, asked, tmp_path, lambda line: None)
+    analyses = [Analysis.parse("attention-entropy")]
+    first = run_analyses(inputs, analyses, tmp_path, lambda line: None)
     damage(tmp_path / f"attention-entropy.{ending}")
     if ending != "png":
         with pytest.raises(UserError, match="damaged or of another version: run analyse again"):
-            read_found(tmp_path, "attention-entropy")
-    said: list[str] = []
-    assert analyse(case, asked, tmp_path, said.append) == first
-    assert not any("1 of 1 stand" in line for line in said)
-    assert analyse(case, asked, tmp_path, said.append) == first
-    assert said[-1] == f"1 of 1 stand in {tmp_path}"
+            read_result(tmp_path, "attention-entropy")
+    lines: list[str] = []
+    assert run_analyses(inputs, analyses, tmp_path, lines.append) == first
+    assert not any("1 of 1 are already" in line for line in lines)
+    assert run_analyses(inputs, analyses, tmp_path, lines.append) == first
+    assert lines[-1] == f"1 of 1 are already in {tmp_path}"
 
 
-def test_all_that_is_read_is_part_of_the_question(tmp_path: Path) -> None:
-    """Texts whose pieces are the same, and whose trees, tags or labels are not."""
-    subject, words = small_subject(), ("a", "ship", "leaves")
+def test_the_digest_covers_trees_tags_and_labels(tmp_path: Path) -> None:
+    """Texts with the same tokens, and other trees, tags or labels."""
+    model, words = small_model(), ("a", "ship", "leaves")
     sources = [
-        Tree(words, (1, 2, -1), ("det", "nsubj", "root"), ("DET", "NOUN", "VERB"), "line 1"),
-        Tree(words, (2, 2, -1), ("det", "nsubj", "root"), ("DET", "NOUN", "VERB")),
-        Tree(words, (1, 2, -1), ("det", "obj", "root"), ("DET", "NOUN", "VERB")),
-        Tree(words, (1, 2, -1), ("det", "nsubj", "root"), ("DET", "PROPN", "VERB")),
-        TaggedWords(words, ("DET", "NOUN", "VERB")),
+        DependencyTree(
+            words, (1, 2, -1), ("det", "nsubj", "root"), ("DET", "NOUN", "VERB"), "line 1"
+        ),
+        DependencyTree(words, (2, 2, -1), ("det", "nsubj", "root"), ("DET", "NOUN", "VERB")),
+        DependencyTree(words, (1, 2, -1), ("det", "obj", "root"), ("DET", "NOUN", "VERB")),
+        DependencyTree(words, (1, 2, -1), ("det", "nsubj", "root"), ("DET", "PROPN", "VERB")),
+        TaggedSentence(words, ("DET", "NOUN", "VERB")),
         Example("a ship leaves"),
         Example("a ship leaves", label="yes"),
-        Example("a ship leaves", others=("a lamp",)),
+        Example("a ship leaves", negatives=("a lamp",)),
         Example("a ship", "leaves"),
         Example("A ship leaves"),
     ]
-    digests = [digest(read_texts(subject, [source])) for source in sources]
+    digests = [texts_digest(encode_texts(model, [source])) for source in sources]
     assert len(set(digests)) == len(sources)
-    assert digest(read_texts(subject, [replace(sources[0], where="line 2")])) == digests[0]
-    asked: list[Analysis] = [Analysis.choose("relation-heads")]
+    assert texts_digest(encode_texts(model, [replace(sources[0], location="line 2")])) == digests[0]
+    analyses: list[Analysis] = [Analysis.parse("relation-heads")]
     for source in sources[:3]:
-        said: list[str] = []
-        analyse(Case(subject, read_texts(subject, [source])), asked, tmp_path, said.append)
-        assert not any("stand in" in line for line in said)
+        lines: list[str] = []
+        inputs = AnalysisInput(model, encode_texts(model, [source]))
+        run_analyses(inputs, analyses, tmp_path, lines.append)
+        assert not any("already in" in line for line in lines)
 
 
-def test_all_that_answers_is_part_of_the_question() -> None:
-    """A head, the names of classes and a recipe say what weights alone do not."""
-    deaf = bag_of_pieces({}, bias=1.0)
+def test_the_model_digest_covers_head_classes_and_recipe() -> None:
+    """These change predictions with the same encoder weights."""
+    constant = bag_of_tokens_model({}, bias=1.0)
     others = [
-        bag_of_pieces({"ship": 2.0}, bias=1.0),
-        bag_of_pieces({}, bias=1.0, labels=("bad", "good")),
-        bag_of_pieces({}, bias=1.0),
+        bag_of_tokens_model({"ship": 2.0}, bias=1.0),
+        bag_of_tokens_model({}, bias=1.0, labels=("bad", "good")),
+        bag_of_tokens_model({}, bias=1.0),
     ]
-    assert len({own.digest for own in (deaf, *others)}) == 1
-    assert [own.identity == deaf.identity for own in others] == [False, False, True]
-    small = small_subject()
-    lower = small_subject("bert", "encoder.norm.epsilon=0.1")
+    assert len({other.weights_digest for other in (constant, *others)}) == 1
+    assert [other.model_digest == constant.model_digest for other in others] == [False, False, True]
+    small = small_model()
+    lower = small_model("bert", "encoder.norm.epsilon=0.1")
     lower.text_model.model.load_state_dict(small.text_model.model.state_dict())
-    assert (small.digest == lower.digest, small.identity == lower.identity) == (True, False)
+    assert (
+        small.weights_digest == lower.weights_digest,
+        small.model_digest == lower.model_digest,
+    ) == (True, False)
 
 
-def test_states_that_are_cut_are_written_again(case: Case, tmp_path: Path) -> None:
-    kept = replace(case, cache=tmp_path)
-    before = np.array(word_states(kept).states)
+def test_truncated_hidden_states_are_computed_again(inputs: AnalysisInput, tmp_path: Path) -> None:
+    cached = replace(inputs, cache_folder=tmp_path)
+    before = np.array(compute_word_states(cached).states)
     (file,) = tmp_path.iterdir()
     for damaged in (file.read_bytes()[:-100], file.read_bytes()[:40], b""):
         file.write_bytes(damaged)
-        np.testing.assert_array_equal(word_states(kept).states, before)
+        np.testing.assert_array_equal(compute_word_states(cached).states, before)
 
 
-def test_the_page_has_all_that_stands_of_the_same_question(case: Case, tmp_path: Path) -> None:
-    def page(own: Case, name: str, beside: Case | None = None) -> str:
-        asked = [Analysis.choose(name)]
-        answered = analyse(own, asked, tmp_path, lambda line: None)
-        if beside is not None:
-            answered = with_other(
-                answered, analyse(beside, asked, tmp_path / AGAINST, lambda line: None)
-            )
-        shown = [*answered, *standing(own, asked, tmp_path, beside, lambda line: None)]
-        return write_report(own, shown, tmp_path, "now").read_text()
+def test_the_page_includes_stored_results(inputs: AnalysisInput, tmp_path: Path) -> None:
+    def page(one: AnalysisInput, kind: str, other: AnalysisInput | None = None) -> str:
+        analyses = [Analysis.parse(kind)]
+        reports = run_analyses(one, analyses, tmp_path, lambda line: None)
+        if other is not None:
+            folder = tmp_path / OTHER_MODEL_FOLDER
+            other_reports = run_analyses(other, analyses, folder, lambda line: None)
+            reports = pair_reports(reports, other_reports)
+        stored = stored_reports(one, analyses, tmp_path, other, lambda line: None)
+        return write_report(one, [*reports, *stored], tmp_path, "now").read_text()
 
-    entropy, shares = (Analysis.choose(f"attention-{of}").question for of in ("entropy", "shares"))
-    assert shares not in page(case, "attention-entropy")
-    both = page(case, "attention-shares")
-    assert both.index(shares) < both.index(entropy)
-    beside = replace(case, subject=case.subject.untrained(1))
-    held = replace(case, other=beside.subject)
-    assert shares in page(held, "attention-entropy", beside)
-    # Of other texts it is another question: what stood has no place on that page.
-    assert shares not in page(replace(case, texts=case.texts[1:]), "attention-entropy")
+    entropy, mass = (Analysis.parse(f"attention-{name}").title for name in ("entropy", "mass"))
+    assert mass not in page(inputs, "attention-entropy")
+    both = page(inputs, "attention-mass")
+    assert both.index(mass) < both.index(entropy)
+    other = replace(inputs, model=inputs.model.with_random_weights(1))
+    compared = replace(inputs, other_model=other.model)
+    assert mass in page(compared, "attention-entropy", other)
+    # Results of other texts are not included.
+    assert mass not in page(replace(inputs, texts=inputs.texts[1:]), "attention-entropy")
 
 
 def test_a_verdict_follows_the_interval() -> None:
     def verdict(interval, direction="above", value=0.5):
-        return Conclusion("c", "p", value, interval, 0.5, "b", direction).verdict
+        return ClaimResult("c", "p", value, interval, 0.5, "b", direction).verdict
 
     assert verdict((0.6, 0.7)) == "seen"
     assert verdict((0.4, 0.7)) == "not seen"
@@ -203,42 +214,46 @@ def test_a_verdict_follows_the_interval() -> None:
 def test_texts_pairs_and_trees_are_read(tmp_path: Path) -> None:
     file = tmp_path / "texts.txt"
     file.write_text("a ship\n\nthe lamp\tthe light\n")
-    first, second = read_file(file)
-    assert (first.first, first.second, second.second) == ("a ship", None, "the light")
+    first, second = read_source_texts(file)
+    assert (first.text, first.pair, second.pair) == ("a ship", None, "the light")
     file.write_text("\n")
     with pytest.raises(UserError, match="holds no texts"):
-        read_file(file)
+        read_source_texts(file)
     tree = tmp_path / "trees.conllu"
     tree.write_text(
         "1\tships\tship\tNOUN\t_\t_\t2\tnsubj\t_\t_\n2\tcome\tcome\tVERB\t_\t_\t9\troot\t_\t_\n"
     )
-    with pytest.raises(UserError, match=r"trees\.conllu line 2: the head '9' is no word"):
-        read_file(tree)
+    with pytest.raises(UserError, match=r"trees\.conllu line 2: the head '9' is not a word"):
+        read_source_texts(tree)
 
 
-def test_a_folder_holds_texts_with_labels_for_who_names_them(tmp_path: Path) -> None:
+def test_labelled_texts_of_a_folder_need_a_classifier(tmp_path: Path) -> None:
     (tmp_path / "dev.tsv").write_text("text\tlabel\na ship\tyes\nthe lamp\tno\n")
-    deaf = bag_of_pieces({}, bias=1.0)
-    model = deaf.text_model
-    assert isinstance(model, FineTuned)
+    constant = bag_of_tokens_model({}, bias=1.0)
+    model = constant.text_model
+    assert isinstance(model, FineTunedModel)
     model.task = replace(model.task, reader=TableReader())
-    texts = read_texts(deaf, labelled_texts(deaf, tmp_path))
-    assert questions(Case(deaf, texts)).asked().right.tolist() == [1, 0]
-    with pytest.raises(UserError, match="is a folder, and bert names no classes: give a file"):
-        labelled_texts(small_subject(), tmp_path)
+    texts = encode_texts(constant, read_labelled_texts(constant, tmp_path))
+    assert prediction_probe(AnalysisInput(constant, texts)).evaluate().num_correct.tolist() == [
+        1,
+        0,
+    ]
+    with pytest.raises(UserError, match="is a folder, and bert is not a classifier: give a text"):
+        read_labelled_texts(small_model(), tmp_path)
 
 
-def test_a_model_whose_layers_differ_is_answered_or_refused_in_words(tmp_path: Path) -> None:
-    cut = small_case("bert", "encoder.cut.heads=[1,2]")
-    assert cut.subject.size == "2 layers of 1 to 2 heads"
-    answered = analyse(cut, chosen(["attention", "geometry"]), tmp_path, lambda line: None)
-    assert {own.lacks is None for own in answered if own.analysis.group == "geometry"} == {True}
-    for own in answered:
-        if own.analysis.group == "attention":
-            assert own.lacks == "a model of 2 layers of 1 to 2 heads: it needs as many in each"
+def test_layers_of_different_sizes_are_refused_where_heads_are_compared(tmp_path: Path) -> None:
+    pruned = small_inputs("bert", "encoder.pruned_sizes.heads=[1,2]")
+    assert pruned.model.size_description == "2 layers of 1 to 2 heads"
+    analyses = select_analyses(["attention", "geometry"])
+    reasons: dict[str, set[str | None]] = {}
+    for report in run_analyses(pruned, analyses, tmp_path, lambda line: None):
+        reasons.setdefault(report.analysis.group, set()).add(report.not_applicable)
+    expected = "a model of 2 layers of 1 to 2 heads: every layer must have the same number of heads"
+    assert reasons == {"geometry": {None}, "attention": {expected}}
 
 
-def test_a_model_whose_layers_are_cut_alike_is_one_of_fewer_heads(tmp_path: Path) -> None:
-    cut = small_case("bert", "encoder.cut.heads=[1,1]")
-    shares = Analysis.choose("attention-shares").run(cut)
-    assert {each.head for each in shares.findings} <= {0, None}
+def test_layers_pruned_alike_have_fewer_heads() -> None:
+    pruned = small_inputs("bert", "encoder.pruned_sizes.heads=[1,1]")
+    result = Analysis.parse("attention-mass").run(pruned)
+    assert {finding.head for finding in result.findings} <= {0, None}

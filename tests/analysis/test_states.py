@@ -1,4 +1,4 @@
-"""What is found in states: their means, their tags, their halves."""
+"""Hidden states: means over tokens, probes, senses and pooling."""
 
 from pathlib import Path
 from typing import Any
@@ -7,156 +7,168 @@ import numpy as np
 import pytest
 import torch
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.geometry.senses import nearest_alike
-from bertwright.analysis.geometry.sentence_vectors import CENTRED, POOLINGS, pooled
-from bertwright.analysis.geometry.two_senses import SENTENCES as TWO_SENSES
-from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
-from bertwright.analysis.probing.linear import control_tags
-from bertwright.analysis.probing.numbers import Numbers
-from bertwright.analysis.texts import read_texts
-from bertwright.analysis.word_states import means, word_states
-from bertwright.encoder.passage import Halting
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.core.word_states import compute_word_states, word_means
+from bertwright.analysis.geometry.sense_sentences import SENSE_SENTENCES
+from bertwright.analysis.geometry.sentence_vectors import (
+    CENTRED_WORD_MEAN,
+    POOLINGS,
+    pool_sentences,
+)
+from bertwright.analysis.geometry.word_senses import same_sense_fraction
+from bertwright.analysis.identifiability.token_identity import TokenIdentity
+from bertwright.analysis.probing.linear_probe import control_tags
+from bertwright.analysis.probing.numeracy import Numeracy
+from bertwright.encoder.layer_stack import AdaptiveComputationTime
+from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.formats.treebank import Tree
+from experiments.analyses.models import SENTENCES, WORDS, small_model
 
 
-def test_states_are_written_once_and_are_the_means_of_pieces(tmp_path: Path) -> None:
-    subject = small_subject()
-    case = Case(subject, read_texts(subject, [Example(t) for t in SENTENCES]), cache=tmp_path)
-    found = word_states(case)
+def test_states_are_means_over_tokens_and_are_cached(tmp_path: Path) -> None:
+    model = small_model()
+    inputs = AnalysisInput(
+        model, encode_texts(model, [Example(t) for t in SENTENCES]), cache_folder=tmp_path
+    )
+    word_states = compute_word_states(inputs)
     (file,) = tmp_path.iterdir()
-    written = file.stat().st_mtime_ns
-    text = case.texts[2]
-    with torch.inference_mode(), subject.encoder.record("blocks.1.residual") as values:
-        subject.encoder(torch.tensor([text.pieces]))
-    own = means(values["blocks.1.residual"][0], text.word).float().numpy()
-    np.testing.assert_allclose(found.states[2][found.text == 2], own, rtol=1e-6)
-    assert tuple(np.array(found.words)[found.text == 2]) == text.words
-    word_states(case)
-    assert file.stat().st_mtime_ns == written
+    modified = file.stat().st_mtime_ns
+    text = inputs.texts[2]
+    with torch.inference_mode(), model.encoder.record("blocks.1.residual") as values:
+        model.encoder(torch.tensor([text.token_ids]))
+    means = word_means(values["blocks.1.residual"][0], text.word_ids).float().numpy()
+    np.testing.assert_allclose(word_states.states[2][word_states.text_ids == 2], means, rtol=1e-6)
+    assert tuple(np.array(word_states.words)[word_states.text_ids == 2]) == text.words
+    compute_word_states(inputs)
+    assert file.stat().st_mtime_ns == modified
 
 
-def test_words_that_have_halted_stay_as_they_are() -> None:
-    subject = small_subject("universal-transformer")
-    halting = subject.encoder.passage
-    assert isinstance(halting, Halting)
+def test_states_of_halted_words_stay_the_same() -> None:
+    model = small_model("universal-transformer")
+    halting = model.encoder.layer_stack
+    assert isinstance(halting, AdaptiveComputationTime)
     with torch.no_grad():
-        halting.unit.bias.fill_(60.0)
-    case = Case(subject, read_texts(subject, [Example(t) for t in SENTENCES]))
-    states = word_states(case).states
+        halting.halting_unit.bias.fill_(60.0)
+    inputs = AnalysisInput(model, encode_texts(model, [Example(t) for t in SENTENCES]))
+    states = compute_word_states(inputs).states
     assert (states[0] != states[1]).any()
-    assert all((own == states[1]).all() for own in states[2:])
+    assert all((layer == states[1]).all() for layer in states[2:])
 
 
-def trees(number: int = 60) -> list[Tree]:
-    """Tags that follow from the word alone."""
+def trees(number: int = 60) -> list[DependencyTree]:
+    """Return sentences whose tags are determined by their words."""
     generator = np.random.default_rng(0)
     tags = {word: ("NOUN", "VERB", "DET")[n % 3] for n, word in enumerate(WORDS)}
-    found = []
+    sentences = []
     for _ in range(number):
         words = tuple(generator.choice(WORDS, 8))
-        own = tuple(tags[word] for word in words)
-        found.append(Tree(words, (-1,) + (0,) * 7, ("root",) + ("dep",) * 7, own))
-    return found
+        of_words = tuple(tags[word] for word in words)
+        sentences.append(
+            DependencyTree(words, (-1,) + (0,) * 7, ("root",) + ("dep",) * 7, of_words)
+        )
+    return sentences
 
 
-def test_what_words_tell_a_probe_reads_before_the_blocks(tmp_path: Path) -> None:
-    subject = small_subject()
-    case = Case(subject, read_texts(subject, trees()), cache=tmp_path)
-    found = Analysis.choose("linear-probe").run(case)
-    accuracy, control = found.arrays["scores"].T
-    # Every tag follows from its word, as those of the control do: nothing is selective.
+def test_tags_of_words_are_predicted_from_embeddings(tmp_path: Path) -> None:
+    model = small_model()
+    inputs = AnalysisInput(model, encode_texts(model, trees()), cache_folder=tmp_path)
+    result = Analysis.parse("linear-probe").run(inputs)
+    accuracy, control = result.arrays["scores"].T
+    # Control tags are also determined by words, so that nothing is selective.
     assert accuracy[0] > 0.98
     assert control[0] > 0.98
-    (first, *_) = [f for f in found.findings if f.metric == "selectivity"]
+    (first, *_) = [f for f in result.findings if f.metric == "selectivity"]
     assert first.interval[0] <= 0.02
 
 
 @pytest.mark.parametrize(
-    "choice",
+    "config",
     [
-        "token-identity",
-        "word-places",
+        TokenIdentity.kind_name(),
+        "word-positions",
         "linear-probe",
         "description-length",
         {"kind": "structural-probe", "epochs": 1},
-        {"kind": "edge-probe", "epochs": 1, "seeds": 2},
-        {"kind": "numbers", "below": 40, "most": 20},
-        {"kind": "main-auxiliary", "learned": 20, "judged": 10},
+        {"kind": "edge-probe", "epochs": 1, "num_seeds": 2},
+        {"kind": "numbers", "max_value": 40, "num_values": 20},
+        {"kind": "main-auxiliary", "num_train": 20, "num_test": 10},
     ],
 )
-def test_the_last_layer_counts_as_many_as_there_are(choice: str | dict[str, Any]) -> None:
-    subject = small_subject()
-    case = Case(subject, read_texts(subject, trees(8)))
-    found = [own.as_dict() for own in Analysis.choose(choice).run(case).findings]
-    assert max(own["layer_from_1"] for own in found if "layer" in own) == subject.num_layers
+def test_the_last_layer_has_the_number_of_layers(config: str | dict[str, Any]) -> None:
+    model = small_model()
+    inputs = AnalysisInput(model, encode_texts(model, trees(8)))
+    findings = [finding.as_dict() for finding in Analysis.parse(config).run(inputs).findings]
+    assert max(f["layer_from_1"] for f in findings if "layer" in f) == model.num_layers
 
 
-def test_tags_that_nobody_can_know_are_not_read(tmp_path: Path) -> None:
-    subject, generator = small_subject(), np.random.default_rng(1)
+def test_random_tags_are_not_predicted(tmp_path: Path) -> None:
+    model, generator = small_model(), np.random.default_rng(1)
     texts = [
-        Tree(t.words, t.heads, t.relations, tuple(generator.choice(["A", "B"], 8))) for t in trees()
+        DependencyTree(t.words, t.heads, t.relations, tuple(generator.choice(["A", "B"], 8)))
+        for t in trees()
     ]
-    found = Analysis.choose("linear-probe").run(
-        Case(subject, read_texts(subject, texts), cache=tmp_path)
+    result = Analysis.parse("linear-probe").run(
+        AnalysisInput(model, encode_texts(model, texts), cache_folder=tmp_path)
     )
-    assert abs(found.arrays["scores"][:, 0] - 0.5).max() < 0.12
+    assert abs(result.arrays["scores"][:, 0] - 0.5).max() < 0.12
 
 
-def test_control_tags_are_of_words_and_as_frequent_as_tags() -> None:
+def test_control_tags_are_fixed_by_word_and_distributed_as_tags() -> None:
     words = [str(n % 500) for n in range(2000)]
     tags = np.array(["A"] * 1500 + ["B"] * 500)
-    found = control_tags(words, tags, 0)
-    assert (found != control_tags(words, tags, 0, 1)).any()
-    assert all(len(set(found[n::500])) == 1 for n in range(500))
-    assert (found == "A").mean() == pytest.approx(0.75, abs=0.06)
+    controls = control_tags(words, tags, 0)
+    assert (controls != control_tags(words, tags, 0, 1)).any()
+    assert all(len(set(controls[n::500])) == 1 for n in range(500))
+    assert (controls == "A").mean() == pytest.approx(0.75, abs=0.06)
 
 
-def test_occurrences_of_one_sense_are_nearest_each_other() -> None:
+def test_nearest_occurrences_of_separate_senses() -> None:
     senses = np.repeat([0, 1], 6)
-    apart = np.zeros((12, 4))
-    apart[np.arange(12), senses] = 1
-    assert nearest_alike(apart, senses) == 1
-    assert nearest_alike(apart, np.tile([0, 1], 6)) == pytest.approx(2 / 5)
-    assert nearest_alike(np.ones((12, 4)) / 2, senses) == pytest.approx(5 / 11)
+    separate = np.zeros((12, 4))
+    separate[np.arange(12), senses] = 1
+    assert same_sense_fraction(separate, senses) == 1
+    assert same_sense_fraction(separate, np.tile([0, 1], 6)) == pytest.approx(2 / 5)
+    assert same_sense_fraction(np.ones((12, 4)) / 2, senses) == pytest.approx(5 / 11)
 
 
-def test_every_sense_has_sentences_that_say_its_word_once() -> None:
-    for word, senses in TWO_SENSES.items():
+def test_every_sentence_has_its_word_once() -> None:
+    for word, senses in SENSE_SENTENCES.items():
         assert [len(sense) for sense in senses] == [6, 6]
-        assert all(said.split().count(word) == 1 for sense in senses for said in sense)
+        assert all(text.split().count(word) == 1 for sense in senses for text in sense)
 
 
-def test_numbers_that_are_unknown_words_are_all_alike() -> None:
-    asked = Numbers(below=100, most=40)
-    found = asked.run(Case(small_subject(), []))
-    told = {(f.metric, f.layer): f.value for f in found.findings}
-    for question in asked.questions(0):
-        learned, judged = (question.values[of] for of in (question.learned, ~question.learned))
-        errors = ((judged - learned.mean()) ** 2).mean()
+def test_unknown_numbers_have_the_error_of_the_mean() -> None:
+    analysis = Numeracy(max_value=100, num_values=40)
+    result = analysis.run(AnalysisInput(small_model(), []))
+    values = {(f.metric, f.layer): f.value for f in result.findings}
+    for task in analysis.numeracy_tasks(0):
+        train, test = task.values[task.is_train], task.values[~task.is_train]
+        expected = ((test - train.mean()) ** 2).mean() / task.values.var()
         for layer in (0, 2):
-            expected = errors / question.values.var()
-            assert told[question.name, layer] == pytest.approx(expected)
+            assert values[task.name, layer] == pytest.approx(expected)
 
 
-def test_places_that_are_all_alike_make_one_vector() -> None:
-    """Without positions, and with blocks that write nothing, a word said again and again."""
-    subject = small_subject("bert", "encoder.positions.kind=none")
+def test_poolings_of_equal_states_are_equal() -> None:
+    """One word repeated, without positions, with blocks that output zeros."""
+    model = small_model("bert", "encoder.positions.kind=none")
     with torch.no_grad():
-        for name, parameter in subject.encoder.blocks.named_parameters():
+        for name, parameter in model.encoder.blocks.named_parameters():
             if "output" in name or "down" in name:
                 parameter.zero_()
-    vectors = dict(zip(POOLINGS, pooled(Case(subject, []), [("lamp",) * 5]), strict=True))
-    assert vectors["mean of words"].shape == (1, 32)
-    np.testing.assert_allclose(vectors["mean of two layers"], vectors["mean of words"], rtol=1e-6)
-
-
-def test_vectors_of_halves_are_reported() -> None:
-    subject = small_subject()
-    said = [" ".join(np.random.default_rng(n).choice(WORDS, 10)) for n in range(6)]
-    found = Analysis.choose("sentence-vectors").run(
-        Case(subject, read_texts(subject, [Example(own) for own in said]))
+    vectors = dict(
+        zip(POOLINGS, pool_sentences(AnalysisInput(model, []), [("lamp",) * 5]), strict=True)
     )
-    assert [f.metric for f in found.findings[:8]] == [*POOLINGS, CENTRED]
-    assert all(0 <= f.value <= 1 for f in found.findings[:8])
+    assert vectors["mean of words"].shape == (1, 32)
+    last_two = vectors["mean of the last two layers"]
+    np.testing.assert_allclose(last_two, vectors["mean of words"], rtol=1e-6)
+
+
+def test_all_poolings_are_reported() -> None:
+    model = small_model()
+    texts = [" ".join(np.random.default_rng(n).choice(WORDS, 10)) for n in range(6)]
+    result = Analysis.parse("sentence-vectors").run(
+        AnalysisInput(model, encode_texts(model, [Example(text) for text in texts]))
+    )
+    assert [f.metric for f in result.findings[:8]] == [*POOLINGS, CENTRED_WORD_MEAN]
+    assert all(0 <= f.value <= 1 for f in result.findings[:8])

@@ -1,4 +1,4 @@
-"""Trees in states: their distances, whatever turns them."""
+"""Structural probe: planted trees, under any rotation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,37 +7,39 @@ import numpy as np
 import pytest
 import torch
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.planted.models import small_subject
-from bertwright.analysis.planted.trees import path_vectors, random_trees
-from bertwright.analysis.probing.structural import (
-    distances,
-    rank_correlation,
-    sentence_of,
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.probing.structural_probe import (
+    distance_spearman,
+    squared_distances,
+    tree_sentence,
 )
-from bertwright.analysis.texts import read_texts
+from experiments.analyses.models import small_model
+from experiments.analyses.trees import path_vectors, random_trees
 
 
-def test_planted_trees_are_their_distances() -> None:
+def test_planted_trees_have_their_distances() -> None:
     for tree in random_trees(5):
-        sentence, planted = sentence_of(tree), torch.from_numpy(path_vectors(tree))
-        said = distances(planted).numpy()
-        np.testing.assert_allclose(said, sentence.distances, atol=1e-6)
-        assert sentence.edges_found(said) == len(sentence.edges) == len(tree.words) - 1
-        assert rank_correlation([sentence], [said]) == pytest.approx(1)
-        turned = torch.linalg.qr(torch.randn(8, 8)).Q
-        torch.testing.assert_close(distances(planted @ turned), distances(planted))
+        sentence, planted = tree_sentence(tree), torch.from_numpy(path_vectors(tree))
+        distances = squared_distances(planted).numpy()
+        np.testing.assert_allclose(distances, sentence.distances, atol=1e-6)
+        assert sentence.num_correct_edges(distances) == len(sentence.edges) == len(tree.words) - 1
+        assert distance_spearman([sentence], [distances]) == pytest.approx(1)
+        rotation = torch.linalg.qr(torch.randn(8, 8)).Q
+        torch.testing.assert_close(
+            squared_distances(planted @ rotation), squared_distances(planted)
+        )
 
 
-def test_a_sentence_of_punctuation_counts_nothing() -> None:
+def test_a_sentence_of_punctuation_has_no_edges() -> None:
     for tree in random_trees(3):
-        sentence = sentence_of(replace(tree, tags=("PUNCT",) * len(tree.words)))
-        assert sentence.edges_found(sentence.along) == len(sentence.edges) == 0
+        sentence = tree_sentence(replace(tree, tags=("PUNCT",) * len(tree.words)))
+        assert sentence.num_correct_edges(sentence.chain_distances) == len(sentence.edges) == 0
 
 
-def test_a_report_of_a_small_model(tmp_path: Path) -> None:
-    subject = small_subject()
-    case = Case(subject, read_texts(subject, random_trees(20)), cache=tmp_path)
-    found = Analysis.choose({"kind": "structural-probe", "rank": 8, "epochs": 2}).run(case)
-    assert found.arrays["scores"].shape == (3, 2)
-    assert [f.layer for f in found.findings if f.metric == "UUAS"] == [0, 1, 2]
+def test_results_of_a_small_model(tmp_path: Path) -> None:
+    model = small_model()
+    inputs = AnalysisInput(model, encode_texts(model, random_trees(20)), cache_folder=tmp_path)
+    result = Analysis.parse({"kind": "structural-probe", "rank": 8, "epochs": 2}).run(inputs)
+    assert result.arrays["scores"].shape == (3, 2)
+    assert [f.layer for f in result.findings if f.metric == "UUAS"] == [0, 1, 2]

@@ -1,118 +1,132 @@
-"""Triggers: what they may be made of, and what is asked behind them."""
+"""Triggers: their tokens, the search, and scores with a trigger."""
 
 from pathlib import Path
 
 import numpy as np
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.asking import Asking
-from bertwright.analysis.behaviour.trigger_answers import PIECES, Answers, groups, put_in_front
-from bertwright.analysis.behaviour.trigger_search import Search, allowed_pieces, vectors_of_pieces
-from bertwright.analysis.planted.classifiers import bag_of_pieces
-from bertwright.analysis.planted.models import SENTENCES, WORDS, small_subject
-from bertwright.analysis.running import analyse
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import read_texts
-from bertwright.tasks.answers import ClozeAnswer
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.analysis.behaviour.triggers.trigger_probe import (
+    MASKED_TOKENS,
+    TriggerProbe,
+    prepend_trigger,
+    probes_by_class,
+)
+from bertwright.analysis.behaviour.triggers.trigger_search import (
+    TriggerSearch,
+    allowed_tokens,
+    token_embedding_matrix,
+)
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.prediction_probe import MaskedLMProbe
+from bertwright.analysis.core.runner import run_analyses
+from bertwright.analysis.core.texts import encode_texts
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.outputs import ClozeOutput
+from experiments.analyses.classifiers import bag_of_tokens_model
+from experiments.analyses.models import SENTENCES, WORDS, small_model
 
 TEXTS = [Example(text) for text in SENTENCES for _ in range(4)]
 
 
-def case(subject: Subject, texts: list[Example] = TEXTS) -> Case:
-    return Case(subject, read_texts(subject, texts))
+def make_inputs(model: AnalysedModel, texts: list[Example] = TEXTS) -> AnalysisInput:
+    return AnalysisInput(model, encode_texts(model, texts))
 
 
-def piece(subject: Subject, word: str) -> int:
-    found = subject.tokenizer.id(word)
-    assert found is not None
-    return found
+def token_id(model: AnalysedModel, word: str) -> int:
+    token = model.tokenizer.token_to_id(word)
+    assert token is not None
+    return token
 
 
-def answers(subject: Subject, right: int | None) -> Answers:
-    texts = case(subject).texts
-    return Answers(subject, texts, None if right is None else [right] * len(texts), 0)
+def make_probe(model: AnalysedModel, label: int | None) -> TriggerProbe:
+    texts = make_inputs(model).texts
+    return TriggerProbe(model, texts, None if label is None else [label] * len(texts), 0)
 
 
-def search(subject: Subject, candidates: int) -> Search:
-    return Search(vectors_of_pieces(subject), allowed_pieces(subject), candidates)
+def search(model: AnalysedModel, num_candidates: int) -> TriggerSearch:
+    return TriggerSearch(token_embedding_matrix(model), allowed_tokens(model), num_candidates)
 
 
-def test_a_step_never_makes_it_cheaper_and_stays_where_nothing_is_dearer() -> None:
-    subject = small_subject()
-    own, trigger = answers(subject, None), (piece(subject, "the"),) * 2
-    found = search(subject, 4).step(own, trigger)
-    assert own.asked(found).mean >= own.asked(trigger).mean
-    deaf = bag_of_pieces({}, bias=1.0)
-    start = (piece(deaf, "ship"),) * 2
-    assert search(deaf, 30).step(answers(deaf, 1), start) == start
+def test_a_step_never_lowers_the_loss_and_keeps_the_trigger_if_nothing_is_better() -> None:
+    model = small_model()
+    probe, trigger = make_probe(model, None), (token_id(model, "the"),) * 2
+    better = search(model, 4).step(probe, trigger)
+    assert probe.evaluate(better).mean_loss >= probe.evaluate(trigger).mean_loss
+    constant = bag_of_tokens_model({}, bias=1.0)
+    start = (token_id(constant, "ship"),) * 2
+    assert search(constant, 30).step(make_probe(constant, 1), start) == start
 
 
-def test_special_pieces_and_labels_are_in_no_trigger() -> None:
-    subject = small_subject()
-    allowed = allowed_pieces(subject, {"lamp"})
-    written = {subject.tokenizer.piece(n) for n in allowed.nonzero()[:, 0].tolist()}
+def test_triggers_have_no_special_tokens_or_labels() -> None:
+    model = small_model()
+    allowed = allowed_tokens(model, {"lamp"})
+    written = {model.tokenizer.id_to_token(n) for n in allowed.nonzero()[:, 0].tolist()}
     assert written == set(WORDS) - {"lamp"}
     generator = np.random.default_rng(0)
-    own = search(subject, 1)
-    assert not set(own.drawn(500, generator)) & subject.tokenizer.specials.all
+    trigger = search(model, 1).sample_trigger(500, generator)
+    assert not set(trigger) & model.tokenizer.special_tokens.all
 
 
-def test_the_same_pieces_are_asked_for_behind_a_trigger() -> None:
-    subject = small_subject()
-    texts = read_texts(subject, [Example("the old keeper lights the lamp", "a ship leaves .")])
+def test_a_trigger_keeps_the_masked_positions() -> None:
+    model = small_model()
+    texts = encode_texts(model, [Example("the old keeper lights the lamp", "a ship leaves .")])
     for trigger in ((), (9,), (9, 10, 11)):
-        own = [put_in_front(trigger, text) for text in texts]
-        (text,) = own
-        assert text.pieces[1 : 1 + len(trigger)] == list(trigger)
-        assert len(text.pieces) == len(text.parts) == len(text.word) == len(text.marks["first"])
-        assert text.marks["opening"].nonzero()[0].tolist() == [0]
-        chosen = Asking(subject, own).places(0)
-        assert [place - len(trigger) for place in chosen] == Asking(subject, texts).places(0)
+        (text,) = triggered = [prepend_trigger(trigger, text) for text in texts]
+        assert text.token_ids[1 : 1 + len(trigger)] == list(trigger)
+        assert (
+            len(text.token_ids)
+            == len(text.segment_ids)
+            == len(text.word_ids)
+            == len(text.category_masks["first"])
+        )
+        assert text.category_masks["opening"].nonzero()[0].tolist() == [0]
+        positions = MaskedLMProbe(model, triggered).target_positions(0)
+        expected = MaskedLMProbe(model, texts).target_positions(0)
+        assert [position - len(trigger) for position in positions] == expected
 
 
-def test_what_is_right_is_the_label_or_else_what_the_model_says() -> None:
-    subject = bag_of_pieces({"lamp": 5.0}, bias=-0.1)
+def test_targets_are_labels_or_predictions() -> None:
+    model = bag_of_tokens_model({"lamp": 5.0}, bias=-0.1)
     texts = [Example("the lamp"), Example("the boat"), Example("the boat", label="yes")] * 4
-    found = groups(subject, case(subject, texts).texts, 0)
-    assert {label: len(own.texts) for label, own in found.items()} == {"no": 4, "yes": 8}
+    probes = probes_by_class(model, make_inputs(model, texts).texts, 0)
+    assert {label: len(probe.texts) for label, probe in probes.items()} == {"no": 4, "yes": 8}
 
 
-def test_a_trigger_is_judged_on_texts_that_did_not_choose_it(tmp_path: Path) -> None:
-    subject = bag_of_pieces({"lamp": 5.0, "wind": -90.0}, bias=1.0)
-    own = case(subject)
-    settings = {"kind": "triggers", "size": 1, "steps": 1, "random": 30}
-    found = Analysis.choose(settings).run(own)
-    told = {finding.metric: finding for finding in found.findings}
-    right = told["right with the trigger, yes"]
-    assert (right.value, right.note) == (0, "wind")
-    assert right.baseline is not None
-    assert right.baseline.value > 0.8
-    assert right.lead is not None
-    assert right.lead[1] < 0
-    assert told["right without a trigger, yes"].value == 1
-    (answered,) = analyse(own, [Analysis.choose(settings)], tmp_path, lambda line: None)
-    assert [each.verdict for each in answered.conclusions] == ["seen", "seen"]
+def test_triggers_are_tested_on_texts_that_did_not_choose_them(tmp_path: Path) -> None:
+    model = bag_of_tokens_model({"lamp": 5.0, "wind": -90.0}, bias=1.0)
+    inputs = make_inputs(model)
+    settings = {"kind": "triggers", "trigger_length": 1, "steps": 1, "num_random_triggers": 30}
+    result = Analysis.parse(settings).run(inputs)
+    findings = {finding.metric: finding for finding in result.findings}
+    accuracy = findings["accuracy with the trigger, yes"]
+    assert (accuracy.value, accuracy.note) == (0, "wind")
+    assert accuracy.baseline is not None
+    assert accuracy.baseline.value > 0.8
+    assert accuracy.difference_interval is not None
+    assert accuracy.difference_interval[1] < 0
+    assert findings["accuracy without a trigger, yes"].value == 1
+    (report,) = run_analyses(inputs, [Analysis.parse(settings)], tmp_path, lambda line: None)
+    assert [claim.verdict for claim in report.claim_results] == ["seen", "seen"]
 
 
-def test_a_model_without_room_reads_shorter_texts() -> None:
-    subject = small_subject("bert", "encoder.positions.size=16", "assembly.length=16")
-    own = Case(subject, read_texts(subject, [Example(" ".join(WORDS))] * 6))
-    assert max(map(len, own.texts)) == 16
-    found = Analysis.choose({"kind": "triggers", "steps": 1, "candidates": 2}).run(own)
-    assert found.arrays["by step"].shape == (1, 2)
-    assert any(finding.metric.endswith(PIECES) for finding in found.findings)
+def test_texts_are_truncated_to_make_room_for_the_trigger() -> None:
+    model = small_model("bert", "encoder.positions.size=16", "assembly.length=16")
+    inputs = AnalysisInput(model, encode_texts(model, [Example(" ".join(WORDS))] * 6))
+    assert max(map(len, inputs.texts)) == 16
+    result = Analysis.parse({"kind": "triggers", "steps": 1, "num_candidates": 2}).run(inputs)
+    assert result.arrays["accuracy_by_step"].shape == (1, 2)
+    assert any(finding.metric.endswith(MASKED_TOKENS) for finding in result.findings)
 
 
-def test_who_cannot_be_asked_says_so() -> None:
-    lacks = Analysis.choose("triggers").lacks
-    assert lacks(case(small_subject())) is None
-    assert "hidden pieces" in str(lacks(case(small_subject("gpt-2"))))
-    assert "4 texts" in str(lacks(case(small_subject(), TEXTS[:3])))
-    planted = bag_of_pieces({})
-    assert lacks(case(planted)) is None
-    assert "8 texts" in str(lacks(case(planted, TEXTS[:7])))
-    assert isinstance(planted.text_model, FineTuned)
-    object.__setattr__(planted.text_model.task, "answer", ClozeAnswer())
-    assert "template" in str(lacks(case(planted)))
+def test_models_and_texts_that_are_not_analysed() -> None:
+    not_applicable = Analysis.parse("triggers").not_applicable
+    assert not_applicable(make_inputs(small_model())) is None
+    assert "masked language model" in str(not_applicable(make_inputs(small_model("gpt-2"))))
+    assert "4 texts" in str(not_applicable(make_inputs(small_model(), TEXTS[:3])))
+    planted = bag_of_tokens_model({})
+    assert not_applicable(make_inputs(planted)) is None
+    assert "8 texts" in str(not_applicable(make_inputs(planted, TEXTS[:7])))
+    assert isinstance(planted.text_model, FineTunedModel)
+    object.__setattr__(planted.text_model.task, "output_type", ClozeOutput())
+    assert "template" in str(not_applicable(make_inputs(planted)))

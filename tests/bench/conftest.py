@@ -1,14 +1,14 @@
-"""A prepared data set, and a task with a model, small enough to be made anew."""
+"""A small prepared data set, and a small model with a task."""
 
 from pathlib import Path
 
 import pytest
 
-from bertwright.model import Model
-from bertwright.model.text_model import TextModel
-from bertwright.text.preparation import prepare
-from bertwright.text.tokenizers import WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.data.preparation import prepare
+from bertwright.data.tokenization.tokenizer import WordPieceConfig
+from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.models import Model
+from bertwright.models.text_model import TextModel
 from recipes_at_toy_size import toy
 from small_tasks import ENGLISH, classes
 
@@ -34,7 +34,7 @@ WORDS = [
 
 @pytest.fixture(scope="session")
 def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder of 200 short documents."""
+    """Return a data folder of 200 short documents."""
     folder = tmp_path_factory.mktemp("bench")
     documents = [
         " ".join(WORDS[(document * 7 + word * word) % len(WORDS)] for word in range(60)) + "."
@@ -43,18 +43,18 @@ def data_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     numbered = [f"{number} {document}" for number, document in enumerate(documents)]
     text = folder / "text.txt"
     text.write_text("\n\n".join(numbered))
-    tokenizer = train_tokenizer(numbered, WordPieceChoice(size=300))
+    tokenizer = train_tokenizer(numbered, WordPieceConfig(vocab_size=300))
     prepare(text, folder / "data", tokenizer, num_workers=1)
     return folder / "data"
 
 
 @pytest.fixture(scope="session")
 def task_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model, and a task with as many examples to judge by as to learn from."""
-    folder = tmp_path_factory.mktemp("adapting")
-    tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=100))
-    TextModel(Model.build(toy("bert"), tokenizer.size), tokenizer).save(folder / "model")
-    rows = "".join(f"{e.first}\t{'01'[e.label == 'old']}\n" for e in classes())
+    """Return a folder of a model and of a task with as many development as training examples."""
+    folder = tmp_path_factory.mktemp("task")
+    tokenizer = train_tokenizer([ENGLISH], WordPieceConfig(vocab_size=100))
+    TextModel(Model.build(toy("bert"), tokenizer.vocab_size), tokenizer).save(folder / "model")
+    lines = "".join(f"{e.text}\t{'01'[e.label == 'old']}\n" for e in classes())
     for part in ("train", "dev"):
-        (folder / f"{part}.tsv").write_text(f"sentence\tlabel\n{rows}")
+        (folder / f"{part}.tsv").write_text(f"sentence\tlabel\n{lines}")
     return folder

@@ -1,4 +1,4 @@
-"""Ways to adapt in one table: every cell, once, and what stands against what."""
+"""Comparison of fine-tuning methods: every cell once, and differences from the baseline."""
 
 from pathlib import Path
 from typing import Any
@@ -6,39 +6,40 @@ from typing import Any
 import pytest
 import yaml
 
-from bertwright.bench.adapting import comparing
-from bertwright.bench.adapting.plan import Plan
-from bertwright.errors import UserError
+from benchmarks.adaptation import compare as adaptation
+from benchmarks.adaptation.plan import AdaptationPlan
+from bertwright.core.errors import UserError
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "adaptation"
 
 
-def stated(task_folder: Path, **changes: Any) -> dict[str, Any]:
+def plan_data(task_folder: Path, **changes: Any) -> dict[str, Any]:
+    """Return the content of a plan."""
     return {
-        "question": "Which is better?",
-        "encoders": {"own": str(task_folder / "model")},
+        "description": "Which is better?",
+        "encoders": {"small": str(task_folder / "model")},
         "tasks": {
             "first": {"task": "sst-2", "data": str(task_folder)},
-            "second": {"task": "sst-2", "data": str(task_folder), "most": 16},
+            "second": {"task": "sst-2", "data": str(task_folder), "max_examples": 16},
         },
-        "ways": {
+        "methods": {
             "all": {},
             "head": {"settings": {"adaptation": "frozen"}},
-            "both": {"beside": ["first", "second"], "tasks": ["first"]},
+            "both": {"auxiliary_tasks": ["first", "second"], "tasks": ["first"]},
         },
         "settings": {"epochs": 1, "compile": False, "calibrate": False},
-        "against": "all",
+        "baseline": "all",
         "seeds": 2,
         **changes,
     }
 
 
-def test_every_cell_has_its_seeds_and_is_not_found_twice(
+def test_every_cell_runs_once_for_every_seed(
     task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = Plan.model_validate(stated(task_folder))
-    rows = comparing.compare(plan, tmp_path, lambda line: None)
-    cells = [(row["task"], row["way"]) for row in rows]
+    plan = AdaptationPlan.model_validate(plan_data(task_folder))
+    rows = adaptation.compare(plan, tmp_path, lambda line: None)
+    cells = [(row["task"], row["method"]) for row in rows]
     assert cells == [
         ("first", "all"),
         ("first", "head"),
@@ -47,32 +48,35 @@ def test_every_cell_has_its_seeds_and_is_not_found_twice(
         ("second", "head"),
     ]
     assert all(len(row["scores"]) == 2 for row in rows)
-    assert [row["difference"] is None for row in rows] == [w == "all" for _, w in cells]
-    assert rows[1]["trained"] < rows[0]["trained"]
+    assert [row["difference"] is None for row in rows] == [method == "all" for _, method in cells]
+    assert rows[1]["trainable"] < rows[0]["trainable"]
 
     def refuse(*_: object) -> None:
-        raise AssertionError("it was found before")
+        raise AssertionError("a run was repeated")
 
-    monkeypatch.setattr(comparing, "run", refuse)
-    assert comparing.compare(plan, tmp_path, lambda line: None) == rows
+    monkeypatch.setattr(adaptation, "run", refuse)
+    assert adaptation.compare(plan, tmp_path, lambda line: None) == rows
 
 
-def test_two_runs_at_once_find_as_much(task_folder: Path, tmp_path: Path) -> None:
-    plan = Plan.model_validate(stated(task_folder, seeds=1))
-    said: list[str] = []
-    rows = comparing.compare(plan, tmp_path, said.append, 2)
-    assert len(said) == len(rows) == 5
-    assert comparing.compare(plan, tmp_path, said.append, 2) == rows
-    assert len(said) == 5
+def test_parallel_runs_are_all_kept(task_folder: Path, tmp_path: Path) -> None:
+    plan = AdaptationPlan.model_validate(plan_data(task_folder, seeds=1))
+    lines: list[str] = []
+    rows = adaptation.compare(plan, tmp_path, lines.append, 2)
+    assert len(lines) == len(rows) == 5
+    assert adaptation.compare(plan, tmp_path, lines.append, 2) == rows
+    assert len(lines) == 5
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"against": "al"}, "against: there is no 'al': did you mean 'all'"),
-        ({"ways": {"all": {"beside": ["third"]}}}, "beside: there is no 'third'"),
+        ({"baseline": "al"}, "baseline: there is no 'al': did you mean 'all'"),
         (
-            {"ways": {"all": {"settings": {"epoch": 1}}}},
+            {"methods": {"all": {"auxiliary_tasks": ["third"]}}},
+            "auxiliary_tasks: there is no 'third'",
+        ),
+        (
+            {"methods": {"all": {"settings": {"epoch": 1}}}},
             "has no key 'epoch': did you mean 'epochs'",
         ),
     ],
@@ -81,12 +85,12 @@ def test_a_wrong_plan_is_named(
     task_folder: Path, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     file = tmp_path / "plan.yaml"
-    file.write_text(yaml.safe_dump(stated(task_folder, **changes)))
+    file.write_text(yaml.safe_dump(plan_data(task_folder, **changes)))
     with pytest.raises(UserError, match=message):
-        Plan.load(file)
+        AdaptationPlan.load(file)
 
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_example_can_be_read(example: Path) -> None:
-    plan = Plan.load(example)
-    assert list(comparing.places(plan))
+def test_every_example_is_valid(example: Path) -> None:
+    plan = AdaptationPlan.load(example)
+    assert list(adaptation.table_cells(plan))

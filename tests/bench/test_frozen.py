@@ -1,33 +1,35 @@
-"""Heads on frozen features: the table has every task, and what was found is not found again."""
+"""Heads on frozen features: a row per task, and every run once."""
 
 from pathlib import Path
 
 import pytest
 
-from bertwright.bench import frozen
-from bertwright.bench.frozen import COLUMNS, Frozen, compare
-from bertwright.document import table, write_section
+from benchmarks import frozen_features as frozen
+from benchmarks.frozen_features import COLUMNS, FrozenFeaturesPlan, compare
+from bertwright.runtime.markdown_report import markdown_table, write_section
 from small_tasks import classes, numbers
 
 
 @pytest.fixture
-def plan(task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Frozen:
-    monkeypatch.setattr(frozen, "FOLDERS", {"sst-2": "one", "sick-relatedness": "two"})
+def plan(task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FrozenFeaturesPlan:
+    monkeypatch.setattr(frozen, "TASK_FOLDERS", {"sst-2": "one", "sick-relatedness": "two"})
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
-    binary = "".join(f"{e.first}\t{'01'[e.label == 'old']}\n" for e in classes())
-    related = "".join(f"{e.first}\t{e.first} again\t{e.label}\n" for e in numbers())
+    binary = "".join(f"{e.text}\t{'01'[e.label == 'old']}\n" for e in classes())
+    related = "".join(f"{e.text}\t{e.text} again\t{e.label}\n" for e in numbers())
     for part in ("train", "dev"):
         (tmp_path / "one" / f"{part}.tsv").write_text(f"sentence\tlabel\n{binary}")
         header = "sentence_A\tsentence_B\trelatedness_score\n"
         (tmp_path / "two" / f"{part}.tsv").write_text(header + related)
-    return Frozen(tmp_path, task_folder / "model", (8, 20, 999), 2, ("sst-2", "sick-relatedness"))
+    return FrozenFeaturesPlan(
+        tmp_path, task_folder / "model", (8, 20, 999), 2, ("sst-2", "sick-relatedness")
+    )
 
 
-def test_every_task_and_size_has_a_row_for_each_metric_once(
-    plan: Frozen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_every_task_size_and_metric_has_a_row(
+    plan: FrozenFeaturesPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = compare(plan, tmp_path / "found", lambda line: None)
+    rows = compare(plan, tmp_path / "results", lambda line: None)
     assert [(row["task"], row["examples"], row["metric"]) for row in rows] == [
         *(("sst-2", size, "accuracy") for size in (8, 20, 32)),
         *(
@@ -36,28 +38,28 @@ def test_every_task_and_size_has_a_row_for_each_metric_once(
             for metric in ("spearman", "pearson")
         ),
     ]
-    assert all(row["judged"] == 32 for row in rows)
+    assert all(row["dev_examples"] == 32 for row in rows)
     assert all(len(scores) == 2 for row in rows for scores in row["scores"].values())
 
     def refuse(*_: object) -> None:
-        raise AssertionError("it was found before")
+        raise AssertionError("a run was repeated")
 
     monkeypatch.setattr(frozen, "_scores", refuse)
-    assert compare(plan, tmp_path / "found", lambda line: None) == rows
-    write_section(tmp_path / "machines.md", "bench frozen", table(COLUMNS, rows))
+    assert compare(plan, tmp_path / "results", lambda line: None) == rows
+    write_section(tmp_path / "machines.md", "bench frozen", markdown_table(COLUMNS, rows))
     assert "scikit-learn on the same vectors" in (tmp_path / "machines.md").read_text()
 
 
-def test_a_text_is_read_once_whatever_it_trains(
-    plan: Frozen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_features_of_a_text_are_computed_once(
+    plan: FrozenFeaturesPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read: list[int] = []
-    original = frozen.KeptStates._read
+    num_sequences: list[int] = []
+    original = frozen.FrozenFeatures._read_features
 
-    def spy(self, part, rows):
-        read.append(len(rows))
-        return original(self, part, rows)
+    def spy(self, task_index, sequences):
+        num_sequences.append(len(sequences))
+        return original(self, task_index, sequences)
 
-    monkeypatch.setattr(frozen.KeptStates, "_read", spy)
-    compare(plan, tmp_path / "found", lambda line: None)
-    assert sum(read) == len(classes()) + len(numbers())
+    monkeypatch.setattr(frozen.FrozenFeatures, "_read_features", spy)
+    compare(plan, tmp_path / "results", lambda line: None)
+    assert sum(num_sequences) == len(classes()) + len(numbers())

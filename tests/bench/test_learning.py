@@ -1,4 +1,4 @@
-"""Arms are trained once, asked the same questions, and compared in pairs."""
+"""Arms are trained once, evaluated on the same targets, and compared in pairs."""
 
 import json
 from dataclasses import replace
@@ -6,38 +6,39 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.bench.learning import report, running
-from bertwright.bench.learning.arms import PeerArm, Plan, Setting
-from bertwright.bench.learning.evaluation import figures
-from bertwright.bench.learning.running import Results, run_module, run_parts
-from bertwright.bench.learning.trainer import Timer, TrainingRows
-from bertwright.errors import UserError
+from benchmarks.learning import compare as learning
+from benchmarks.learning import report
+from benchmarks.learning.arms import LearningPlan, TrainerArm, TrainerSetting
+from benchmarks.learning.compare import LearningResults, run_groups, run_module
+from benchmarks.learning.evaluation import evaluate_arm
+from benchmarks.learning.trainer import BudgetTimer, TrainingSequences
+from bertwright.core.errors import UserError
+from bertwright.data.shards.dataset import Dataset
 from bertwright.recipes import Recipe
-from bertwright.text.shards import Data
 
-PLAN = Plan("tiny", "modern-tiny", 10, 2, 3, (5e-4, 1e-3, 2e-3))
+PLAN = LearningPlan("tiny", "modern-tiny", 10, 2, 3, (5e-4, 1e-3, 2e-3))
 
 
-def quiet(_: str) -> None:
-    """Say nothing."""
+def no_log(_: str) -> None:
+    """Log nothing."""
 
 
 @pytest.fixture
-def results(tmp_path: Path, data_folder: Path) -> Results:
-    return Results(tmp_path, Data.open(data_folder), PLAN)
+def results(tmp_path: Path, data_folder: Path) -> LearningResults:
+    return LearningResults(tmp_path, Dataset.open(data_folder), PLAN)
 
 
-def found(loss: float) -> dict[str, object]:
+def figures(loss: float) -> dict[str, object]:
     return {"masked_loss": loss, "unigram_entropy": 7.0, "training": {"steps": 10}}
 
 
-def fill(results: Results) -> None:
+def fill(results: LearningResults) -> None:
     for number, arm in enumerate(PLAN.grid):
-        results.add(arm, found(6.5 + 0.01 * abs(number - 4)))
-    for arm in PLAN.theirs(PLAN.grid[4].setting):
-        results.add(arm, found(6.4 + 0.01 * arm.seed))
-    for arm in PLAN.ours:
-        results.add(arm, found(5.2 - 0.01 * arm.seed))
+        results.add(arm, figures(6.5 + 0.01 * abs(number - 4)))
+    for arm in PLAN.trainer_arms(PLAN.grid[4].setting):
+        results.add(arm, figures(6.4 + 0.01 * arm.seed))
+    for arm in PLAN.bertwright_arms:
+        results.add(arm, figures(5.2 - 0.01 * arm.seed))
 
 
 def test_the_grid_is_every_setting_once() -> None:
@@ -45,49 +46,49 @@ def test_the_grid_is_every_setting_once() -> None:
     assert {arm.minutes for arm in PLAN.grid} == {2}
 
 
-def test_a_grid_of_full_length_is_the_first_seed_of_its_best() -> None:
+def test_the_best_of_a_full_length_grid_is_its_first_seed() -> None:
     plan = replace(PLAN, grid_minutes=PLAN.minutes)
-    assert plan.theirs(plan.grid[3].setting)[0] == plan.grid[3]
+    assert plan.trainer_arms(plan.grid[3].setting)[0] == plan.grid[3]
 
 
-def test_the_difference_is_paired_by_seed(results: Results) -> None:
+def test_the_difference_is_paired_by_seed(results: LearningResults) -> None:
     fill(results)
-    comparison = report.report(PLAN, results)["results"][0]
+    comparison = report.make_report(PLAN, results)["results"][0]
     assert comparison["setting"] == str(PLAN.grid[4].setting)
     assert comparison["difference"] == pytest.approx(1.22)
     low, high = comparison["interval"]
     assert low < 1.22 < high
-    assert any("1.22" in line for line in report.lines(PLAN, results))
+    assert any("1.22" in line for line in report.report_lines(PLAN, results))
 
 
-def test_finished_arms_are_kept_and_not_run_again(
-    results: Results, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+def test_finished_arms_are_not_repeated(
+    results: LearningResults, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(results)
-    monkeypatch.setattr(running, "run_module", lambda *_: pytest.fail("an arm was run again"))
-    again = Results(results.folder, Data.open(data_folder), PLAN)
-    run_parts(PLAN, ["hf-grid", "hf-best", "ours"], again, quiet)
-    assert report.report(PLAN, again) == report.report(PLAN, results)
+    monkeypatch.setattr(learning, "run_module", lambda *_: pytest.fail("an arm was repeated"))
+    reopened = LearningResults(results.folder, Dataset.open(data_folder), PLAN)
+    run_groups(PLAN, ["hf-grid", "hf-best", "ours"], reopened, no_log)
+    assert report.make_report(PLAN, reopened) == report.make_report(PLAN, results)
 
 
-def test_results_of_another_size_are_refused(results: Results, data_folder: Path) -> None:
+def test_results_of_another_size_are_refused(results: LearningResults, data_folder: Path) -> None:
     fill(results)
     with pytest.raises(UserError, match="choose another folder"):
-        Results(results.folder, Data.open(data_folder), replace(PLAN, size="mini"))
+        LearningResults(results.folder, Dataset.open(data_folder), replace(PLAN, size="mini"))
 
 
-def test_the_best_of_an_unfinished_grid_is_refused(results: Results) -> None:
+def test_the_best_of_an_unfinished_grid_is_refused(results: LearningResults) -> None:
     with pytest.raises(UserError, match="hf-grid"):
-        run_parts(PLAN, ["hf-best"], results, quiet)
+        run_groups(PLAN, ["hf-best"], results, no_log)
 
 
-def test_an_unknown_part_is_named(results: Results) -> None:
+def test_an_unknown_group_is_named(results: LearningResults) -> None:
     with pytest.raises(UserError, match="did you mean 'hf-grid'"):
-        run_parts(PLAN, ["hf-gird"], results, quiet)
+        run_groups(PLAN, ["hf-gird"], results, no_log)
 
 
 def test_the_schedule_begins_after_the_first_step() -> None:
-    timer = Timer(1000.0)
+    timer = BudgetTimer(1000.0)
     timer.start()
     assert timer.progress == 0.0
     timer.after_step()
@@ -95,27 +96,27 @@ def test_the_schedule_begins_after_the_first_step() -> None:
 
 
 def test_the_time_ends_even_within_the_first_step() -> None:
-    timer = Timer(0.0)
+    timer = BudgetTimer(0.0)
     timer.start()
     assert timer.progress == 1.0
 
 
-def test_the_trainer_sees_every_row(data_folder: Path) -> None:
-    rows = TrainingRows(Data.open(data_folder))
-    first, last = rows.__getitems__([0, len(rows) - 1])
+def test_the_trainer_gets_every_sequence(data_folder: Path) -> None:
+    sequences = TrainingSequences(Dataset.open(data_folder))
+    first, last = sequences.__getitems__([0, len(sequences) - 1])
     assert len(first["input_ids"]) == len(last["special_tokens_mask"]) == 128
     assert first["special_tokens_mask"][0] == 1
 
 
-def test_the_trainer_stops_and_is_asked_our_questions(
+def test_the_trainer_stops_and_is_evaluated(
     tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
-    arm = PeerArm(Setting(0.06, 0.98, 1e-3), minutes=0.03, seed=1)
-    results = Results(tmp_path, Data.open(data_folder), PLAN)
-    run_module(*running.training_command(arm, "tiny", data_folder, tmp_path / "model"))
+    arm = TrainerArm(TrainerSetting(0.06, 0.98, 1e-3), minutes=0.03, seed=1)
+    results = LearningResults(tmp_path, Dataset.open(data_folder), PLAN)
+    run_module(*learning.training_command(arm, "tiny", data_folder, tmp_path / "model"))
     record = json.loads((tmp_path / "model" / "training.json").read_text())
     assert record["steps"] >= 1
-    known = figures(arm, tmp_path / "model", Recipe.load(PLAN.recipe), results.data)
-    assert 0 < known["masked_loss"] < 7
-    assert known["unigram_entropy"] > 0
+    metrics = evaluate_arm(arm, tmp_path / "model", Recipe.load(PLAN.recipe), results.data)
+    assert 0 < metrics["masked_loss"] < 7
+    assert metrics["unigram_entropy"] > 0

@@ -1,31 +1,32 @@
-"""The rounds of pre-training steps end with every figure that can be relied upon."""
+"""The pre-training benchmark reports every figure."""
 
 from pathlib import Path
 
 import pytest
 
-from bertwright.bench import pretraining, turns
-from bertwright.bench.workload import Workload
-from bertwright.errors import UserError
+from benchmarks.pretraining import compare as pretraining
+from benchmarks.pretraining.workload import Workload
+from bertwright.core.errors import UserError
+from bertwright.timing import interleaved as interleaved
 
-KEYS = {"size", "tokens_per_second", "peak_share", "against_default", "against_best"}
+KEYS = {"size", "tokens_per_second", "peak_fraction", "against_default", "against_best"}
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turns, "TURN_SECONDS", 0.01)
-    # The children inherit it: their steps run as they are written.
+    monkeypatch.setattr(interleaved, "ROUND_SECONDS", 0.01)
+    # Worker processes inherit it and run uncompiled.
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
 
 
 def test_figures_against_the_peers(data_folder: Path) -> None:
-    workload = Workload("tiny", batch_tokens=32, length=16)
-    said: list[str] = []
-    row = pretraining.compare([workload], 1, False, data_folder, said.append)[0]
-    assert row.keys() >= KEYS | {"loading_share"}
+    workload = Workload("tiny", batch_tokens=32, sequence_length=16)
+    lines: list[str] = []
+    row = pretraining.compare([workload], 1, False, data_folder, lines.append)[0]
+    assert row.keys() >= KEYS | {"loading_fraction"}
     assert row["size"] == "tiny"
     assert all(row[key] > 0 for key in KEYS - {"size"})
-    assert said
+    assert lines
 
 
 def test_a_size_that_does_not_exist_is_named() -> None:

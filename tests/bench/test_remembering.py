@@ -1,14 +1,14 @@
-"""Reading with memory is measured, and is what one pass is."""
+"""Reading with memory equals one banded pass."""
 
 import pytest
 
-from bertwright.bench import remembering
+from benchmarks import memory as memory_speed
 
 
-def test_the_two_ways_are_timed_and_equal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembering, "RECIPE", "transformer-xl-tiny")
-    said: list[str] = []
-    [row] = remembering.compare([64], 1, said.append)
-    assert set(row) >= set(remembering.COLUMNS)
+def test_segments_with_memory_equal_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_speed, "RECIPE", "transformer-xl-tiny")
+    lines: list[str] = []
+    [row] = memory_speed.compare([64], 1, lines.append)
+    assert set(row) >= set(memory_speed.COLUMNS)
     assert row["difference"] < 1e-5
-    assert len(said) == 1
+    assert len(lines) == 1

@@ -1,4 +1,4 @@
-"""Variations of the program take turns, and are held against the first of them."""
+"""Variations run in interleaved rounds and are compared with the first."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from bertwright.bench import variations
-from bertwright.bench.variations import compare, of_checkouts, of_flags
-from bertwright.cli.application import app
-from bertwright.errors import UserError
+from benchmarks import variations
+from benchmarks.__main__ import app
+from benchmarks.variations import checkout_variations, compare, compiler_flag_variations
+from bertwright.core.errors import UserError
 
-SECONDS = {"before": 3.0, "now": 2.0}
+SECONDS = {"other checkout": 3.0, "this checkout": 2.0}
 
 
-class Contestant:
-    """Takes as long for a step as its variation says."""
+class FakeProcess:
+    """A worker process with fixed step times."""
 
     def __init__(
         self, program: str | Path, settings: Mapping[str, Any], environment: Mapping[str, str]
     ) -> None:
-        self.seconds = SECONDS["before" if "PYTHONPATH" in environment else "now"]
+        self.seconds = SECONDS["other checkout" if "PYTHONPATH" in environment else "this checkout"]
         assert Path(environment["TORCHINDUCTOR_CACHE_DIR"]).is_dir()
 
-    def __enter__(self) -> "Contestant":
+    def __enter__(self) -> "FakeProcess":
         return self
 
     def __exit__(self, *_: object) -> None: ...
@@ -37,26 +37,27 @@ def test_every_workload_has_a_row_for_each_variation(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "src" / "bertwright").mkdir(parents=True)
-    monkeypatch.setattr(variations, "Contestant", Contestant)
+    monkeypatch.setattr(variations, "TimedProcess", FakeProcess)
     monkeypatch.delenv("PYTHONPATH", raising=False)
-    said: list[str] = []
-    rows = compare(of_checkouts(tmp_path), ["tiny"], True, 2, said.append)
-    assert [(row["what"], row["variation"], row["speed"]) for row in rows] == [
-        ("pretrain tiny", "before", 1.0),
-        ("pretrain tiny", "now", 1.5),
-        ("embed 500 sentences", "before", 1.0),
-        ("embed 500 sentences", "now", 1.5),
+    lines: list[str] = []
+    rows = compare(checkout_variations(tmp_path), ["tiny"], True, 2, lines.append)
+    assert [(row["workload"], row["variation"], row["speed"]) for row in rows] == [
+        ("pretrain tiny", "other checkout", 1.0),
+        ("pretrain tiny", "this checkout", 1.5),
+        ("embed 500 sentences", "other checkout", 1.0),
+        ("embed 500 sentences", "this checkout", 1.5),
     ]
-    assert said == [f"round {n} of 2: before 3000 ms, now 2000 ms" for n in (1, 2)] * 2
+    expected = "other checkout 3000 ms, this checkout 2000 ms"
+    assert lines == [f"round {n} of 2: {expected}" for n in (1, 2)] * 2
+    assert variations.EMBEDDING_WORKER.is_file()
 
 
-def test_flags_are_held_against_native_code() -> None:
-    native, ours = of_flags()
-    assert native.variables == {"TORCHINDUCTOR_CPP_MARCH": "native"}
-    assert not ours.variables
+def test_our_flags_are_compared_with_native_code() -> None:
+    native, ours = compiler_flag_variations()
+    assert native.environment == {"TORCHINDUCTOR_CPP_MARCH": "native"}
+    assert not ours.environment
 
 
-def test_a_folder_that_is_no_checkout_is_named(tmp_path: Path) -> None:
-    ended = CliRunner().invoke(app, ["bench", "before", str(tmp_path)])
-    assert isinstance(ended.exception, UserError)
-    assert "it has no src/bertwright" in str(ended.exception)
+def test_a_folder_that_is_not_a_checkout_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="it has no src/bertwright"):
+        CliRunner().invoke(app, ["checkouts", str(tmp_path)], catch_exceptions=False)

@@ -1,6 +1,4 @@
-"""Run the tests behind every input that once went wrong, and write what happens now:
-``python tests/cases --document FILE``.
-"""
+"""Run the tests of every input that once failed: ``python tests/cases --document FILE``."""
 
 import argparse
 import subprocess
@@ -13,7 +11,7 @@ from xml.etree import ElementTree
 
 import yaml
 
-from bertwright.document import table, write_section
+from bertwright.runtime.markdown_report import markdown_table, write_section
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
@@ -21,7 +19,7 @@ TESTS = HERE.parent
 
 @dataclass(frozen=True)
 class Case:
-    """An input that went wrong, what happens now, and the node ids of the tests that hold it."""
+    """An input that once failed, what happens now, and the node ids of its tests."""
 
     area: str
     case: str
@@ -40,8 +38,7 @@ def cases() -> list[Case]:
 
 
 def run(node_ids: list[str], workers: int) -> tuple[Counter[str], Counter[str]]:
-    """Return how many tests passed and how many did not, by file and by node id without
-    parameters."""
+    """Return the numbers of passed and failed tests, by file and by node id without parameters."""
     passed, failed = Counter[str](), Counter[str]()
     with tempfile.NamedTemporaryFile(suffix=".xml") as report:
         command = [sys.executable, "-m", "pytest", "-q", "-n", str(workers), "-o"]
@@ -56,13 +53,13 @@ def run(node_ids: list[str], workers: int) -> tuple[Counter[str], Counter[str]]:
 
 
 def main() -> None:
-    """Run the tests of all cases, print the table, and exit with 1 where one fails."""
+    """Run the tests of all cases and print the table; exit with 1 if one fails."""
     parser = argparse.ArgumentParser(prog="python tests/cases", description=__doc__)
-    parser.add_argument("--document", type=Path, help="a Markdown file to write the table into")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--document", type=Path, help="Markdown file to write the table into")
+    parser.add_argument("--workers", type=int, default=2, help="parallel test processes")
     arguments = parser.parse_args()
-    known = cases()
-    node_ids = sorted({node_id for case in known for node_id in case.tests})
+    all_cases = cases()
+    node_ids = sorted({node_id for case in all_cases for node_id in case.tests})
     passed, failed = run(node_ids, arguments.workers)
     rows = [
         {
@@ -72,22 +69,22 @@ def main() -> None:
             "passed": sum(passed[node_id] for node_id in case.tests),
             "failed": sum(failed[node_id] for node_id in case.tests),
         }
-        for case in known
+        for case in all_cases
     ]
     columns = {
         "area": "area",
         "case": "input",
         "now": "what happens now",
-        "passed": "tests that pass",
-        "failed": "tests that fail",
+        "passed": "passed tests",
+        "failed": "failed tests",
     }
-    lines = table(columns, rows)
+    lines = markdown_table(columns, rows)
     print(*lines, sep="\n")
     if arguments.document is not None:
         write_section(arguments.document, "inputs that once went wrong", lines)
-    wrong = [row["case"] for row in rows if row["failed"] or not row["passed"]]
-    if wrong:
-        raise SystemExit("wrong: " + "; ".join(map(str, wrong)))
+    failures = [str(row["case"]) for row in rows if row["failed"] or not row["passed"]]
+    if failures:
+        raise SystemExit("failed: " + "; ".join(failures))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""analyse from a shell: a model is asked, and analyses are."""
+"""``analyse`` and ``analyses``, and the check of all analyses on a toy."""
 
 import json
 from collections.abc import Iterator
@@ -8,80 +8,83 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from bertwright.analysis import checking
-from bertwright.analysis.analysis import Analysis
-from bertwright.analysis.planted.expecting import Expected, same
-from bertwright.analysis.planted.models import SENTENCES, small_case, small_subject
-from bertwright.cli.application import app
-from bertwright.errors import UserError
-
-
-def invoke(*words: Any) -> Result:
-    return CliRunner().invoke(app, ["analyse", *map(str, words)])
+from bertwright.analysis.core.analysis import Analysis
+from bertwright.core.errors import UserError
+from commands import invoke, invoke_json
+from experiments.__main__ import app as experiments
+from experiments.analyses import checking
+from experiments.analyses.expecting import ExpectedValue, expect_same
+from experiments.analyses.models import SENTENCES, small_inputs, small_model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model, and texts."""
+    """Folder of a model and of texts."""
     folder = tmp_path_factory.mktemp("analyse")
-    small_subject().text_model.save(folder / "model")
+    small_model().text_model.save(folder / "model")
     (folder / "texts.txt").write_text("\n".join(SENTENCES))
     return folder
 
 
-def test_a_model_is_asked_and_held_against_another(folder: Path, tmp_path: Path) -> None:
-    options = ("--data", folder / "texts.txt", "-o", tmp_path / "found", "--json")
-    result = invoke(
-        folder / "model", "B4", "malformed-input", "--against", folder / "model", *options
-    )
-    entropy, malformed = json.loads(result.stdout)["analyses"]
+def test_two_models_are_analysed_and_compared(folder: Path, tmp_path: Path) -> None:
+    result = invoke_json(
+        "analyse", folder / "model", "B4", "malformed-input", "--compare-with", folder / "model",
+        "--data", folder / "texts.txt", "-o", tmp_path / "analysis",
+    )  # fmt: skip
+    entropy, malformed = result["analyses"]
     assert entropy["id"] == "B4"
-    assert entropy["against"]["conclusions"] == entropy["conclusions"]
+    assert entropy["claims"]
+    assert entropy["other_model"]["claims"] == entropy["claims"]
     assert "not_applicable" in malformed
-    assert (tmp_path / "found" / "attention-entropy.jsonl").is_file()
-    assert Path(json.loads(result.stdout)["page"]).is_file()
+    assert (tmp_path / "analysis" / "attention-entropy.jsonl").is_file()
+    assert Path(result["page"]).is_file()
 
 
-def test_heads_that_stay_are_written(folder: Path, tmp_path: Path) -> None:
-    options = ("--data", folder / "texts.txt", "-o", tmp_path / "found", "--prune-to", "0.5")
-    refused = invoke(folder / "model", "attention-shares", *options)
-    assert isinstance(refused.exception, UserError)
-    assert "head-importance" in str(refused.exception)
-    assert not (tmp_path / "found").exists()
-    assert invoke(folder / "model", "head-importance", *options).exit_code == 0
-    kept = json.loads((tmp_path / "found" / "kept.json").read_text())
+def test_the_heads_to_keep_are_written(folder: Path, tmp_path: Path) -> None:
+    output = tmp_path / "analysis"
+    options = ("--data", folder / "texts.txt", "-o", output, "--keep-heads", 0.5)
+    with pytest.raises(UserError, match="--keep-heads needs the analysis head-importance"):
+        invoke("analyse", folder / "model", "attention-entropy", *options)
+    assert not output.exists()
+    invoke("analyse", folder / "model", "head-importance", *options)
+    kept = json.loads((output / "kept_heads.json").read_text())
     assert sum(map(len, kept["heads"])) == 4
 
 
-def test_without_a_model_what_can_be_asked_is_listed() -> None:
-    known = json.loads(invoke("--json").stdout)["analyses"]
-    assert {own["analysis"] for own in known} == set(Analysis.kinds())
-    assert all(own["question"] in invoke().stdout for own in known)
+def test_every_analysis_is_listed() -> None:
+    known = invoke_json("analyses")["analyses"]
+    assert {analysis["analysis"] for analysis in known} == set(Analysis.kinds())
+    listed = invoke("analyses").stdout
+    assert all(analysis["title"] in listed for analysis in known)
 
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A small model in the place of one that is trained."""
-    monkeypatch.setattr(checking, "toy_cases", lambda *_: [small_case()])
+    """Analyse a small model instead of a trained one."""
+    monkeypatch.setattr(checking, "toy_inputs", lambda *_: [small_inputs()])
+
+
+def check(*names: Any) -> Result:
+    return CliRunner().invoke(experiments, ["analyses", "--quick", *names])
 
 
 @pytest.mark.usefixtures("toy")
-def test_a_check_tells_what_holds_and_what_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missed() -> Iterator[Expected]:
-        yield same("the answer", 41, 42)
+def test_a_check_fails_where_an_expectation_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missed() -> Iterator[ExpectedValue]:
+        yield expect_same("the answer", 41, 42)
 
-    result = invoke("--check", "--quick", "attention-shares")
+    result = check("attention-mass")
     assert (result.exit_code, "expectations hold" in result.stdout) == (0, True)
-    monkeypatch.setattr(checking, "PLANTED", {"attention-shares": missed})
-    result = invoke("--check", "--quick", "attention-shares", "attention-entropy", "--json")
-    shares, entropy = json.loads(result.stdout)["analyses"]
+    monkeypatch.setattr(checking, "PLANTED_CHECKS", {"attention-mass": missed})
+    result = check("attention-mass", "attention-entropy", "--json")
+    mass, entropy = json.loads(result.stdout)["analyses"]
     assert result.exit_code == 1
-    assert (shares["id"], shares["ok"], entropy["ok"]) == ("B2", False, True)
-    assert shares["wrong"] == ["the answer: 41 for 42: 0, not in [1, 1]"]
+    assert (mass["id"], mass["ok"], entropy["ok"]) == ("B2", False, True)
+    assert mass["failures"] == ["the answer: 41 for 42: 0, not in [1, 1]"]
 
 
 @pytest.mark.usefixtures("toy")
-def test_what_cannot_be_asked_of_the_toy_is_a_miss() -> None:
-    result = invoke("--check", "--quick", "relation-heads")
+def test_an_analysis_that_does_not_apply_to_the_toy_fails_its_check() -> None:
+    result = check("relation-heads")
     assert result.exit_code == 1
-    assert "says nothing of the toy" in result.stdout
+    assert "not applicable to the toy" in result.stdout

@@ -7,11 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 from bertwright import __version__
-from bertwright.cli import application
-from bertwright.errors import MissingExtra, UserError
+from bertwright.cli import app as application
+from bertwright.core.errors import MissingExtra, UserError
 
-# What takes long to import. Which modules are loaded decides how long a start takes (0.1 s for the
-# package without these, 0.3 s for help), and can be asserted on a busy machine as seconds cannot.
+# Slow imports. Without them the package starts in 0.1 s and help in 0.3 s; which modules are loaded
+# can be asserted on a busy machine, seconds cannot.
 HEAVY = {
     *("torch", "transformers", "datasets", "tokenizers"),
     *("scipy", "sklearn", "pandas", "pyarrow", "matplotlib"),
@@ -25,10 +25,11 @@ print("heavy:", *heavy, file=sys.stderr)
 
 
 def heavy_after(code: str) -> list[str]:
-    ended = subprocess.run(
+    """Return the slow modules that a program imports."""
+    process = subprocess.run(
         [sys.executable, "-c", code + REPORT], capture_output=True, text=True, check=True
     )
-    return ended.stderr.splitlines()[-1].split()[1:]
+    return process.stderr.splitlines()[-1].split()[1:]
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
@@ -38,12 +39,12 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
 def test_help_loads_nothing_heavy() -> None:
     code = """
 import sys
-from bertwright.cli.application import main
+from bertwright.cli.app import main
 sys.argv = ["bertwright", "--help"]
 try:
     main()
-except SystemExit as ended:
-    assert ended.code == 0, ended
+except SystemExit as exit:
+    assert exit.code == 0, exit
 """
     assert heavy_after(code) == []
 
@@ -60,7 +61,7 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
         raise error
 
     monkeypatch.setattr(application, "app", fails)
-    with pytest.raises(SystemExit) as ended:
+    with pytest.raises(SystemExit) as exit_info:
         application.main()
     out, err = capsys.readouterr()
-    assert (ended.value.code, out, err) == (2, "", f"bertwright: {error}\n")
+    assert (exit_info.value.code, out, err) == (2, "", f"bertwright: {error}\n")

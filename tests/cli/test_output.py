@@ -1,44 +1,44 @@
-"""What is printed for people."""
+"""Printed results: aligned for people, JSON for programs."""
 
 import json
 
 import pytest
 
-from bertwright.cli.output import report
+from bertwright.cli.output import print_result
 
 RESULT = {
-    "task": "own",
-    "over_trials": {"best": 0.75, "given_up": 1},
+    "task": "polarity",
+    "summary": {"best": 0.75, "num_pruned": 1},
     "none": None,
     "expected_best": [0.5, 0.62512],
     "trials": [
-        {"rate": 1e-4, "scores": [0.5, 0.75], "given_up": False},
-        {"rate": 2e-4, "scores": None, "reached": 12_345},
+        {"learning_rate": 1e-4, "scores": [0.5, 0.75], "pruned": False},
+        {"learning_rate": 2e-4, "scores": None, "step": 12_345},
     ],
 }
 
 
-def test_things_with_values_of_their_own_stand_in_a_table(
+def test_a_list_of_mappings_is_a_table(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    report(RESULT, as_json=False)
+    print_result(RESULT, as_json=False)
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        "task                  own",
-        "over trials.best      0.75",
-        "over trials.given up  1",
-        "none                  -",
-        "expected best         0.5, 0.6251",
+        "task                polarity",
+        "summary.best        0.75",
+        "summary.num pruned  1",
+        "none                -",
+        "expected best       0.5, 0.6251",
         "",
         "trials:",
         "",
-        "| rate | scores | given up | reached |",
+        "| learning rate | scores | pruned | step |",
         "| --- | --- | --- | --- |",
         "| 0.0001 | 0.5, 0.75 | False |  |",
         "| 0.0002 |  |  | 12,345 |",
     ]
 
 
-def test_json_is_all_of_it(capsys: pytest.CaptureFixture[str]) -> None:
-    report(RESULT, as_json=True)
+def test_json_is_the_whole_result(capsys: pytest.CaptureFixture[str]) -> None:
+    print_result(RESULT, as_json=True)
     assert json.loads(capsys.readouterr().out) == RESULT

@@ -6,36 +6,36 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.cli import application
-from bertwright.text.shards import Data
+from bertwright.cli import app as application
+from bertwright.data.shards.dataset import Dataset
 
 TEXT = "\n\n".join(f"Story {i}. The keeper counted {i} ships. He slept." for i in range(40))
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    """The exit code of a command."""
+    """Return the exit code of a command."""
     monkeypatch.setattr(sys, "argv", ["bertwright", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
         application.main()
     return int(ended.value.code or 0)
 
 
-def test_from_text_to_data(
+def test_a_tokenizer_is_trained_and_text_prepared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text, tokenizer, data = tmp_path / "a.txt", tmp_path / "tokenizer", tmp_path / "data"
     text.write_text(TEXT)
-    learn = ("tokenizer", "train", text, "-o", tokenizer, "--vocab-size", "300", "--lowercase")
-    assert run(monkeypatch, *learn, "--json") == 0
-    learned = json.loads(capsys.readouterr().out)
-    assert learned["kind"] == "wordpiece"
-    assert learned["size"] <= 300
-    make = ("prepare", text, "-o", data, "--tokenizer", tokenizer, "--num-workers", "1")
-    assert run(monkeypatch, *make, "--json") == 0
+    train = ("tokenizer", "train", text, "-o", tokenizer, "--vocab-size", "300", "--lowercase")
+    assert run(monkeypatch, *train, "--json") == 0
+    trained = json.loads(capsys.readouterr().out)
+    assert trained["kind"] == "wordpiece"
+    assert trained["size"] <= 300
+    prepare = ("prepare", text, "-o", data, "--tokenizer", tokenizer, "--num-workers", "1")
+    assert run(monkeypatch, *prepare, "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert report["documents"] == 40
-    assert Data.open(data).tokenizer.hash == learned["hash"]
-    assert run(monkeypatch, *make) == 2
+    assert Dataset.open(data).tokenizer.hash == trained["hash"]
+    assert run(monkeypatch, *prepare) == 2
     assert capsys.readouterr().err.startswith(f"bertwright: {data} already exists")
 
 
@@ -46,7 +46,10 @@ def test_from_text_to_data(
             ["tokenizer", "train", "x", "-o", "y", "--kind", "word-piece"],
             "did you mean 'wordpiece'",
         ),
-        (["tokenizer", "train", "x", "-o", "y", "--vocab-size", "2"], "tokenizer: size"),
+        (
+            ["tokenizer", "train", "x", "-o", "y", "--vocab-size", "2"],
+            "tokenizer: vocab_size: must be 16 or more",
+        ),
         (["tokenizer", "train", "x", "-o", "y"], "x: there is no such file or folder"),
         (["prepare", "x", "-o", "y", "--tokenizer", "z"], "z holds no tokenizer.json"),
     ],
@@ -60,25 +63,25 @@ def test_mistakes_are_one_sentence(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(monkeypatch, *arguments) == 2
-    said = capsys.readouterr().err
-    assert sentence in said
-    assert said.count("\n") == 1
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert error.count("\n") == 1
     assert not (tmp_path / "y").exists()
 
 
-def test_a_held_out_fraction_that_was_not_asked_is_a_warning(
+def test_an_unreachable_held_out_fraction_is_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Two documents of one sentence each cannot be held out by a twentieth."""
+    """A twentieth of two documents of one sentence each cannot be held out."""
     text, tokenizer = tmp_path / "a.txt", tmp_path / "tokenizer"
     text.write_text(TEXT)
     assert run(monkeypatch, "tokenizer", "train", text, "-o", tokenizer, "--vocab-size", "300") == 0
     short = tmp_path / "b.txt"
     short.write_text("the keeper counted ships\n\nhe counted stories of the keeper")
-    make = ("--tokenizer", tokenizer, "--num-workers", "1")
-    assert run(monkeypatch, "prepare", short, "-o", tmp_path / "short", *make) == 0
+    options = ("--tokenizer", tokenizer, "--num-workers", "1")
+    assert run(monkeypatch, "prepare", short, "-o", tmp_path / "short", *options) == 0
     warning = capsys.readouterr().err
     assert warning.startswith("warning: ")
-    assert "5.0% were asked" in warning
-    assert run(monkeypatch, "prepare", text, "-o", tmp_path / "long", *make) == 0
+    assert "instead of 5.0%" in warning
+    assert run(monkeypatch, "prepare", text, "-o", tmp_path / "long", *options) == 0
     assert not capsys.readouterr().err

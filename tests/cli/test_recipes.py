@@ -1,26 +1,16 @@
-"""The list of recipes: short for a person, whole for a program."""
+"""``recipes`` lists systems for people and every name in JSON."""
 
-import json
-
-from typer.testing import CliRunner
-
-from bertwright.cli.application import app
-from bertwright.recipes.loading import recipe_names, systems
+from bertwright.recipes.loading import recipe_names, system_names
+from commands import invoke, invoke_json
 
 
-def printed(*words: str) -> str:
-    result = CliRunner().invoke(app, ["recipes", *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def test_every_system_has_a_line_with_its_own_sizes() -> None:
-    *lines, last = printed().splitlines()
-    assert [line.split()[0] for line in lines] == systems()
+def test_every_system_is_a_line_with_its_further_sizes() -> None:
+    *lines, last = invoke("recipes").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == system_names()
     assert next(line for line in lines if line.startswith("gpt-2 ")).endswith("(also -xl)")
     assert "-tiny" in last
     assert "-base" in last
 
 
-def test_a_program_is_told_every_name() -> None:
-    assert json.loads(printed("--json"))["recipes"] == recipe_names()
+def test_json_lists_every_recipe() -> None:
+    assert invoke_json("recipes")["recipes"] == recipe_names()

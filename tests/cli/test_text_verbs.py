@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.cli import application
-from bertwright.text import sample
-from bertwright.text.installed import Module, Package
+from bertwright.cli import app as application
+from bertwright.data.sample_text import sample
+from bertwright.data.sample_text.installed_packages import InstalledPackage, SourceModule
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *arguments: str | Path) -> int:
-    """The exit code of a command."""
+    """Return the exit code of a command."""
     monkeypatch.setattr(sys, "argv", ["bertwright", *map(str, arguments)])
     with pytest.raises(SystemExit) as ended:
         application.main()
     return int(ended.value.code or 0)
 
 
-def test_get_lists_the_table(
+def test_get_lists_all_data_sets(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(monkeypatch, "get", "--json") == 0
@@ -35,7 +35,7 @@ def test_get_lists_the_table(
     ("arguments", "sentence"),
     [
         (["get", "colla", "-o", "x"], "get: no data set 'colla': did you mean 'cola'?"),
-        (["get", "cola"], "get: say with -o in which folder to put cola"),
+        (["get", "cola"], "get: name the output folder of cola with -o"),
     ],
 )
 def test_mistakes_are_one_sentence(
@@ -51,12 +51,12 @@ def test_mistakes_are_one_sentence(
 def test_sample_reports_what_it_wrote(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    things = ("apples", "pears", "plums", "dates")
-    said = "\n\n".join(f"This is all that there is to know of {thing}." for thing in things)
-    (tmp_path / "fruit.py").write_text(f'"""{said}"""')
-    modules = (Module("fruit", tmp_path / "fruit.py"),)
+    fruits = ("apples", "pears", "plums", "dates")
+    docstring = "\n\n".join(f"This is all that there is to know of {name}." for name in fruits)
+    (tmp_path / "fruit.py").write_text(f'"""{docstring}"""')
+    modules = (SourceModule("fruit", tmp_path / "fruit.py"),)
     monkeypatch.setattr(
-        sample, "installed_documentation", lambda: [Package("fruit", "1.0", modules)]
+        sample, "documented_packages", lambda: [InstalledPackage("fruit", "1.0", modules)]
     )
     out = tmp_path / "out"
     command = ("sample", "-o", out, "--num-workers", "1")

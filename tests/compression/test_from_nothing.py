@@ -1,4 +1,4 @@
-"""Students that begin from nothing: drawn by a seed, with what their teacher's table tells."""
+"""Students of a recipe: drawn by a seed, with embeddings of their teacher."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,63 +8,71 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.compression.compressing import compress
-from bertwright.compression.from_nothing import FromNothing
-from bertwright.compression.projected_table import projected_table
-from bertwright.compression.signals import Heard, Signal
-from bertwright.errors import UserError
+from bertwright.compression.compress import compress
+from bertwright.compression.distillation.losses import (
+    DistillationInputs,
+    DistillationTermConfig,
+)
+from bertwright.compression.initial_student import StudentFromRecipe
+from bertwright.compression.vocabulary.projected_embeddings import project_embeddings
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import WordLevelConfig
+from bertwright.data.tokenization.words import split_words
+from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import table_task, tagging_task
-from bertwright.tasks.data import TaskData
-from bertwright.tasks.fine_tuned import FineTuned, load_fine_tuned
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.data.task_data import TaskData
+from bertwright.tasks.fine_tuned_model import FineTunedModel, load_fine_tuned_model
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
-from bertwright.text.tokenizers import WordsChoice
-from bertwright.text.vocabularies import train_tokenizer
-from bertwright.text.words import words
 from small_tasks import TEXTS, classes, pairs, tagged
 
 CLASSES = table_task("colours", Columns())
-QUICK = {"rate": 3e-3, "compile": False, "batch": 8, "calibrate": False, "precision": "float32"}
-OWN = "extends: bilstm-student\nencoder: {width: 32, embeddings: {width: 24}}\n"
-OF_PIECES = f"{OWN}text: {{tokenizer: {{kind: wordpiece, size: 100}}}}\n"
+QUICK = {
+    "learning_rate": 3e-3,
+    "compile": False,
+    "batch_size": 8,
+    "calibrate": False,
+    "precision": "float32",
+}
+RECIPE = "extends: bilstm-student\nencoder: {width: 32, embeddings: {width: 24}}\n"
+WORDPIECE_RECIPE = f"{RECIPE}text: {{tokenizer: {{kind: wordpiece, vocab_size: 100}}}}\n"
 
 
-def recipe(tmp_path: Path, stated: str = OWN) -> str:
-    file = tmp_path / "own.yaml"
-    file.write_text(stated)
+def recipe(tmp_path: Path, content: str = RECIPE) -> str:
+    file = tmp_path / "recipe.yaml"
+    file.write_text(content)
     return str(file)
 
 
-def tuned(model, task=CLASSES, examples=None) -> FineTuned:
-    given = examples or classes()
-    return finetune(model, task, train=given, dev=given, **QUICK | {"epochs": 8}).model
+def fine_tuned(model, task=CLASSES, examples=None) -> FineTunedModel:
+    examples = examples or classes()
+    return finetune(model, task, train=examples, dev=examples, **QUICK | {"epochs": 8}).model
 
 
-def test_a_student_of_words_has_those_of_the_texts_and_one_of_pieces_its_teachers(
-    pretrained, tmp_path: Path
-) -> None:
+def test_word_level_student_has_another_vocabulary(pretrained, tmp_path: Path) -> None:
     teacher = pretrained()
-    of_words = FromNothing(recipe(tmp_path), teacher, TEXTS, "teacher").at(0)
-    known = {of_words.tokenizer.piece(n) for n in range(of_words.tokenizer.size)}
-    assert {w.lower() for text in TEXTS for w in words(text)} <= known
-    of_pieces = FromNothing(recipe(tmp_path, OF_PIECES), teacher, TEXTS, "teacher").at(0)
-    assert of_pieces.tokenizer is teacher.tokenizer
+    tokenizer = StudentFromRecipe(recipe(tmp_path), teacher, TEXTS, "teacher").build(0).tokenizer
+    vocabulary = {tokenizer.id_to_token(n) for n in range(tokenizer.vocab_size)}
+    assert {w.lower() for text in TEXTS for w in split_words(text)} <= vocabulary
+    path = recipe(tmp_path, WORDPIECE_RECIPE)
+    student = StudentFromRecipe(path, teacher, TEXTS, "teacher").build(0)
+    assert student.tokenizer is teacher.tokenizer
 
 
-@pytest.mark.parametrize("stated", [OWN, OF_PIECES])
-def test_the_seed_draws_all_but_a_table_that_is_the_teachers(
-    pretrained, tmp_path: Path, stated: str
+@pytest.mark.parametrize("content", [RECIPE, WORDPIECE_RECIPE])
+def test_the_seed_draws_all_weights_but_the_teachers_embeddings(
+    pretrained, tmp_path: Path, content: str
 ) -> None:
-    teacher = pretrained()
-    made = {
-        (table, seed): FromNothing(recipe(tmp_path, stated), teacher, TEXTS, table).at(seed).model
-        for table in ("teacher", "drawn")
+    teacher, path = pretrained(), recipe(tmp_path, content)
+    models = {
+        (init, seed): StudentFromRecipe(path, teacher, TEXTS, init).build(seed).model
+        for init in ("teacher", "random")
         for seed in (0, 1)
     }
-    for table in ("teacher", "drawn"):
-        first, second = (made[table, seed] for seed in (0, 1))
-        again = FromNothing(recipe(tmp_path, stated), teacher, TEXTS, table).at(0).model
+    for init in ("teacher", "random"):
+        first, second = (models[init, seed] for seed in (0, 1))
+        again = StudentFromRecipe(path, teacher, TEXTS, init).build(0).model
         for (name, a), b, c in zip(
             first.named_parameters(), second.parameters(), again.parameters(), strict=True
         ):
@@ -72,121 +80,123 @@ def test_the_seed_draws_all_but_a_table_that_is_the_teachers(
             same = torch.equal(a, b) and bool(a.any())
             if "embeddings" not in name:
                 assert not same, name
-    drawn, told = (made[table, 0].embedding for table in ("drawn", "teacher"))
-    torch.testing.assert_close(drawn.square().mean(), told.square().mean())
-    # By other seeds as large as these were drawn, and the same directions.
-    other = made["teacher", 1].embedding
-    torch.testing.assert_close(told / told.norm(), other / other.norm())
+    random, projected = (models[init, 0].embedding_table for init in ("random", "teacher"))
+    torch.testing.assert_close(random.square().mean(), projected.square().mean())
+    # Another seed gives another scale, and the same directions.
+    other = models["teacher", 1].embedding_table
+    torch.testing.assert_close(projected / projected.norm(), other / other.norm())
 
 
 @pytest.mark.parametrize("width", [8, 32, 40])
-def test_a_table_keeps_what_its_width_can_keep(pretrained, width: int) -> None:
+def test_projected_embeddings_are_the_best_approximation(pretrained, width: int) -> None:
     teacher = pretrained()
-    own = teacher.model.embedding.detach().cpu()
-    found = projected_table(teacher, teacher.tokenizer, width)
-    assert found.shape == (len(own), width)
-    left, values, right = torch.linalg.svd(own.double(), full_matrices=False)
-    kept = (left[:, :width] * values[:width]) @ right[:width]
-    torch.testing.assert_close(found @ found.T, (kept @ kept.T).float(), rtol=1e-3, atol=1e-4)
+    table = teacher.model.embedding_table.detach().cpu()
+    projected = project_embeddings(teacher, teacher.tokenizer, width)
+    assert projected.shape == (len(table), width)
+    left, values, right = torch.linalg.svd(table.double(), full_matrices=False)
+    best = (left[:, :width] * values[:width]) @ right[:width]
+    expected = (best @ best.T).float()
+    torch.testing.assert_close(projected @ projected.T, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("system", ["bert", "roberta"])
-def test_words_have_the_mean_of_the_pieces_that_the_teacher_reads(pretrained, system: str) -> None:
+def test_words_have_the_mean_of_their_tokens_embeddings(pretrained, system: str) -> None:
     teacher, space = pretrained(system), " " if system == "roberta" else ""
-    table = teacher.model.embedding.detach().cpu()
+    table = teacher.model.embedding_table.detach().cpu()
     texts = [*TEXTS, "redbird treehouse"]
-    other = train_tokenizer(texts, WordsChoice(size=60, lowercase=True))
-    ours, theirs = other.specials, teacher.tokenizer.specials
-    special = {ours.pad: theirs.pad, ours.unknown: theirs.unknown, ours.mask: theirs.mask}
-    special |= {ours.start: theirs.start, ours.end: theirs.end}
-    read = [
-        [special[n]] if n in special else teacher.tokenizer.encode(space + other.piece(n))
-        for n in range(other.size)
+    tokenizer = train_tokenizer(texts, WordLevelConfig(vocab_size=60, lowercase=True))
+    ours, others = tokenizer.special_tokens, teacher.tokenizer.special_tokens
+    special = {ours.pad: others.pad, ours.unknown: others.unknown, ours.mask: others.mask}
+    special |= {ours.start: others.start, ours.end: others.end}
+    token_ids = [
+        [special[n]] if n in special else teacher.tokenizer.encode(space + tokenizer.id_to_token(n))
+        for n in range(tokenizer.vocab_size)
     ]
-    assert max(map(len, read)) > 1
-    vectors = torch.stack([table[pieces].mean(0) for pieces in read])
-    found = projected_table(teacher, other, table.shape[1])
-    torch.testing.assert_close(found @ found.T, vectors @ vectors.T, rtol=1e-3, atol=1e-4)
+    assert max(map(len, token_ids)) > 1
+    vectors = torch.stack([table[ids].mean(0) for ids in token_ids])
+    projected = project_embeddings(teacher, tokenizer, table.shape[1])
+    torch.testing.assert_close(projected @ projected.T, vectors @ vectors.T, rtol=1e-3, atol=1e-4)
 
 
-def test_a_student_from_nothing_learns_what_its_teacher_says(pretrained, tmp_path: Path) -> None:
-    teacher = tuned(pretrained())
+def test_a_student_of_a_recipe_learns_from_its_teacher(pretrained, tmp_path: Path) -> None:
+    teacher = fine_tuned(pretrained())
     method = tmp_path / "soft.yaml"
     method.write_text(
-        "about: a\nsource: b\nstages:\n"
-        "  - {labels: 0, signals: [{kind: outputs, distance: squared}], settings: {epochs: 16}}\n"
+        "description: a\nsource: b\nstages:\n"
+        "  - objective_weight: 0\n"
+        "    losses: [{kind: outputs, distance: squared}]\n"
+        "    settings: {epochs: 16}\n"
     )
     data = TaskData(teacher.task, train=classes(), dev=classes())
     student = recipe(tmp_path)
-    given = {"student": student, "seeds": 2, "settings": {**QUICK, "dropout": 0.0}}
-    found = compress(teacher, str(method), data, out=tmp_path / "small", **given)
-    assert found.of_teacher > 0.9
-    assert max(run.best.score for run in found.runs) > 0.9
+    arguments = {"student": student, "seeds": 2, "settings": {**QUICK, "dropout": 0.0}}
+    result = compress(teacher, str(method), data, output=tmp_path / "small", **arguments)
+    assert result.teacher_score > 0.9
+    assert max(run.best.score for run in result.runs) > 0.9
     small = load(tmp_path / "small")
-    assert isinstance(small, FineTuned)
+    assert isinstance(small, FineTunedModel)
     assert small.tokenizer.kind == "words"
     with pytest.raises(UserError, match="leave --layers out"):
-        compress(teacher, str(method), data, layers=1, **given)
+        compress(teacher, str(method), data, layers=1, **arguments)
     with pytest.raises(UserError, match="there is no recipe 'bilstm-studend-base': did you mean"):
         compress(teacher, str(method), data, student="bilstm-studend-base")
 
 
-def test_a_tagger_can_begin_from_nothing(pretrained, tmp_path: Path) -> None:
-    teacher = tuned(pretrained(), tagging_task("colours"), tagged())
+def test_a_tagger_can_be_a_student_of_a_recipe(pretrained, tmp_path: Path) -> None:
+    teacher = fine_tuned(pretrained(), tagging_task("colours"), tagged())
     data = TaskData(teacher.task, train=tagged(), dev=tagged())
-    given = {"student": recipe(tmp_path), "settings": {**QUICK, "epochs": 1}}
-    found = compress(teacher, "output-distillation", data, **given)
-    assert found.best.model.tokenizer.kind == "words"
+    arguments = {"student": recipe(tmp_path), "settings": {**QUICK, "epochs": 1}}
+    result = compress(teacher, "output-distillation", data, **arguments)
+    assert result.best.model.tokenizer.kind == "words"
 
 
-def test_neither_padding_nor_neighbours_change_an_answer_of_a_student(
-    pretrained, tmp_path: Path
-) -> None:
-    student = FromNothing(recipe(tmp_path), pretrained(), TEXTS, "teacher").at(0)
-    own = finetune(student, CLASSES, train=classes(), dev=classes(), epochs=1, **QUICK).model
-    model = FineTuned(own.net, own.tokenizer, own.task, own.maker.length, "float32")
-    rows = model.answering.rows(model.maker, [*classes(), *classes()[:3]])
-    rows[0].pieces[3:-1] = []
-    together = model.outputs(rows)
-    for row, output in zip(rows, together, strict=True):
-        (alone,) = model.outputs([row])
-        torch.testing.assert_close(torch.tensor(alone), torch.tensor(output), rtol=1e-5, atol=1e-6)
+def test_padding_and_neighbours_change_no_output(pretrained, tmp_path: Path) -> None:
+    student = StudentFromRecipe(recipe(tmp_path), pretrained(), TEXTS, "teacher").build(0)
+    tuned = finetune(student, CLASSES, train=classes(), dev=classes(), epochs=1, **QUICK).model
+    length = tuned.example_encoder.max_length
+    model = FineTunedModel(tuned.task_model, tuned.tokenizer, tuned.task, length, "float32")
+    sequences = model.output_decoder.encode(model.example_encoder, [*classes(), *classes()[:3]])
+    sequences[0].token_ids[3:-1] = []
+    outputs = model.head_outputs(sequences)
+    for sequence, output in zip(sequences, outputs, strict=True):
+        (single,) = model.head_outputs([sequence])
+        torch.testing.assert_close(torch.tensor(single), torch.tensor(output), rtol=1e-5, atol=1e-6)
 
 
-def test_a_student_that_does_not_read_what_is_hidden_is_refused(pretrained, tmp_path: Path) -> None:
-    teacher = tuned(pretrained("roberta"))
+def test_a_student_without_the_teachers_mask_is_refused(pretrained, tmp_path: Path) -> None:
+    teacher = fine_tuned(pretrained("roberta"))
     data = TaskData(teacher.task, train=classes(), dev=classes())
-    with pytest.raises(UserError, match="hides words as <mask>, which its student does not read"):
+    with pytest.raises(UserError, match="masks words as <mask>, which is not the mask token"):
         compress(teacher, "bilstm-soft", data, student=recipe(tmp_path), settings=QUICK)
 
 
-def test_a_student_may_read_apart_what_its_teacher_reads_in_one(pretrained, tmp_path: Path) -> None:
+def test_a_siamese_student_may_have_a_teacher_of_pairs(pretrained, tmp_path: Path) -> None:
     examples = pairs()
-    teacher = tuned(pretrained(), examples=examples)
+    teacher = fine_tuned(pretrained(), examples=examples)
     data = TaskData(teacher.task, train=examples, dev=examples)
-    head = {"kind": "dense", "activation": "relu", "read": "apart"}
+    head = {"kind": "dense", "activation": "relu", "pooling": "siamese"}
     settings = {**QUICK, "epochs": 1, "head": head}
     small = compress(
         teacher, "output-distillation", data, student=recipe(tmp_path), settings=settings
     ).best.model
-    assert small.maker.apart
-    assert not teacher.maker.apart
+    assert small.example_encoder.is_siamese
+    assert not teacher.example_encoder.is_siamese
     small.save(tmp_path / "small")
-    again = load_fine_tuned(tmp_path / "small")
-    assert again.predict(examples) == small.predict(examples)
+    loaded = load_fine_tuned_model(tmp_path / "small")
+    assert loaded.predict(examples) == small.predict(examples)
 
 
 @given(st.lists(st.floats(-50, 50, width=32), min_size=6, max_size=6))
-def test_the_squared_distance_is_nothing_where_logits_match(logits: list[float]) -> None:
+def test_the_squared_distance_of_equal_logits_is_0(logits: list[float]) -> None:
     outputs = torch.tensor(logits).view(2, 3).requires_grad_()
-    signal = Signal.choose({"kind": "outputs", "distance": "squared", "mean": True})
-    choice: object = None
-    comparison = signal.between(choice, choice)  # type: ignore[arg-type]
+    config = DistillationTermConfig.parse({"kind": "outputs", "distance": "squared", "mean": True})
+    encoder: object = None
+    term = config.build(encoder, encoder)  # type: ignore[arg-type]
     same = outputs, outputs.detach().clone(), None, None
-    heard = Heard(*same, {}, {}, torch.ones(2, 1).bool(), 0.0)
-    loss = comparison(heard)
+    inputs = DistillationInputs(*same, {}, {}, torch.ones(2, 1).bool(), 0.0)
+    loss = term(inputs)
     assert loss.item() == 0.0
     loss.backward()
     assert not outputs.grad.any()
-    apart = replace(heard, taught=outputs.detach() + 2.0)
-    assert comparison(apart).item() == pytest.approx(2 * 4.0, rel=1e-3)
+    different = replace(inputs, teacher_outputs=outputs.detach() + 2.0)
+    assert term(different).item() == pytest.approx(2 * 4.0, rel=1e-3)

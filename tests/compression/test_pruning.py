@@ -1,4 +1,4 @@
-"""Weights that go: exactly as many as is said, for good, and those that should."""
+"""Weight pruning: the exact density, in the saved model, of the right weights."""
 
 from pathlib import Path
 
@@ -7,34 +7,35 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.compression.pruning import MovementPruning, Pruned, Pruning
-from bertwright.compression.pruning.kinds import GATE
-from bertwright.compression.pruning.masks import LEAST, above, highest
-from bertwright.errors import UserError
+from bertwright.compression.pruning import MovementPruning, PruningGates, WeightPruning
+from bertwright.compression.pruning.masks import MIN_DENSITY, threshold_mask, top_mask
+from bertwright.compression.pruning.weight_pruning_methods import GATE_DISTRIBUTION
+from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
-from bertwright.tasks import task_batches, task_training
-from bertwright.tasks.adaptation.low_rank import matrices_of
-from bertwright.tasks.assembling import prepare_training
+from bertwright.tasks.adapters.lora import matrix_names
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import FineTuneResult, finetune
-from bertwright.tasks.finetuning_settings import FineTuning
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning import batches as task_batches
+from bertwright.tasks.finetuning import run as task_training
+from bertwright.tasks.finetuning.build_run import build_run
+from bertwright.tasks.finetuning.config import FineTuningConfig
+from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
+from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
+from bertwright.tasks.finetuning.run import PENALTY, no_reporter
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.parts import Turns, plans_of
-from bertwright.tasks.task_training import PENALTY, unwatched
-from bertwright.training.checkpoints import Checkpoint, Checkpoints, open_whole
-from bertwright.training.clock import Clock, Place, every
-from bertwright.training.reporting import Reporter, StepReport
+from bertwright.training.checkpoints import Checkpoint, CheckpointManager, open_checkpoint
+from bertwright.training.clock import Progress, TrainingClock, every_n_steps
+from bertwright.training.reporters.reporter import Reporter, StepReport
 from small_tasks import classes
 
 CLASSES = table_task("colours", Columns())
-QUICK = {"rate": 3e-3, "dropout": 0.0, "compile": False, "batch": 8, "epochs": 3}
+QUICK = {"learning_rate": 3e-3, "dropout": 0.0, "compile": False, "batch_size": 8, "epochs": 3}
 PARTS = ("attention", "feed_forward")
 CUBIC = {
     "kind": "parts",
     "parts": [
-        {"share": 2, "value": {"kind": "cubic", "from": 1.0, "to": 0.2}},
-        {"share": 1, "value": 0.2},
+        {"fraction": 2, "value": {"kind": "cubic", "from": 1.0, "to": 0.2}},
+        {"fraction": 1, "value": 0.2},
     ],
 }
 
@@ -42,272 +43,294 @@ CUBIC = {
 RISING = {
     "kind": "parts",
     "parts": [
-        {"share": 2, "value": {"kind": "cubic", "from": 0.0, "to": 0.1}},
-        {"share": 1, "value": 0.1},
+        {"fraction": 2, "value": {"kind": "cubic", "from": 0.0, "to": 0.1}},
+        {"fraction": 1, "value": 0.1},
     ],
 }
-EACH = {
-    "magnitude": {"kind": "magnitude", "kept": CUBIC},
-    "movement": {"kind": "movement", "kept": CUBIC},
-    "movement-soft": {"kind": "movement-soft", "threshold": RISING, "score_pace": 400.0},
-    "l0": {"kind": "l0", "penalty": 20.0, "score_pace": 400.0},
+KINDS = {
+    "magnitude": {"kind": "magnitude", "density": CUBIC},
+    "movement": {"kind": "movement", "density": CUBIC},
+    "movement-soft": {
+        "kind": "movement-soft",
+        "threshold": RISING,
+        "score_learning_rate_scale": 400.0,
+    },
+    "l0": {"kind": "l0", "penalty": 20.0, "score_learning_rate_scale": 400.0},
 }
-LEARNED = [kind for kind in EACH if kind != "magnitude"]
+TRAINED_SCORES = [kind for kind in KINDS if kind != "magnitude"]
 
 
-def pruned(pretrained, **settings) -> FineTuneResult:
-    given = {"train": classes(), "dev": classes()}
-    return finetune(pretrained(), CLASSES, **given, **QUICK | settings)
+def pruned(pretrained, **settings) -> FineTuningResult:
+    data = {"train": classes(), "dev": classes()}
+    return finetune(pretrained(), CLASSES, **data, **QUICK | settings)
 
 
 @given(
     st.lists(st.integers(-3, 3), min_size=1, max_size=40),
     st.floats(0, 1),
 )
-def test_as_many_are_kept_as_is_said_and_none_is_lower_than_one_that_goes(
-    values: list[int], share: float
-) -> None:
-    of = torch.tensor(values, dtype=torch.float32)
-    kept = highest(of, share)
-    assert int(kept.sum()) == int(share * len(values) + 1e-6)
-    if 0 < kept.sum() < len(values):
-        assert of[kept].min() >= of[~kept].max()
+def test_the_top_mask_keeps_the_highest_values(values: list[int], density: float) -> None:
+    scores = torch.tensor(values, dtype=torch.float32)
+    mask = top_mask(scores, density)
+    assert int(mask.sum()) == int(density * len(values) + 1e-6)
+    if 0 < mask.sum() < len(values):
+        assert scores[mask].min() >= scores[~mask].max()
 
 
 @pytest.mark.parametrize("kind", ["magnitude", "movement"])
 @given(st.floats(0.001, 1), st.floats(0, 1))
-def test_the_share_that_was_asked_for_is_kept_in_the_end_and_no_less_before(
-    kind: str, last: float, progress: float
+def test_the_final_density_is_exact_and_never_exceeded(
+    kind: str, last: float, fraction: float
 ) -> None:
     falling = {"kind": "linear", "from": 1.0, "to": last}
-    pruning = Pruned.choose({"kind": kind, "kept": falling})
+    pruning = WeightPruning.parse({"kind": kind, "density": falling})
+    constant = WeightPruning.parse({"kind": kind, "density": last})
     scores = {"w": torch.arange(1000.0)}
-    for choice, at in ((pruning, 1.0), (Pruned.choose({"kind": kind, "kept": last}), progress)):
-        found = choice.gates(scores, choice.level(at), None)["w"]
-        assert int((found.detach() != 0).sum()) == int(last * 1000 + 1e-6)
-    assert pruning.level(progress) >= pruning.level(1.0)
+    for config, config_fraction in ((pruning, 1.0), (constant, fraction)):
+        gates = config.gates(scores, config.level(config_fraction), None)["w"]
+        assert int((gates.detach() != 0).sum()) == int(last * 1000 + 1e-6)
+    assert pruning.level(fraction) >= pruning.level(1.0)
 
 
-def test_masks_are_drawn_in_steps_before_the_last() -> None:
-    pruning = Pruned.choose({"kind": "magnitude", "kept": {"kind": "linear", "from": 1, "to": 0.8}})
+def test_densities_before_the_last_are_steps() -> None:
+    pruning = WeightPruning.parse(
+        {"kind": "magnitude", "density": {"kind": "linear", "from": 1, "to": 0.8}}
+    )
     levels = {pruning.level(n / 10_000) for n in range(10_001)}
     assert sorted(levels) == pytest.approx([0.8 + n / 200 for n in range(41)])
 
 
 @given(st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=400), st.floats(0, 1))
-def test_no_threshold_shuts_a_whole_matrix(scores: list[float], threshold: float) -> None:
-    of = torch.tensor(scores)
-    kept = above(of, threshold)
-    over = torch.sigmoid(of) > threshold
-    assert int(kept.sum()) == max(int(over.sum()), int(LEAST * len(scores)), 1)
-    assert (kept >= over).all()
+def test_no_threshold_prunes_a_whole_matrix(values: list[float], threshold: float) -> None:
+    scores = torch.tensor(values)
+    mask = threshold_mask(scores, threshold)
+    above = torch.sigmoid(scores) > threshold
+    assert int(mask.sum()) == max(int(above.sum()), int(MIN_DENSITY * len(values)), 1)
+    assert (mask >= above).all()
 
 
-@pytest.mark.parametrize("kind", EACH)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_what_is_pruned_is_zero_in_the_model_that_is_kept(
+def test_pruned_weights_are_zero_in_the_saved_model(
     pretrained, tmp_path: Path, kind: str, precision: str
 ) -> None:
-    result = pruned(pretrained, adaptation=EACH[kind], out=tmp_path / "p", precision=precision)
+    result = pruned(pretrained, adaptation=KINDS[kind], output=tmp_path / "p", precision=precision)
     small = load(tmp_path / "p")
-    assert isinstance(small, FineTuned)
-    known = dict(small.net.encoder.named_parameters())
-    for name in matrices_of(small.net.encoder, PARTS):
-        left = int((known[name] != 0).sum())
-        if "kept" in EACH[kind]:
-            assert left == int(0.2 * known[name].numel() + 1e-6), name
+    assert isinstance(small, FineTunedModel)
+    weights = dict(small.task_model.encoder.named_parameters())
+    for name in matrix_names(small.task_model.encoder, PARTS):
+        num_kept, size = int((weights[name] != 0).sum()), weights[name].numel()
+        if "density" in KINDS[kind]:
+            assert num_kept == int(0.2 * size + 1e-6), name
         else:
-            assert LEAST * known[name].numel() - 1 < left < known[name].numel(), name
-    assert small.net.adaptation.model_dump() == {
+            assert MIN_DENSITY * size - 1 < num_kept < size, name
+    assert small.task_model.adaptation.model_dump() == {
         "kind": "full",
         "layer_decay": 1.0,
-        "reinitialised": 0,
+        "reinitialised_blocks": 0,
     }
-    # The first epochs, which had pruned less, are not the best, whatever they score.
+    # Early epochs are pruned less and never the best, whatever their score.
     assert result.best.report.epoch > 1
 
 
 @pytest.mark.parametrize(
     "adaptation",
     [
-        {"kind": "magnitude", "kept": 1.0},
-        {"kind": "movement", "kept": 1.0},
+        {"kind": "magnitude", "density": 1.0},
+        {"kind": "movement", "density": 1.0},
         {"kind": "movement-soft", "threshold": 0.0, "penalty": 0.0},
     ],
 )
 def test_keeping_everything_is_plain_training_bit_for_bit(pretrained, adaptation) -> None:
-    plain = pruned(pretrained, clip=None).model.net.state_dict()
-    kept = pruned(pretrained, clip=None, adaptation=adaptation).model.net
+    plain = pruned(pretrained, max_grad_norm=None).model.task_model.state_dict()
+    kept = pruned(pretrained, max_grad_norm=None, adaptation=adaptation).model.task_model
     for name, tensor in kept.state_dict().items():
         assert torch.equal(tensor, plain[name]), name
 
 
-def begun(kind: str, shape: tuple[int, ...] = (6, 5)) -> Pruning:
-    """In the middle of a training, with scores of all sizes."""
-    pruning = Pruning(Pruned.choose(EACH[kind]), {"w": torch.Size(shape)})
-    pruning.begin(0)
-    pruning.course.before_step(Place(7, 0.6, middle=0.65))
+def partly_pruned(kind: str, shape: tuple[int, ...] = (6, 5)) -> PruningGates:
+    """Return gates in the middle of a training, with scores of all sizes."""
+    pruning = PruningGates(WeightPruning.parse(KINDS[kind]), {"w": torch.Size(shape)})
+    pruning.init_parameters(0)
+    pruning.schedule.before_step(Progress(7, 0.6, midpoint=0.65))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
-        for trained in pruning.trained:
-            trained.copy_(3 * torch.randn(shape, generator=generator) / pruning.choice.pace)
+        for scores in pruning.learned_scores:
+            scores.copy_(3 * torch.randn(shape, generator=generator) / pruning.config.score_scale)
     return pruning
 
 
-@pytest.mark.parametrize("kind", LEARNED)
+@pytest.mark.parametrize("kind", TRAINED_SCORES)
 def test_scores_get_the_gradient_of_the_gates(kind: str) -> None:
-    pruning = begun(kind)
-    weight, wanted = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(0))
+    pruning = partly_pruned(kind)
+    weight, target = torch.randn(2, 6, 5, generator=torch.Generator().manual_seed(0))
     weight.requires_grad_()
-    found = pruning({"w": weight})["w"]
-    gates = found.detach() / weight.detach()
-    ((found - wanted) ** 2).sum().backward()
-    of_product = 2 * (found - wanted).detach()
-    torch.testing.assert_close(weight.grad, of_product * gates)
+    product = pruning({"w": weight})["w"]
+    gates = product.detach() / weight.detach()
+    ((product - target) ** 2).sum().backward()
+    gradient = 2 * (product - target).detach()
+    torch.testing.assert_close(weight.grad, gradient * gates)
     slope = torch.ones(6, 5)
     if kind == "l0":
-        within = (gates > 0) & (gates < 1)
-        assert 0 < within.sum() < within.numel()
-        smooth = (gates - GATE.low) / (GATE.high - GATE.low)
-        slope = within * smooth * (1 - smooth) * (GATE.high - GATE.low) / GATE.temperature
-    (trained,) = pruning.trained
-    torch.testing.assert_close(trained.grad, of_product * weight.detach() * slope)
+        is_inside = (gates > 0) & (gates < 1)
+        assert 0 < is_inside.sum() < is_inside.numel()
+        width = GATE_DISTRIBUTION.high - GATE_DISTRIBUTION.low
+        smooth = (gates - GATE_DISTRIBUTION.low) / width
+        slope = is_inside * smooth * (1 - smooth) * width / GATE_DISTRIBUTION.temperature
+    (scores,) = pruning.learned_scores
+    torch.testing.assert_close(scores.grad, gradient * weight.detach() * slope)
 
 
 @pytest.mark.parametrize("kind", ["movement-soft", "l0"])
-def test_the_penalty_is_the_mean_chance_to_be_open(kind: str) -> None:
-    pruning = begun(kind)
+def test_the_penalty_is_the_mean_probability_of_open_gates(kind: str) -> None:
+    pruning = partly_pruned(kind)
     (scores,) = pruning._scores().values()
     scores = scores.detach()
     if kind == "l0":
         noise, level = torch.rand(20_000, 6, 5, generator=torch.Generator().manual_seed(3)), 20.0
-        chances = (GATE.gates(scores, noise) > 0).float().mean(0)
+        probabilities = (GATE_DISTRIBUTION.gates(scores, noise) > 0).float().mean(0)
     else:
-        level = 400.0 * pruning.course.level / 0.1
-        chances = torch.sigmoid(scores)
+        level = 400.0 * pruning.schedule.level / 0.1
+        probabilities = torch.sigmoid(scores)
     penalty = pruning.penalty()
-    assert penalty.item() == pytest.approx(level * chances.mean().item(), rel=1e-2)
+    assert penalty.item() == pytest.approx(level * probabilities.mean().item(), rel=1e-2)
     penalty.backward()
-    (trained,) = pruning.trained
-    assert (trained.grad > 0).all()
+    (parameter,) = pruning.learned_scores
+    assert (parameter.grad > 0).all()
 
 
-def test_gates_are_drawn_anew_in_every_step_and_alike_in_the_same() -> None:
-    pruning, again = begun("l0"), begun("l0")
+def test_random_gates_follow_from_the_step() -> None:
+    pruning, again = partly_pruned("l0"), partly_pruned("l0")
     weights = {"w": torch.ones(6, 5)}
     assert torch.equal(pruning(weights)["w"], again(weights)["w"])
-    again.course.before_step(Place(8, 0.6, middle=0.65))
+    again.schedule.before_step(Progress(8, 0.6, midpoint=0.65))
     assert not torch.equal(pruning(weights)["w"], again(weights)["w"])
     assert torch.equal(pruning.eval()(weights)["w"], again.eval()(weights)["w"])
 
 
-@pytest.mark.parametrize("kind", EACH)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.processor
-def test_the_finished_model_answers_as_the_masked_one_bit_for_bit(pretrained, kind: str) -> None:
-    chosen = FineTuning.of(QUICK | {"adaptation": EACH[kind], "precision": "float32"})
-    source = pretrained()
-    given = [(CLASSES.gathered(classes()), classes(), classes())]
-    training = prepare_training(source, given, chosen, unwatched, None)
-    plans = plans_of(training.parts, chosen.batch, 0)
-    training.run(plans, Turns.of(plans, 1.0, 0), False)
-    net, seen = training.net, training.seen
-    assert seen is not None
-    whole = seen.restored(dict(net.named_parameters()), "encoder.")
-    finished = net.task_model(0, whole).eval()
-    net.eval()
-    batch = task_batches.Batches(source, training.parts, plans, Turns.of(plans, 1.0, 0), seen).at(
-        Place(0, 0.0)
+def test_the_finished_model_equals_the_masked_one_bit_for_bit(pretrained, kind: str) -> None:
+    config = FineTuningConfig.from_settings(
+        QUICK | {"adaptation": KINDS[kind], "precision": "float32"}
     )
-    (micro,) = batch.micro_batches
-    document = micro.coordinates.document
-    wanted = net.head(0).places(micro.pieces, document, micro.where)
-    states = net.states(0, micro.pieces, micro.coordinates, wanted)
-    masked = net.answer(0, states, document, micro.sizes)
-    assert torch.equal(masked, finished(seen.kept[micro.pieces], micro.coordinates))
+    source = pretrained()
+    data = [(CLASSES.with_labels_from(classes()), classes(), classes())]
+    run = build_run(source, data, config, no_reporter, None)
+    samplers = batch_samplers(run.encoded_tasks, config.batch_size, 0)
+    run.run_seed(samplers, TaskSchedule.from_samplers(samplers, 1.0, 0), False)
+    net, used_vocabulary = run.model, run.used_vocabulary
+    assert used_vocabulary is not None
+    weights = used_vocabulary.expand(dict(net.named_parameters()), "encoder.")
+    finished = net.build_task_model(0, weights).eval()
+    net.eval()
+    schedule = TaskSchedule.from_samplers(samplers, 1.0, 0)
+    step = task_batches.TaskBatchSource(
+        source, run.encoded_tasks, samplers, schedule, used_vocabulary
+    ).at(Progress(0, 0.0))
+    (batch,) = step.micro_batches
+    document_ids = batch.token_info.document_ids
+    positions = net.head_of(0).output_positions(batch.token_ids, document_ids, batch.positions)
+    states = net.hidden_states(0, batch.token_ids, batch.token_info, positions)
+    masked = net.head_outputs(0, states, document_ids, batch.output_lengths)
+    token_ids = used_vocabulary.used_token_ids[batch.token_ids]
+    assert torch.equal(masked, finished(token_ids, batch.token_info))
 
 
 @pytest.mark.parametrize("kind", ["movement-soft", "l0"])
 def test_the_penalty_is_added_once_in_a_step(
     pretrained, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    found: dict[int, list[StepReport]] = {}
-    for places in (8192, 32):
-        monkeypatch.setattr(task_batches, "MICRO_BATCH_PLACES", places)
-        reports = found.setdefault(places, [])
+    by_size: dict[int, list[StepReport]] = {}
+    for positions in (8192, 32):
+        monkeypatch.setattr(task_batches, "MICRO_BATCH_POSITIONS", positions)
+        reports = by_size.setdefault(positions, [])
 
-        class Noting(Reporter):
-            def step(self, report: StepReport, into: list[StepReport] = reports) -> None:
+        class Recorder(Reporter):
+            def report_step(self, report: StepReport, into: list[StepReport] = reports) -> None:
                 into.append(report)
 
-        def watch(seed: int, clock: Clock, made: type[Reporter] = Noting) -> Reporter:
-            return made()
+        def make_reporter(
+            seed: int, clock: TrainingClock, reporter: type[Reporter] = Recorder
+        ) -> Reporter:
+            return reporter()
 
-        given = {"train": classes(), "dev": classes(), "precision": "float32", "watch": watch}
-        finetune(pretrained(), CLASSES, adaptation=EACH[kind], **given, **QUICK | {"epochs": 1})
-    for whole, parted in zip(*found.values(), strict=True):
-        for name in ("answer", PENALTY):
-            assert whole.losses[name] == pytest.approx(parted.losses[name], rel=1e-3), name
-        assert whole.norm == pytest.approx(parted.norm, rel=1e-2)
-    first = found[32][0].losses[PENALTY]
-    open_chance = GATE.open_chance(torch.tensor(2.197)).item()
-    assert first == pytest.approx(20 * open_chance if kind == "l0" else 0.0)
+        finetune(
+            pretrained(),
+            CLASSES,
+            adaptation=KINDS[kind],
+            train=classes(),
+            dev=classes(),
+            precision="float32",
+            make_reporter=make_reporter,
+            **QUICK | {"epochs": 1},
+        )
+    for whole, parts in zip(*by_size.values(), strict=True):
+        for name in (task_batches.TASK_LOSS, PENALTY):
+            assert whole.losses[name] == pytest.approx(parts.losses[name], rel=1e-3), name
+        assert whole.gradient_norm == pytest.approx(parts.gradient_norm, rel=1e-2)
+    first = by_size[32][0].losses[PENALTY]
+    open_probability = GATE_DISTRIBUTION.open_probability(torch.tensor(2.197)).item()
+    assert first == pytest.approx(20 * open_probability if kind == "l0" else 0.0)
 
 
-@pytest.mark.parametrize("kind", EACH)
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_interrupted_run_resumes_bit_for_bit(
     pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    checkpoints, train = Checkpoints(tmp_path, keep=9), task_training.train
+    checkpoints, train = CheckpointManager(tmp_path, num_kept=9), task_training.train
 
-    def ended(start: Checkpoint | None) -> dict[str, torch.Tensor]:
-        def kept(job):
-            job.checkpoints, job.checkpoint_when = checkpoints, every(5)
+    def final_weights(start: Checkpoint | None) -> dict[str, torch.Tensor]:
+        def with_checkpoints(job):
+            job.checkpoints, job.checkpoint_trigger = checkpoints, every_n_steps(5)
             return train(job, start)
 
-        monkeypatch.setattr(task_training, "train", kept)
-        result = pruned(pretrained, adaptation=EACH[kind], dropout=0.1, calibrate=False)
-        return {n: t.clone() for n, t in result.training.net.named_parameters()}
+        monkeypatch.setattr(task_training, "train", with_checkpoints)
+        result = pruned(pretrained, adaptation=KINDS[kind], dropout=0.1, calibrate=False)
+        return {n: t.clone() for n, t in result.run.model.named_parameters()}
 
-    whole = ended(None)
-    fifth, last = (open_whole(tmp_path / f"step-{step:08d}") for step in (5, 12))
+    whole = final_weights(None)
+    fifth, last = (open_checkpoint(tmp_path / f"step-{step:08d}") for step in (5, 12))
     assert last is not None
-    resumed = ended(fifth)
+    resumed = final_weights(fifth)
     for name, tensor in whole.items():
         assert torch.equal(tensor, resumed[name]), name
 
 
-def test_among_all_matrices_the_smaller_ones_go(pretrained) -> None:
+def test_the_smallest_weights_of_all_matrices_are_pruned(pretrained) -> None:
     encoder = pretrained().model.encoder
-    names = matrices_of(encoder, PARTS)
+    names = matrix_names(encoder, PARTS)
     weights = {n: p.detach() * (1 + k) for k, (n, p) in enumerate(encoder.named_parameters())}
-    for among in ("matrix", "all"):
-        changes = Pruned.choose({"kind": "magnitude", "kept": 0.3, "among": among}).changes(encoder)
-        found = changes(weights)
-        left = torch.cat([(found[n] != 0).flatten() for n in names])
-        assert left.double().mean().item() == pytest.approx(0.3, abs=1e-2)
-        kept = torch.cat([found[n][found[n] != 0].abs() for n in names]).min()
-        gone = torch.cat([weights[n][found[n] == 0].abs() for n in names]).max()
-        assert (kept >= gone) == (among == "all")
+    for scope in ("matrix", "all"):
+        settings = {"kind": "magnitude", "density": 0.3, "scope": scope}
+        gates = WeightPruning.parse(settings).build_parametrisation(encoder)
+        masked = gates(weights)
+        mask = torch.cat([(masked[n] != 0).flatten() for n in names])
+        assert mask.double().mean().item() == pytest.approx(0.3, abs=1e-2)
+        smallest_kept = torch.cat([masked[n][masked[n] != 0].abs() for n in names]).min()
+        largest_pruned = torch.cat([weights[n][masked[n] == 0].abs() for n in names]).max()
+        assert (smallest_kept >= largest_pruned) == (scope == "all")
 
 
-def test_what_cannot_be_pruned_is_said(pretrained) -> None:
+def test_encoders_without_matrices_are_refused(pretrained) -> None:
     with pytest.raises(UserError, match="has no matrices: choose another"):
         finetune(
             pretrained("elmo"),
             CLASSES,
             train=classes(),
             dev=classes(),
-            adaptation={"kind": "movement", "kept": 0.5, "sublayers": ["feed_forward"]},
+            adaptation={"kind": "movement", "density": 0.5, "sublayers": ["feed_forward"]},
             **QUICK,
         )
-    assert MovementPruning(kept=0.5).usual_rate(pretrained().model.recipe) > 0
+    assert MovementPruning(density=0.5).default_learning_rate(pretrained().model.recipe) > 0
 
 
 @pytest.mark.parametrize("kind", ["magnitude", "movement"])
-@pytest.mark.parametrize("kept", [0.0, 1e-4, {"kind": "linear", "from": 1.0, "to": -0.5}])
-def test_a_share_that_leaves_nothing_is_refused_before_anything_is_learned(
-    pretrained, monkeypatch: pytest.MonkeyPatch, kind: str, kept
+@pytest.mark.parametrize("density", [0.0, 1e-4, {"kind": "linear", "from": 1.0, "to": -0.5}])
+def test_a_density_that_leaves_nothing_is_refused_before_training(
+    pretrained, monkeypatch: pytest.MonkeyPatch, kind: str, density
 ) -> None:
     monkeypatch.setattr(task_training, "train", None)
-    with pytest.raises(UserError, match=r"adaptation\.kept: .* leaves none of the \d+ weights"):
-        pruned(pretrained, adaptation={"kind": kind, "kept": kept})
+    message = r"adaptation\.density: .* leaves none of the \d+ weights"
+    with pytest.raises(UserError, match=message):
+        pruned(pretrained, adaptation={"kind": kind, "density": density})

@@ -1,4 +1,4 @@
-"""A task is learned through rounding: what is kept is what was trained, and it can be stopped."""
+"""Quantization-aware training: the saved model is the trained one, and runs resume."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -7,40 +7,45 @@ from pathlib import Path
 import pytest
 import torch
 
-from bertwright.compression.quantisation import Quantised, unrounded
-from bertwright.compression.quantisation.rounding import RoundedLinear, Rounding, WithinRange
-from bertwright.encoder.stream import Coordinates
-from bertwright.errors import UserError
-from bertwright.interop.huggingface import export_folder
+from bertwright.core.errors import UserError
+from bertwright.interop.huggingface import export_huggingface
 from bertwright.interop.loading import load
-from bertwright.model.folder import WEIGHTS
-from bertwright.model.packing import num_bytes
-from bertwright.tasks import task_training
+from bertwright.models.quantized_weights import num_stored_bytes
+from bertwright.models.saving import WEIGHTS_FILE
+from bertwright.modules.token_tensors import TokenInfo
+from bertwright.tasks.adapters.quantization import Quantization
+from bertwright.tasks.adapters.quantization.fake_quantize import (
+    FakeQuantize,
+    FakeQuantizedLinear,
+    StaticFakeQuantize,
+)
 from bertwright.tasks.catalogue import table_task, tagging_task
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import FineTuneResult, finetune
+from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning import run as task_training
+from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.formats.tables import Columns
-from bertwright.training.checkpoints import Checkpoints
-from bertwright.training.clock import every
+from bertwright.training.checkpoints import CheckpointManager
+from bertwright.training.clock import every_n_steps
 from small_tasks import classes, tagged
 
 CLASSES, TAGS = table_task("colours", Columns()), tagging_task("colours")
-QUICK = {"rate": 3e-3, "dropout": 0.0, "compile": False, "batch": 8, "epochs": 1}
+QUICK = {"learning_rate": 3e-3, "dropout": 0.0, "compile": False, "batch_size": 8, "epochs": 1}
 EIGHT = {"kind": "quantised", "activations": {}}
 FEW = {
     "kind": "quantised",
     "bits": [3, 2],
-    "by": {"kind": "group", "size": 5},
+    "granularity": {"kind": "group", "size": 5},
     "scheme": "asymmetric",
-    "activations": {"ranges": "token", "scheme": "asymmetric", "at": ["inputs"]},
+    "activations": {"ranges": "token", "scheme": "asymmetric", "tensors": ["inputs"]},
 }
-PLAIN = {"kind": "quantised", "bits": 4, "by": "tensor", "clipped": False}
+PLAIN = {"kind": "quantised", "bits": 4, "granularity": "tensor", "clip_gradients": False}
 
 
-def learned(model, adaptation, task=CLASSES, examples=None, **settings) -> FineTuneResult:
+def trained(model, adaptation, task=CLASSES, examples=None, **settings) -> FineTuningResult:
     examples = examples or classes()
-    given = {"train": examples, "dev": examples, "adaptation": adaptation}
-    return finetune(model, task, **given, **QUICK | settings)
+    data = {"train": examples, "dev": examples, "adaptation": adaptation}
+    return finetune(model, task, **data, **QUICK | settings)
 
 
 def same(first, second) -> bool:
@@ -62,165 +67,179 @@ def same(first, second) -> bool:
         ("longformer", PLAIN),
     ],
 )
-def test_what_is_kept_stands_on_grids_and_in_few_bytes(
+def test_saved_weights_are_on_grids_and_packed(
     pretrained, tmp_path: Path, system: str, adaptation
 ) -> None:
-    result = learned(pretrained(system), adaptation, out=tmp_path / "small")
+    result = trained(pretrained(system), adaptation, output=tmp_path / "small")
     small = load(tmp_path / "small")
-    assert isinstance(small, FineTuned)
-    assert same(small.net.state_dict(), result.model.net.state_dict())
+    assert isinstance(small, FineTunedModel)
+    assert same(small.task_model.state_dict(), result.model.task_model.state_dict())
     assert small.predict(classes()) == result.model.predict(classes())
-    known, grids = dict(small.net.named_parameters()), small.net.grids
+    weights, grids = dict(small.task_model.named_parameters()), small.task_model.grids
     assert len(grids) > 4
     for name, grid in grids.items():
-        assert grid.standing(known[name]) is not None, name
-    file = tmp_path / "small" / WEIGHTS
+        assert grid.levels_if_on_grid(weights[name]) is not None, name
+    file = tmp_path / "small" / WEIGHTS_FILE
     header = 8 + int.from_bytes(file.read_bytes()[:8], "little")
-    assert file.stat().st_size - header == num_bytes(small.net, grids)
-    matrices = sum(known[name].numel() for name in grids)
-    others = sum(p.numel() for p in known.values()) - matrices
-    scales = sum(-(-known[n].shape[0] // g.rows) * -(-known[n].shape[1] // g.columns)
-                 for n, g in grids.items())  # fmt: skip
+    assert file.stat().st_size - header == num_stored_bytes(small.task_model, grids)
+    matrices = sum(weights[name].numel() for name in grids)
+    others = sum(p.numel() for p in weights.values()) - matrices
+    scales = sum(
+        -(-weights[n].shape[0] // g.rows) * -(-weights[n].shape[1] // g.columns)
+        for n, g in grids.items()
+    )
     zeros = scales if adaptation is FEW else 0
-    packed = sum(-(-known[name].numel() * grid.bits // 8) for name, grid in grids.items())
-    ranges = sum(buffer.nbytes for buffer in small.net.buffers())
-    assert num_bytes(small.net, grids) == packed + 4 * scales + zeros + 4 * others + ranges
+    packed = sum(-(-weights[name].numel() * grid.bits // 8) for name, grid in grids.items())
+    ranges = sum(buffer.nbytes for buffer in small.task_model.buffers())
+    assert (
+        num_stored_bytes(small.task_model, grids)
+        == packed + 4 * scales + zeros + 4 * others + ranges
+    )
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_a_finished_model_rounds_what_it_rounded_in_training(
+def test_a_finished_model_quantizes_activations_as_in_training(
     pretrained, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
-    model = learned(pretrained(), EIGHT, precision=precision).model
-    rows = model.answering.rows(model.maker, classes())
-    written: list[torch.Tensor] = []
-    forward = RoundedLinear.forward
+    model = trained(pretrained(), EIGHT, precision=precision).model
+    sequences = model.output_decoder.encode(model.example_encoder, classes())
+    outputs: list[torch.Tensor] = []
+    forward = FakeQuantizedLinear.forward
 
-    def seen(self: RoundedLinear, x: torch.Tensor) -> torch.Tensor:
-        written.append(forward(self, x))
-        return written[-1]
+    def recording(self: FakeQuantizedLinear, x: torch.Tensor) -> torch.Tensor:
+        outputs.append(forward(self, x))
+        return outputs[-1]
 
-    monkeypatch.setattr(RoundedLinear, "forward", seen)
-    fast = FineTuned(model.net, model.tokenizer, model.task, precision=precision)
-    fast.outputs(rows)
-    assert len(written) >= 8
+    monkeypatch.setattr(FakeQuantizedLinear, "forward", recording)
+    fast = FineTunedModel(model.task_model, model.tokenizer, model.task, precision=precision)
+    fast.head_outputs(sequences)
+    assert len(outputs) >= 8
     # Queries, keys and values have a range each.
-    assert max(len(values.unique()) for values in written) <= 3 * 255
-    written.clear()
-    plain = unrounded(fast)
-    plain.outputs(rows)
-    assert not written
-    assert not any(isinstance(m, Rounding) for m in plain.net.modules())
-    assert same(dict(plain.net.named_parameters()), dict(model.net.named_parameters()))
+    assert max(len(values.unique()) for values in outputs) <= 3 * 255
+    outputs.clear()
+    plain = remove_fake_quantizers(fast)
+    plain.head_outputs(sequences)
+    assert not outputs
+    assert not any(isinstance(m, FakeQuantize) for m in plain.task_model.modules())
+    assert same(
+        dict(plain.task_model.named_parameters()), dict(model.task_model.named_parameters())
+    )
 
 
 @pytest.mark.processor
-def test_ranges_know_nothing_of_padding(pretrained) -> None:
-    net = learned(pretrained(), EIGHT).training.net
-    pieces = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 0, 0]])
-    document = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, -1, -1]])
+def test_padding_does_not_change_ranges(pretrained) -> None:
+    net = trained(pretrained(), EIGHT).run.model
+    token_ids = torch.tensor([[2, 7, 8, 9, 3], [2, 10, 3, 0, 0]])
+    document_ids = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, -1, -1]])
 
-    def ranges(number: int, length: int) -> dict[str, torch.Tensor]:
-        net.changes.begin(0)
-        given = replace(
-            Coordinates.plain(pieces[number:, :length]), document=document[number:, :length]
+    def ranges(first: int, length: int) -> dict[str, torch.Tensor]:
+        net.parametrisation.init_parameters(0)
+        batch = token_ids[first:, :length]
+        token_info = replace(
+            TokenInfo.from_token_ids(batch), document_ids=document_ids[first:, :length]
         )
-        net.states(0, pieces[number:, :length], given)
+        net.hidden_states(0, batch, token_info)
         return {n: b.clone() for n, b in net.encoder.named_buffers() if n.endswith("high")}
 
-    short, padded = ranges(1, 3), ranges(1, 5)
-    assert short.keys() == padded.keys()
-    for name, value in short.items():
-        torch.testing.assert_close(padded[name], value)
-    assert any(not torch.allclose(value, short[n]) for n, value in ranges(0, 5).items())
-
 
 @pytest.mark.processor
-def test_layers_that_are_shared_have_one_range_of_all_their_uses(pretrained) -> None:
-    net = learned(pretrained("albert"), EIGHT).training.net
-    roundings = [m for m in net.encoder.modules() if isinstance(m, WithinRange)]
-    assert len(roundings) == 2 * (4 + 1)
-    pieces = torch.tensor([[2, 7, 8, 3]])
-    given = replace(Coordinates.plain(pieces), document=torch.zeros_like(pieces))
-    net.changes.begin(0)
-    net.states(0, pieces, given)
-    counts = sorted(int(each.count) for each in net.changes.observed)
+def test_shared_layers_have_one_range_of_all_their_uses(pretrained) -> None:
+    net = trained(pretrained("albert"), EIGHT).run.model
+    quantizers = [m for m in net.encoder.modules() if isinstance(m, StaticFakeQuantize)]
+    assert len(quantizers) == 2 * (4 + 1)
+    token_ids = torch.tensor([[2, 7, 8, 3]])
+    token_info = replace(
+        TokenInfo.from_token_ids(token_ids), document_ids=torch.zeros_like(token_ids)
+    )
+    net.parametrisation.init_parameters(0)
+    net.hidden_states(0, token_ids, token_info)
+    counts = sorted(int(observer.count) for observer in net.parametrisation.observers)
     assert counts == [1, 1, *[2] * 8]
 
 
-def test_before_it_starts_it_is_plain_training_bit_for_bit(pretrained) -> None:
-    plain = learned(pretrained(), {"kind": "full"}, clip=None).model
-    late = learned(pretrained(), EIGHT | {"start": 1.0}, clip=None).best
-    assert not late.done
-    assert same(dict(late.models[0].net.named_parameters()), dict(plain.net.named_parameters()))
-    assert not any(bool(m.on) for m in late.models[0].net.modules() if isinstance(m, Rounding))
+def test_training_before_the_start_is_plain_bit_for_bit(pretrained) -> None:
+    plain = trained(pretrained(), {"kind": "full"}, max_grad_norm=None).model
+    late = trained(pretrained(), EIGHT | {"start_fraction": 1.0}, max_grad_norm=None).best
+    assert not late.is_final
+    assert same(
+        dict(late.models[0].task_model.named_parameters()),
+        dict(plain.task_model.named_parameters()),
+    )
+    assert not any(
+        bool(m.is_enabled)
+        for m in late.models[0].task_model.modules()
+        if isinstance(m, FakeQuantize)
+    )
 
 
-def test_what_is_not_finished_is_not_the_best(pretrained) -> None:
-    best = learned(pretrained(), EIGHT | {"start": 0.5}, epochs=3).best
-    assert best.done
+def test_an_unquantized_epoch_is_never_the_best(pretrained) -> None:
+    best = trained(pretrained(), EIGHT | {"start_fraction": 0.5}, epochs=3).best
+    assert best.is_final
     assert best.report.epoch > 1
 
 
-def test_ranges_settle(pretrained) -> None:
-    result = learned(pretrained(), EIGHT | {"activations": {"settled": 0.5}}, epochs=2)
-    counts = {int(each.count) for each in result.training.net.changes.observed}
+def test_ranges_are_frozen(pretrained) -> None:
+    adaptation = EIGHT | {"activations": {"freeze_fraction": 0.5}}
+    result = trained(pretrained(), adaptation, epochs=2)
+    counts = {int(observer.count) for observer in result.run.model.parametrisation.observers}
     assert counts == {4}
 
 
-@pytest.mark.parametrize("adaptation", [EIGHT, EIGHT | {"start": 0.4}, FEW])
-def test_a_run_that_was_stopped_goes_on_bit_for_bit(
+@pytest.mark.parametrize("adaptation", [EIGHT, EIGHT | {"start_fraction": 0.4}, FEW])
+def test_an_interrupted_run_resumes_bit_for_bit(
     pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adaptation
 ) -> None:
-    whole = learned(pretrained(), adaptation, epochs=2).model.net.state_dict()
-    checkpoints, begun = Checkpoints(tmp_path / "c"), task_training.train
+    whole = trained(pretrained(), adaptation, epochs=2).model.task_model.state_dict()
+    checkpoints, train = CheckpointManager(tmp_path / "c"), task_training.train
 
-    def kept(job):
-        job = replace(job, checkpoints=checkpoints, checkpoint_when=every(3))
-        return begun(job, checkpoints.newest()[0])
+    def with_checkpoints(job):
+        job = replace(job, checkpoints=checkpoints, checkpoint_trigger=every_n_steps(3))
+        return train(job, checkpoints.load_newest()[0])
 
     def stop(*_: object) -> None:
         raise Stopped
 
-    monkeypatch.setattr(task_training, "train", kept)
+    monkeypatch.setattr(task_training, "train", with_checkpoints)
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(Checkpoints, "_prune", stop)
-        learned(pretrained(), adaptation, epochs=2)
-    assert checkpoints.newest()[0].step == 3
-    again = learned(pretrained(), adaptation, epochs=2, patience=None).model.net.state_dict()
-    assert same(again, whole)
+        patch.setattr(CheckpointManager, "_delete_old", stop)
+        trained(pretrained(), adaptation, epochs=2)
+    assert checkpoints.load_newest()[0].step == 3
+    resumed = trained(pretrained(), adaptation, epochs=2, patience=None).model
+    assert same(resumed.task_model.state_dict(), whole)
 
 
 class Stopped(Exception):
-    """Behind the first checkpoint."""
+    """Raised after the first checkpoint."""
 
 
-def test_words_are_tagged_in_few_bits(pretrained, tmp_path: Path) -> None:
-    result = learned(pretrained(), EIGHT, TAGS, tagged(), epochs=6, out=tmp_path / "t")
+def test_token_classification_in_few_bits(pretrained, tmp_path: Path) -> None:
+    result = trained(pretrained(), EIGHT, TAGS, tagged(), epochs=6, output=tmp_path / "t")
     assert result.best.score > 0.9
-    found = load(tmp_path / "t")
-    assert isinstance(found, FineTuned)
-    assert found.predict(tagged()) == result.model.predict(tagged())
+    model = load(tmp_path / "t")
+    assert isinstance(model, FineTunedModel)
+    assert model.predict(tagged()) == result.model.predict(tagged())
 
 
-def test_what_is_exported_are_weights_on_their_grids(pretrained, tmp_path: Path) -> None:
-    small = learned(pretrained(), EIGHT).model
-    export_folder(small, small.tokenizer, tmp_path / "o", verify=True)
-    said = load(tmp_path / "o", "float32").embed(["a red bird"])
-    plain = unrounded(FineTuned(small.net, small.tokenizer, small.task, precision="float32"))
+def test_exported_weights_are_on_their_grids(pretrained, tmp_path: Path) -> None:
+    small = trained(pretrained(), EIGHT).model
+    export_huggingface(small, small.tokenizer, tmp_path / "o", verify=True)
+    vectors = load(tmp_path / "o", "float32").embed(["a red bird"])
+    plain = remove_fake_quantizers(
+        FineTunedModel(small.task_model, small.tokenizer, small.task, precision="float32")
+    )
     torch.testing.assert_close(
-        torch.from_numpy(said), torch.from_numpy(plain.embed(["a red bird"])), rtol=0, atol=1e-4
+        torch.from_numpy(vectors), torch.from_numpy(plain.embed(["a red bird"])), rtol=0, atol=1e-4
     )
 
 
-def test_what_cannot_be_is_said(pretrained) -> None:
-    for adaptation, said in [
+def test_invalid_settings_are_refused(pretrained) -> None:
+    for adaptation, message in [
         (EIGHT | {"bits": [8, 4, 2]}, "3 numbers for 2 blocks"),
         (EIGHT | {"bits": 1}, "must be 2 or more"),
-        (EIGHT | {"by": "column"}, "has no kind 'column'"),
+        (EIGHT | {"granularity": "column"}, "has no kind 'column'"),
         (EIGHT | {"activations": {"observer": "seen"}}, "has no kind 'seen'"),
     ]:
-        with pytest.raises(UserError, match=said):
-            learned(pretrained(), adaptation)
-    with nullcontext(Quantised(bits=2)) as plain:
+        with pytest.raises(UserError, match=message):
+            trained(pretrained(), adaptation)
+    with nullcontext(Quantization(bits=2)) as plain:
         assert plain.check(pretrained().model.recipe.encoder) is None

@@ -1,18 +1,22 @@
-"""How sharp the loss is: eigenvalues that are known, derivatives that can be checked, and bits."""
+"""Sharpness: known eigenvalues, second derivatives by differences, and bits."""
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.compression.quantisation import losses
-from bertwright.compression.quantisation import sharpness as room
-from bertwright.compression.quantisation.mixed import BySharpness
-from bertwright.compression.quantisation.sharpness import Sharpness, sharpness, top_eigenvalue
-from bertwright.encoder.roles import roles
+from bertwright.compression import task_loss
+from bertwright.compression.quantization import sharpness
+from bertwright.compression.quantization.sharpness import (
+    MixedPrecision,
+    Sharpness,
+    block_sharpness,
+    top_eigenvalue,
+)
+from bertwright.modules.parameter_roles import get_parameter_roles
 from bertwright.tasks.catalogue import table_task, tagging_task
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
 from small_tasks import classes, numbers, tagged
 
@@ -24,13 +28,15 @@ TASKS = {
         numbers(),
     ),
 }
-QUICK = {"rate": 3e-3, "dropout": 0.0, "compile": False, "batch": 8}
+QUICK = {"learning_rate": 3e-3, "dropout": 0.0, "compile": False, "batch_size": 8}
 
 
-def tuned(pretrained, kind: str = "class", system: str = "bert", epochs: int = 2) -> FineTuned:
+def fine_tuned(
+    pretrained, kind: str = "class", system: str = "bert", epochs: int = 2
+) -> FineTunedModel:
     task, examples = TASKS[kind]
-    given = {"train": examples, "dev": examples}
-    return finetune(pretrained(system), task, **given, epochs=epochs, **QUICK).model
+    data = {"train": examples, "dev": examples}
+    return finetune(pretrained(system), task, **data, epochs=epochs, **QUICK).model
 
 
 @given(
@@ -38,17 +44,17 @@ def tuned(pretrained, kind: str = "class", system: str = "bert", epochs: int = 2
     st.sampled_from([-3.0, 2.0]),
     st.integers(0, 1000),
 )
-def test_power_iteration_finds_the_eigenvalue_of_the_greatest_size(
+def test_power_iteration_returns_the_largest_eigenvalue(
     others: list[float], greatest: float, seed: int
 ) -> None:
     generator = torch.Generator().manual_seed(seed)
     spectrum = torch.tensor([greatest, *others], dtype=torch.float64)
     size = len(spectrum)
-    turned = torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64)).Q
-    matrix = turned @ torch.diag(spectrum) @ turned.T
+    basis = torch.linalg.qr(torch.randn(size, size, generator=generator, dtype=torch.float64)).Q
+    matrix = basis @ torch.diag(spectrum) @ basis.T
     start = torch.randn(size, generator=generator, dtype=torch.float64)
-    found = top_eigenvalue(lambda vector: [matrix @ vector[0]], [start])
-    assert found == pytest.approx(greatest, rel=0.03)
+    eigenvalue = top_eigenvalue(lambda vector: [matrix @ vector[0]], [start])
+    assert eigenvalue == pytest.approx(greatest, rel=0.03)
 
 
 def test_a_flat_loss_has_no_curvature() -> None:
@@ -59,71 +65,72 @@ def test_a_flat_loss_has_no_curvature() -> None:
     ("system", "kind"),
     [("bert", "tags"), ("albert", "number"), ("elmo", "class")],
 )
-def test_second_derivatives_are_those_of_the_loss(pretrained, system: str, kind: str) -> None:
-    """By differences of gradients; the encoder in float64, the head in float32."""
-    model = tuned(pretrained, kind, system, 1)
-    model.net.double()
-    batches = losses.asked(model, TASKS[kind][1], 16)
-    blocks = room._by_block(model)
+def test_second_derivatives_are_differences_of_gradients(
+    pretrained, system: str, kind: str
+) -> None:
+    # The encoder in float64, the head in float32.
+    model = fine_tuned(pretrained, kind, system, 1)
+    model.task_model.double()
+    batches = task_loss.example_batches(model, TASKS[kind][1], 16)
+    blocks = sharpness._block_parameters(model)
     for block, parameters in blocks.items():
         generator = torch.Generator().manual_seed(block)
-        drawn = (torch.randn(p.shape, generator=generator) for p in parameters)
-        vector = [own.to(p) for own, p in zip(drawn, parameters, strict=True)]
-        slopes = room._slopes(batches, blocks)[block]
-        found = room._multiplied(slopes, parameters, vector)
-        step, moved = 1e-3, []
+        vector = [torch.randn(p.shape, generator=generator).to(p) for p in parameters]
+        gradients = sharpness._block_gradients(batches, blocks)[block]
+        product = sharpness._hessian_vector_product(gradients, parameters, vector)
+        step, shifted = 1e-3, []
         for sign in (1, -1):
             with torch.no_grad():
-                for own, along in zip(parameters, vector, strict=True):
-                    own.add_(along, alpha=sign * step)
-            moved.append(room._slopes(batches, blocks)[block])
+                for parameter, direction in zip(parameters, vector, strict=True):
+                    parameter.add_(direction, alpha=sign * step)
+            shifted.append(sharpness._block_gradients(batches, blocks)[block])
             with torch.no_grad():
-                for own, along in zip(parameters, vector, strict=True):
-                    own.add_(along, alpha=-sign * step)
-        ahead, behind, found = (
-            torch.cat([each.detach().flatten() for each in own]) for own in (*moved, found)
+                for parameter, direction in zip(parameters, vector, strict=True):
+                    parameter.add_(direction, alpha=-sign * step)
+        ahead, behind, product = (
+            torch.cat([part.detach().flatten() for part in parts]) for parts in (*shifted, product)
         )
         expected = (ahead - behind) / (2 * step)
-        assert (found - expected).norm() < 2e-3 * expected.norm()
+        assert (product - expected).norm() < 2e-3 * expected.norm()
 
 
 def test_losses_are_those_of_training(pretrained) -> None:
-    """And those of items by themselves are those of all together."""
-    model = tuned(pretrained, "number")
+    model = fine_tuned(pretrained, "number")
     _, examples = TASKS["number"]
-    batches = losses.asked(model, examples, 5)
-    sums, counts = losses.sums_and_counts(batches)
+    batches = task_loss.example_batches(model, examples, 5)
+    sums, counts = task_loss.losses_and_counts(batches)
     assert len(sums) == len(examples) == counts.sum()
-    of_all = sum(float(batch.total()[0].detach()) for batch in batches)
-    assert sums.sum() == pytest.approx(of_all, rel=1e-4)
-    said = [float(each.answer) for each in model.predict(examples)]
-    right = [float(example.label) for example in examples]
-    deviation = torch.tensor(right).std(correction=0)
-    squares = torch.tensor([(a - b) ** 2 for a, b in zip(said, right, strict=True)])
+    total = sum(float(batch.total()[0].detach()) for batch in batches)
+    assert sums.sum() == pytest.approx(total, rel=1e-4)
+    predictions = [float(prediction.value) for prediction in model.predict(examples)]
+    labels = [float(example.label) for example in examples]
+    deviation = torch.tensor(labels).std(correction=0)
+    squares = torch.tensor([(a - b) ** 2 for a, b in zip(predictions, labels, strict=True)])
     torch.testing.assert_close(
         torch.from_numpy(sums).float(), squares / deviation**2, rtol=0.1, atol=0.05
     )
 
 
-def test_what_is_found_of_blocks_is_the_same_again(pretrained) -> None:
-    model = tuned(pretrained)
-    before = {name: p.clone() for name, p in model.net.named_parameters()}
-    first, second = (sharpness(model, classes(), 2) for _ in range(2))
+def test_sharpness_is_reproducible_and_changes_nothing(pretrained) -> None:
+    model = fine_tuned(pretrained)
+    before = {name: p.clone() for name, p in model.task_model.named_parameters()}
+    first, second = (block_sharpness(model, classes(), 2) for _ in range(2))
     assert first == second
-    assert [each.block for each in first] == [0, 1]
-    assert all(each.deviation > 0 and each.gradient > 0 for each in first)
-    assert all(each.omega == abs(each.mean) + each.deviation for each in first)
-    assert all(torch.equal(p, before[name]) for name, p in model.net.named_parameters())
-    assert all(p.grad is None for p in model.net.parameters())
-    assert len(sharpness(tuned(pretrained, system="albert"), classes(), 1)) == 1
-    assert {r.depth for r in roles(model.net.encoder).values()} >= {0, 1}
+    assert [s.block for s in first] == [0, 1]
+    assert all(s.deviation > 0 and s.gradient_norm > 0 for s in first)
+    assert all(s.omega == abs(s.mean) + s.deviation for s in first)
+    assert all(torch.equal(p, before[name]) for name, p in model.task_model.named_parameters())
+    assert all(p.grad is None for p in model.task_model.parameters())
+    assert len(block_sharpness(fine_tuned(pretrained, system="albert"), classes(), 1)) == 1
+    assert {r.depth for r in get_parameter_roles(model.task_model.encoder).values()} >= {0, 1}
 
 
-def test_the_sharpest_have_more_bits() -> None:
-    found = [Sharpness(n, mean, 0.1, 0.0) for n, mean in enumerate([-5.0, 1.0, 3.0, 2.0])]
-    assert BySharpness().among(found, 4) == (3, 2, 3, 2)
-    assert BySharpness(share=0.25, low=4, high=8).among(found, 4) == (8, 4, 4, 4)
-    assert BySharpness(share=0).among(found, 4) == (2,) * 4
-    # Blocks that share what another has share its bits.
-    assert BySharpness(share=1).among(found[:1], 3) == (3, 3, 3)
-    assert BySharpness(share=0.5).among([found[1], found[2]], 4) == (2, 2, 3, 3)
+def test_the_sharpest_blocks_have_more_bits() -> None:
+    blocks = [Sharpness(n, mean, 0.1, 0.0) for n, mean in enumerate([-5.0, 1.0, 3.0, 2.0])]
+    assert MixedPrecision().assign_bits(blocks, 4) == (3, 2, 3, 2)
+    one_of_four = MixedPrecision(high_fraction=0.25, low_bits=4, high_bits=8)
+    assert one_of_four.assign_bits(blocks, 4) == (8, 4, 4, 4)
+    assert MixedPrecision(high_fraction=0).assign_bits(blocks, 4) == (2,) * 4
+    # Blocks that share parameters share their bits.
+    assert MixedPrecision(high_fraction=1).assign_bits(blocks[:1], 3) == (3, 3, 3)
+    assert MixedPrecision(high_fraction=0.5).assign_bits([blocks[1], blocks[2]], 4) == (2, 2, 3, 3)

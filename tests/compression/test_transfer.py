@@ -1,4 +1,4 @@
-"""Texts that a teacher answers: what it says, once, of more than memory holds."""
+"""Transfer sets: texts labelled by a teacher once, more of them than memory holds."""
 
 import gc
 import json
@@ -11,25 +11,34 @@ import numpy as np
 import pytest
 import torch
 
-from bertwright.compression.augmentation import Augmentation
-from bertwright.compression.compressing import compress
-from bertwright.compression.distillation import Distillation
-from bertwright.compression.method import Method
-from bertwright.compression.signals import Signal
-from bertwright.compression.students import shortened
-from bertwright.compression.transfer import AnsweredTexts, TransferSets, sets
-from bertwright.compression.transfer.answered import CHUNKS, INDEX, OUTPUTS, TEXTS
-from bertwright.errors import UserError
-from bertwright.schedules import Constant
-from bertwright.tasks import distant
+from bertwright.compression.compress import compress
+from bertwright.compression.distillation.augmentation import Augmentation
+from bertwright.compression.distillation.fine_tuning_loss import TeacherTaskDistillation
+from bertwright.compression.distillation.losses import DistillationTermConfig
+from bertwright.compression.distillation.transfer import (
+    TransferDataset,
+    TransferSets,
+    transfer_sets,
+)
+from bertwright.compression.distillation.transfer.dataset import (
+    CHUNKS,
+    INDEX,
+    OUTPUTS,
+    TEXTS,
+)
+from bertwright.compression.method import CompressionMethod
+from bertwright.compression.pruning.layers import prune_layers
+from bertwright.core.errors import UserError
+from bertwright.core.schedules import ConstantSchedule
+from bertwright.data.tokenization.words import split_words
 from bertwright.tasks.catalogue import table_task, tagging_task
-from bertwright.tasks.data import TaskData
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
-from bertwright.tasks.formats.examples import AnyExample, Example
+from bertwright.tasks.data import lazy_examples
+from bertwright.tasks.data.task_data import TaskData
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.examples import Example, TaskExample
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.task import Task
-from bertwright.text.words import words
 from small_tasks import classes, numbers, pairs, questions, several_labels, tagged
 
 CLASSES = table_task("colours", Columns())
@@ -37,26 +46,33 @@ NUMBERS = table_task("colours", Columns(), "number")
 LABELS = table_task("colours", Columns(), "labels")
 TAGS = tagging_task("colours")
 WINDOWS = table_task("colours", Columns(), {"kind": "class", "stride": 2})
-QUICK = {"rate": 3e-3, "compile": False, "batch": 8, "calibrate": False, "precision": "float32"}
-BY_WORDS = Augmentation.choose({"kind": "words", "copies": 3})
+QUICK = {
+    "learning_rate": 3e-3,
+    "compile": False,
+    "batch_size": 8,
+    "calibrate": False,
+    "precision": "float32",
+}
+BY_WORDS = Augmentation.parse({"kind": "words", "num_copies": 3})
 
 
 @pytest.fixture(autouse=True)
-def few_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sets, "AT_ONCE", 12)
-    monkeypatch.setattr(distant, "AT_ONCE", 7)
-    monkeypatch.setattr(distant, "HELD", 5)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfer_sets, "CHUNK_SIZE", 12)
+    monkeypatch.setattr(lazy_examples, "CHUNK_SIZE", 7)
+    monkeypatch.setattr(lazy_examples, "CACHE_SIZE", 5)
 
 
-def tuned(pretrained, task: Task = CLASSES, examples=None, **settings) -> FineTuned:
-    given = examples or classes()
-    found = finetune(pretrained(), task, train=given, dev=given, **QUICK | {"epochs": 2} | settings)
-    own = found.model
-    return FineTuned(own.net, own.tokenizer, own.task, own.maker.length, "float32")
+def fine_tuned(pretrained, task: Task = CLASSES, examples=None, **settings) -> FineTunedModel:
+    examples = examples or classes()
+    settings = QUICK | {"epochs": 2} | settings
+    model = finetune(pretrained(), task, train=examples, dev=examples, **settings).model
+    length = model.example_encoder.max_length
+    return FineTunedModel(model.task_model, model.tokenizer, model.task, length, "float32")
 
 
-def of(teacher: FineTuned, folder: Path, examples=None, **settings) -> TransferSets:
-    return TransferSets(teacher, examples or classes(), folder=folder, transfer=None, **settings)
+def sets_of(teacher: FineTunedModel, folder: Path, examples=None) -> TransferSets:
+    return TransferSets(teacher, examples or classes(), folder=folder, unlabelled=None)
 
 
 TASKS = {
@@ -64,180 +80,185 @@ TASKS = {
     "number": (NUMBERS, numbers(), {}),
     "labels": (LABELS, several_labels(), {}),
     "tags": (TAGS, tagged(), {}),
-    "rows": (WINDOWS, classes(), {"length": 8}),
-    "long": (TAGS, tagged(), {"length": 8}),
+    "windows": (WINDOWS, classes(), {"max_length": 8}),
+    "long": (TAGS, tagged(), {"max_length": 8}),
 }
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_what_is_kept_is_what_the_teacher_says(pretrained, tmp_path: Path, name: str) -> None:
+def test_stored_outputs_are_the_teachers(pretrained, tmp_path: Path, name: str) -> None:
     task, examples, settings = TASKS[name]
-    teacher = tuned(pretrained, task, examples, **settings)
-    found = of(teacher, tmp_path, examples).of("transfer")
-    assert isinstance(found, AnsweredTexts)
-    assert len(found) == len(examples)
-    said = [p.answer for p in teacher.predict(examples)]
-    known = [e.tags if task is TAGS else e.label for e in found]
-    assert known == (pytest.approx(said, rel=1e-5) if task is NUMBERS else said)
-    assert list(found) == [found[n] for n in range(len(found))] == found[:]
-    rows = teacher.answering.rows(teacher.maker, examples)
-    whole = np.concatenate(teacher.outputs(rows))
-    kept = np.concatenate([found.outputs(n) for n in range(len(found))])
-    np.testing.assert_allclose(kept, whole, rtol=1e-4, atol=1e-6)
+    teacher = fine_tuned(pretrained, task, examples, **settings)
+    dataset = sets_of(teacher, tmp_path, examples).examples("unlabelled")
+    assert isinstance(dataset, TransferDataset)
+    assert len(dataset) == len(examples)
+    predictions = [p.value for p in teacher.predict(examples)]
+    labels = [e.tags if task is TAGS else e.label for e in dataset]
+    assert labels == (pytest.approx(predictions, rel=1e-5) if task is NUMBERS else predictions)
+    assert list(dataset) == [dataset[n] for n in range(len(dataset))] == dataset[:]
+    sequences = teacher.output_decoder.encode(teacher.example_encoder, examples)
+    expected = np.concatenate(teacher.head_outputs(sequences))
+    stored = np.concatenate([dataset.outputs(n) for n in range(len(dataset))])
+    np.testing.assert_allclose(stored, expected, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", TASKS)
 @pytest.mark.processor
-def test_a_student_learns_alike_from_what_is_on_the_disk_and_what_is_held(
+def test_students_of_stored_and_computed_outputs_are_alike(
     pretrained, tmp_path: Path, name: str
 ) -> None:
     task, examples, settings = TASKS[name]
-    teacher = tuned(pretrained, task, examples, **settings)
-    found = of(teacher, tmp_path, examples).of("transfer")
-    signals = [Signal.choose({"kind": "outputs"}), Signal.choose({"kind": "states"})]
+    teacher = fine_tuned(pretrained, task, examples, **settings)
+    dataset = sets_of(teacher, tmp_path, examples).examples("unlabelled")
+    losses = [
+        DistillationTermConfig.parse({"kind": "outputs"}),
+        DistillationTermConfig.parse({"kind": "states"}),
+    ]
     students: list[dict[str, torch.Tensor]] = []
-    for train in (found, list(found)):
-        told = Distillation(teacher, signals, Constant(value=0.5))
-        given = {"train": train, "dev": examples, "teacher": told, "epochs": 1}
-        student = shortened(teacher, [0])
-        result = finetune(student, teacher.task, **QUICK | given | settings)
-        students.append(result.model.net.state_dict())
-    # Other neighbours, when the teacher was asked, are worth a rounding.
-    for tensor, other in zip(*(own.values() for own in students), strict=True):
+    for train in (dataset, list(dataset)):
+        distillation = TeacherTaskDistillation(teacher, losses, ConstantSchedule(value=0.5))
+        run = {"train": train, "dev": examples, "distillation": distillation, "epochs": 1}
+        student = prune_layers(teacher, [0])
+        result = finetune(student, teacher.task, **QUICK | run | settings)
+        students.append(result.model.task_model.state_dict())
+    # The teacher's outputs differ by a rounding error between batches.
+    for tensor, other in zip(*(student.values() for student in students), strict=True):
         torch.testing.assert_close(tensor, other, rtol=1e-3, atol=3e-4)
 
 
-def test_a_run_that_was_stopped_asks_for_what_is_missing(
+def test_an_interrupted_run_computes_missing_chunks_only(
     pretrained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    teacher, said = tuned(pretrained), sets._said
-    whole = of(teacher, tmp_path / "whole").of("task", BY_WORDS)
-    asked: list[int] = []
+    teacher, predict = fine_tuned(pretrained), transfer_sets._predict
+    whole = sets_of(teacher, tmp_path / "whole").examples("task", BY_WORDS)
+    sizes: list[int] = []
 
-    def stopping(teacher: FineTuned, examples):
-        asked.append(len(examples))
-        if len(asked) == 5:
+    def interrupted(teacher: FineTunedModel, examples):
+        sizes.append(len(examples))
+        if len(sizes) == 5:
             raise KeyboardInterrupt
-        return said(teacher, examples)
+        return predict(teacher, examples)
 
-    monkeypatch.setattr(sets, "_said", stopping)
+    monkeypatch.setattr(transfer_sets, "_predict", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        of(teacher, tmp_path / "cut").of("task", BY_WORDS)
+        sets_of(teacher, tmp_path / "cut").examples("task", BY_WORDS)
     (folder,) = (tmp_path / "cut").iterdir()
-    # What a kill in the midst of writing leaves behind.
+    # A kill during a write leaves incomplete data.
     for name in (TEXTS, OUTPUTS, INDEX, CHUNKS):
-        with open(folder / name, "ab") as opened:
-            opened.write(b'{"text": "cut sh')
-    resumed = of(teacher, tmp_path / "cut").of("task", BY_WORDS)
+        with open(folder / name, "ab") as file:
+            file.write(b'{"text": "cut sh')
+    resumed = sets_of(teacher, tmp_path / "cut").examples("task", BY_WORDS)
     assert list(resumed) == list(whole)
     for name in (TEXTS, OUTPUTS, INDEX, CHUNKS):
         (other,) = (tmp_path / "whole").iterdir()
         assert (folder / name).read_bytes() == (other / name).read_bytes()
     chunks = (folder / CHUNKS).read_text().splitlines()
-    assert len(asked) == len(chunks) + 1
-    of(teacher, tmp_path / "cut").of("task", BY_WORDS)
-    assert len(asked) == len(chunks) + 1
-    # A file that a copy has left out is written again.
+    assert len(sizes) == len(chunks) + 1
+    sets_of(teacher, tmp_path / "cut").examples("task", BY_WORDS)
+    assert len(sizes) == len(chunks) + 1
+    # A missing file is written again.
     (folder / INDEX).unlink()
-    assert list(of(teacher, tmp_path / "cut").of("task", BY_WORDS)) == list(whole)
+    assert list(sets_of(teacher, tmp_path / "cut").examples("task", BY_WORDS)) == list(whole)
 
 
-def test_answers_to_other_texts_are_not_taken_for_these(pretrained, tmp_path: Path) -> None:
-    teacher, examples = tuned(pretrained), classes()
-    of(teacher, tmp_path).of("transfer")
+def test_outputs_of_other_texts_are_not_reused(pretrained, tmp_path: Path) -> None:
+    teacher, examples = fine_tuned(pretrained), classes()
+    sets_of(teacher, tmp_path).examples("unlabelled")
     changed = [*examples[:20], Example("The red river is unbelievably new"), *examples[21:25]]
-    known = TransferSets(teacher, examples, changed, tmp_path)
-    assert [e.first for e in known.of("transfer")] == [e.first for e in changed]
-    elsewhere = TransferSets(teacher, examples, changed[::-1], tmp_path)
-    assert len(elsewhere.of("transfer")) == len(changed)
-    # Another run may be learning from those.
-    assert [e.first for e in known.of("transfer")] == [e.first for e in changed]
-    other = tuned(pretrained, seed=1)
-    theirs = of(other, tmp_path).of("transfer")
-    assert [e.label for e in theirs] == [p.answer for p in other.predict(examples)]
+    sets = TransferSets(teacher, examples, changed, tmp_path)
+    assert [e.text for e in sets.examples("unlabelled")] == [e.text for e in changed]
+    reverse = TransferSets(teacher, examples, changed[::-1], tmp_path)
+    assert len(reverse.examples("unlabelled")) == len(changed)
+    # Another run may still read the first set.
+    assert [e.text for e in sets.examples("unlabelled")] == [e.text for e in changed]
+    other = fine_tuned(pretrained, seed=1)
+    labelled = sets_of(other, tmp_path).examples("unlabelled")
+    assert [e.label for e in labelled] == [p.value for p in other.predict(examples)]
     assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_copies_are_new_and_labels_stay(pretrained, tmp_path: Path) -> None:
-    wrong = [Example(e.first, e.second, "new") for e in pairs()]
-    teacher = tuned(pretrained, table_task("colours", Columns(second="pair")), pairs())
-    found = list(of(teacher, tmp_path, wrong).of("task", BY_WORDS))
-    texts = [(e.first, e.second) for e in found]
+    wrong = [Example(e.text, e.pair, "new") for e in pairs()]
+    teacher = fine_tuned(pretrained, table_task("colours", Columns(pair="pair")), pairs())
+    augmented = list(sets_of(teacher, tmp_path, wrong).examples("task", BY_WORDS))
+    texts = [(e.text, e.pair) for e in augmented]
     assert len(set(texts)) == len(texts) > 2 * len(wrong)
-    theirs = {(e.first, e.second): e.label for e in found}
-    assert {theirs[e.first, e.second] for e in wrong} == {"new"}
-    copies = [e for e in found if (e.first, e.second) not in {(w.first, w.second) for w in wrong}]
-    said = [p.answer for p in teacher.predict([Example(e.first, e.second) for e in copies])]
-    assert [e.label for e in copies] == said
-    assert "old" in said
+    labels = {(e.text, e.pair): e.label for e in augmented}
+    assert {labels[e.text, e.pair] for e in wrong} == {"new"}
+    copies = [e for e in augmented if (e.text, e.pair) not in {(w.text, w.pair) for w in wrong}]
+    predictions = [p.value for p in teacher.predict([Example(e.text, e.pair) for e in copies])]
+    assert [e.label for e in copies] == predictions
+    assert "old" in predictions
     with pytest.raises(UserError, match="leave it out for this task"):
-        tags = tuned(pretrained, TAGS, tagged())
-        of(tags, tmp_path / "t", tagged()).of("task", BY_WORDS)
+        tagger = fine_tuned(pretrained, TAGS, tagged())
+        sets_of(tagger, tmp_path / "t", tagged()).examples("task", BY_WORDS)
 
 
 @dataclass(frozen=True)
-class Live(Example):
-    """A text that is counted while it is held."""
+class CountedExample(Example):
+    """An example whose live instances are counted."""
 
 
-class Endless:
-    """Many texts, none of which is kept."""
+class ManyExamples:
+    """Generated examples, and the maximum number alive at once."""
 
     def __init__(self, number: int) -> None:
-        self.number, self.most = number, 0
+        self.number, self.max_alive = number, 0
 
-    def __iter__(self) -> Iterator[AnyExample]:
+    def __iter__(self) -> Iterator[TaskExample]:
         for number in range(self.number):
-            yield Live(f"the red bird is number {number} and old")
+            yield CountedExample(f"the red bird is number {number} and old")
             if number % 50 == 49:
-                held = sum(type(each) is Live for each in gc.get_objects())
-                self.most = max(self.most, held)
+                alive = sum(type(thing) is CountedExample for thing in gc.get_objects())
+                self.max_alive = max(self.max_alive, alive)
 
 
-def test_no_more_texts_are_held_than_are_answered_at_once(pretrained, tmp_path: Path) -> None:
-    teacher, texts = tuned(pretrained), Endless(300)
-    found = TransferSets(teacher, classes(), texts, tmp_path).of("transfer")
-    assert len(found) == 300
-    assert texts.most <= 3 * sets.AT_ONCE
-    rows = distant.DistantRows(teacher.answering, teacher.maker, found)
-    assert sum(len(row.pieces) for row in rows) == rows.lengths.sum()
-    for number in range(0, 300, 3):
-        assert rows[number].example == number
-    assert len(rows._held) == distant.HELD
-
-
-def test_a_method_learns_from_changed_texts_that_can_be_read(pretrained, tmp_path: Path) -> None:
-    teacher, method = tuned(pretrained), tmp_path / "own.yaml"
-    changes = {"kind": "masked", "copies": 2, "candidates": 4}
-    stages = [{"augmentation": changes, "labels": 0, "signals": [{"kind": "outputs"}]}]
-    method.write_text(json.dumps({"about": "a", "source": "b", "stages": stages}))
-    assert Method.load(str(method)).stages[0].augmentation is not None
-    data = TaskData(teacher.task, train=classes(), dev=classes())
-    given = {"layers": 1, "work": tmp_path / "work", "settings": {**QUICK, "epochs": 1}}
-    with pytest.raises(UserError, match="with --namer"):
-        compress(teacher, str(method), data, **given)
-    namer = pretrained()
-    first, second = (
-        compress(teacher, str(method), data, namer=namer, **given).best.model.net.state_dict()
-        for _ in range(2)
+def test_memory_holds_a_few_chunks_only(pretrained, tmp_path: Path) -> None:
+    teacher, examples = fine_tuned(pretrained), ManyExamples(300)
+    dataset = TransferSets(teacher, classes(), examples, tmp_path).examples("unlabelled")
+    assert len(dataset) == 300
+    assert examples.max_alive <= 3 * transfer_sets.CHUNK_SIZE
+    sequences = lazy_examples.LazyTaskSequences(
+        teacher.output_decoder, teacher.example_encoder, dataset
     )
+    assert sum(len(sequence.token_ids) for sequence in sequences) == sequences.lengths.sum()
+    for number in range(0, 300, 3):
+        assert sequences[number].example_index == number
+    assert len(sequences._cache) == lazy_examples.CACHE_SIZE
+
+
+def test_a_method_keeps_its_augmented_texts(pretrained, tmp_path: Path) -> None:
+    teacher, method = fine_tuned(pretrained), tmp_path / "method.yaml"
+    augmentation = {"kind": "masked", "num_copies": 2, "num_candidates": 4}
+    losses = [{"kind": "outputs"}]
+    stages = [{"augmentation": augmentation, "objective_weight": 0, "losses": losses}]
+    method.write_text(json.dumps({"description": "a", "source": "b", "stages": stages}))
+    assert CompressionMethod.load(str(method)).stages[0].augmentation is not None
+    data = TaskData(teacher.task, train=classes(), dev=classes())
+    work, settings = tmp_path / "work", {**QUICK, "epochs": 1}
+    run = {"layers": 1, "work_folder": work, "settings": settings}
+    with pytest.raises(UserError, match="with --augmenter"):
+        compress(teacher, str(method), data, **run)
+    augmenter = pretrained()
+    results = (compress(teacher, str(method), data, augmenter=augmenter, **run) for _ in range(2))
+    first, second = (result.best.model.task_model.state_dict() for result in results)
     for tensor, other in zip(first.values(), second.values(), strict=True):
         assert torch.equal(tensor, other)
-    (folder,) = (tmp_path / "work").iterdir()
+    (folder,) = work.iterdir()
     assert folder.name.startswith("task-masked-")
     lines = [json.loads(line) for line in (folder / TEXTS).read_text().splitlines()]
     assert len(lines) > len(classes())
     assert {line["label"] for line in lines} == {"old", "new"}
     for line, copy in pairwise(lines):
-        assert len(words(line["text"])) == len(words(copy["text"]))
+        assert len(split_words(line["text"])) == len(split_words(copy["text"]))
 
 
-def test_what_no_text_bears_is_said(pretrained, tmp_path: Path) -> None:
+def test_tasks_without_labels_of_texts_are_refused(pretrained, tmp_path: Path) -> None:
     from bertwright.tasks.catalogue import find_task
 
-    asked = find_task("squad2")
-    with pytest.raises(UserError, match="what a text alone does not bear"):
-        of(tuned(pretrained, asked, questions()), tmp_path, questions()).of("transfer")
-    teacher = tuned(pretrained)
-    with pytest.raises(UserError, match="there are no transfer texts"):
-        TransferSets(teacher, classes(), [], tmp_path).of("transfer")
+    squad = fine_tuned(pretrained, find_task("squad2"), questions())
+    with pytest.raises(UserError, match="unlabelled texts cannot be used"):
+        sets_of(squad, tmp_path, questions()).examples("unlabelled")
+    teacher = fine_tuned(pretrained)
+    with pytest.raises(UserError, match="there are no unlabelled texts"):
+        TransferSets(teacher, classes(), [], tmp_path).examples("unlabelled")

@@ -1,4 +1,4 @@
-"""A model of fewer pieces answers what needs no others as the whole does."""
+"""Vocabulary trimming: a trimmed model predicts what the original does."""
 
 from pathlib import Path
 from typing import Any
@@ -8,16 +8,16 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from bertwright.cli.application import app
-from bertwright.compression.trimming import trim
-from bertwright.errors import UserError
+from bertwright.cli.app import app
+from bertwright.compression.vocabulary.trimming import trim_vocabulary
+from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
-from bertwright.tasks.answers import Answer
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
-from bertwright.tasks.formats.examples import AnyExample
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.examples import TaskExample
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.outputs import OutputType
 from bertwright.tasks.task import Task
 from small_encoders import Pretrained
 from small_tasks import classes, options, questions
@@ -27,61 +27,63 @@ SYSTEMS = ["bert", "roberta", "electra", "elmo", "mobilebert", "bart"]
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_states_and_logits_are_those_of_the_whole(system: str, pretrained: Pretrained) -> None:
-    whole = pretrained(system)
-    small = trim(whole, NEEDED)
-    assert small.tokenizer.size < whole.tokenizer.size
-    assert small.model.recipe.text.tokenizer.size == small.tokenizer.size
-    for one, other in zip(small.encode(NEEDED), whole.encode(NEEDED), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-6)
-    if whole.model.output is not None:
-        states = torch.randn(3, whole.model.recipe.encoder.width).to(whole.device)
-        pieces = [small.tokenizer.piece(new) for new in range(small.tokenizer.size)]
-        former = torch.tensor([whole.tokenizer.id(piece) for piece in pieces])
+def test_states_and_logits_are_those_of_the_original(system: str, pretrained: Pretrained) -> None:
+    original = pretrained(system)
+    trimmed = trim_vocabulary(original, NEEDED)
+    assert trimmed.tokenizer.vocab_size < original.tokenizer.vocab_size
+    assert trimmed.model.recipe.text.tokenizer.vocab_size == trimmed.tokenizer.vocab_size
+    for states, expected in zip(trimmed.encode(NEEDED), original.encode(NEEDED), strict=True):
+        np.testing.assert_allclose(states, expected, atol=1e-6)
+    if original.model.output is not None:
+        states = torch.randn(3, original.model.recipe.encoder.width).to(original.device)
+        tokens = [trimmed.tokenizer.id_to_token(n) for n in range(trimmed.tokenizer.vocab_size)]
+        kept_ids = torch.tensor([original.tokenizer.token_to_id(token) for token in tokens])
         with torch.no_grad():
-            found, expected = small.model.logits(states), whole.model.logits(states)[:, former]
-        torch.testing.assert_close(found, expected)
+            logits = trimmed.model.logits(states)
+            expected = original.model.logits(states)[:, kept_ids]
+        torch.testing.assert_close(logits, expected)
 
 
-def test_a_model_that_numbers_by_frequency_stays_whole(pretrained: Pretrained) -> None:
+def test_a_model_ordered_by_frequency_is_not_trimmed(pretrained: Pretrained) -> None:
     cutoffs = "{kind: adaptive, cutoffs: [20, 60]}"
-    whole = pretrained("bert", f"encoder.embeddings={cutoffs}", "output.kind=untied")
+    model = pretrained("bert", f"encoder.embeddings={cutoffs}", "output.kind=untied")
     with pytest.raises(UserError, match="cannot be trimmed"):
-        trim(whole, NEEDED)
+        trim_vocabulary(model, NEEDED)
 
 
-def test_texts_without_a_piece_are_refused(pretrained: Pretrained) -> None:
-    with pytest.raises(UserError, match="no piece"):
-        trim(pretrained(), [" "])
+def test_texts_without_tokens_are_refused(pretrained: Pretrained) -> None:
+    with pytest.raises(UserError, match="contain no tokens"):
+        trim_vocabulary(pretrained(), [" "])
 
 
-def test_a_fine_tuned_model_is_trimmed_from_a_shell(pretrained: Pretrained, tmp_path: Path) -> None:
+def test_the_command_trims_a_fine_tuned_model(pretrained: Pretrained, tmp_path: Path) -> None:
     task, examples = table_task("age", Columns()), classes()[:8]
     finetune(
         pretrained(),
         task,
         train=examples,
         dev=examples,
-        out=tmp_path / "whole",
+        output=tmp_path / "whole",
         epochs=1,
         compile=False,
     )
-    rows = "".join(f"{e.first}\t{e.label}\n" for e in examples)
+    lines = "".join(f"{e.text}\t{e.label}\n" for e in examples)
     for part in ("train", "dev"):
-        (tmp_path / f"{part}.tsv").write_text(f"text\tlabel\n{rows}")
-    stated = ["trim", str(tmp_path / "whole"), "--data", str(tmp_path), "-o"]
-    result = CliRunner().invoke(app, [*stated, str(tmp_path / "small"), "--json"])
+        (tmp_path / f"{part}.tsv").write_text(f"text\tlabel\n{lines}")
+    arguments = ["trim", str(tmp_path / "whole"), "--data", str(tmp_path), "-o"]
+    result = CliRunner().invoke(app, [*arguments, str(tmp_path / "trimmed"), "--json"])
     assert result.exit_code == 0, result.output
-    whole, small = (load(tmp_path / name, "float32") for name in ("whole", "small"))
-    texts = [str(each.first) for each in examples]
-    assert small.tokenizer.size < whole.tokenizer.size
-    for one, other in zip(small.predict(texts), whole.predict(texts), strict=True):
-        assert one.answer == other.answer
-        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
+    original, trimmed = (load(tmp_path / name, "float32") for name in ("whole", "trimmed"))
+    texts = [example.text for example in examples]
+    assert trimmed.tokenizer.vocab_size < original.tokenizer.vocab_size
+    predictions = zip(trimmed.predict(texts), original.predict(texts), strict=True)
+    for prediction, expected in predictions:
+        assert prediction.value == expected.value
+        assert prediction.probabilities == pytest.approx(expected.probabilities, abs=1e-6)
 
 
 @pytest.mark.parametrize(
-    ("system", "answer", "examples"),
+    ("system", "output_type", "examples"),
     [
         ("bert", {"kind": "cloze", "words": {"old": "old", "new": "new"}}, classes()[:8]),
         ("roberta", "option", options()[:8]),
@@ -89,41 +91,44 @@ def test_a_fine_tuned_model_is_trimmed_from_a_shell(pretrained: Pretrained, tmp_
     ],
     ids=["cloze", "option", "span"],
 )
-def test_examples_are_read_as_the_whole_reads_them(
-    system: str, answer: Any, examples: list[AnyExample], pretrained: Pretrained
+def test_examples_are_tokenized_as_by_the_original(
+    system: str, output_type: Any, examples: list[TaskExample], pretrained: Pretrained
 ) -> None:
-    task, given = Task("asked", Answer.choose(answer)), {"train": examples, "dev": examples}
-    whole = finetune(pretrained(system), task, epochs=0, **given).model
-    small = trim(whole, examples=examples)
-    assert isinstance(small, FineTuned)
-    assert small.tokenizer.size < whole.tokenizer.size
-    cut = [
-        [[m.tokenizer.piece(p) for p in r.pieces] for r in m.answering.rows(m.maker, examples)]
-        for m in (small, whole)
+    task = Task("task", OutputType.parse(output_type))
+    data = {"train": examples, "dev": examples}
+    original = finetune(pretrained(system), task, epochs=0, **data).model
+    trimmed = trim_vocabulary(original, examples=examples)
+    assert isinstance(trimmed, FineTunedModel)
+    assert trimmed.tokenizer.vocab_size < original.tokenizer.vocab_size
+    tokens = [
+        [
+            [m.tokenizer.id_to_token(t) for t in sequence.token_ids]
+            for sequence in m.output_decoder.encode(m.example_encoder, examples)
+        ]
+        for m in (trimmed, original)
     ]
-    assert cut[0] == cut[1]
-    assert small.predict(examples) == whole.predict(examples)
+    assert tokens[0] == tokens[1]
+    assert trimmed.predict(examples) == original.predict(examples)
 
 
-def test_a_template_stays_whatever_texts_are_counted(pretrained: Pretrained) -> None:
-    answer = Answer.choose({"kind": "cloze", "words": {"old": "old", "new": "new"}})
-    given = {"train": classes()[:8], "dev": classes()[:8]}
-    whole = finetune(pretrained("bert"), Task("asked", answer), epochs=0, **given).model
-    texts = [e.first for e in classes()[:8]]
-    small = trim(whole, texts=texts)
-    assert small.predict(texts) == whole.predict(texts)
+def test_templates_are_kept(pretrained: Pretrained) -> None:
+    words = {"old": "old", "new": "new"}
+    task = Task("task", OutputType.parse({"kind": "cloze", "words": words}))
+    data = {"train": classes()[:8], "dev": classes()[:8]}
+    original = finetune(pretrained("bert"), task, epochs=0, **data).model
+    texts = [e.text for e in classes()[:8]]
+    trimmed = trim_vocabulary(original, texts=texts)
+    assert trimmed.predict(texts) == original.predict(texts)
 
 
-def test_the_tokenizer_of_the_whole_is_no_tokenizer_of_the_trimmed(
-    pretrained: Pretrained, tmp_path: Path
-) -> None:
-    whole, task = pretrained(), table_task("age", Columns())
+def test_a_trimmed_model_needs_its_tokenizer(pretrained: Pretrained, tmp_path: Path) -> None:
+    original, task = pretrained(), table_task("age", Columns())
     settings = {"epochs": 1, "compile": False}
-    tuned = finetune(whole, task, train=classes()[:8], dev=classes()[:8], **settings).model
-    for model in (whole, tuned):
+    tuned = finetune(original, task, train=classes()[:8], dev=classes()[:8], **settings).model
+    for model in (original, tuned):
         folder = tmp_path / type(model).__name__
-        trim(model, NEEDED).save(folder)
+        trim_vocabulary(model, NEEDED).save(folder)
         load(folder)
-        whole.tokenizer.save(folder)
-        with pytest.raises(UserError, match=r"the tokenizer has \d+ pieces and the model \d+"):
+        original.tokenizer.save(folder)
+        with pytest.raises(UserError, match=r"the tokenizer has \d+ tokens and the model \d+"):
             load(folder)

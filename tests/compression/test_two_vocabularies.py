@@ -1,4 +1,4 @@
-"""A teacher and a student with fewer pieces: what each reads, what is lost, and what is kept."""
+"""Joint training with a smaller vocabulary: what teacher and student read, and the losses."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
@@ -12,31 +12,42 @@ from safetensors.torch import load_file
 from small_recipe import small
 from toy_stories import stories
 
-from bertwright.compression.lessons.lessons import LESSONS, Lessons
-from bertwright.compression.lessons.together import MIXED, VARIABLES, as_it_stood
-from bertwright.compression.lessons.two_tables import TwoTables
-from bertwright.compression.lessons.variables import SharedProjections, Variables, variables_of
-from bertwright.compression.method import names_in
+from bertwright.batches.batch import Batch
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.compression.distillation.dual_vocabulary_model import DualEmbedding
+from bertwright.compression.distillation.joint_vocabulary import (
+    PROJECTION_LOSS,
+    TEACHER_LOSS,
+    unmask,
+)
+from bertwright.compression.distillation.recipe import RECIPES_PACKAGE, DistillationRecipe
+from bertwright.compression.distillation.shared_projections import (
+    NamedVariables,
+    SharedProjections,
+    named_variables,
+)
+from bertwright.compression.method import resource_names
+from bertwright.core.errors import UserError
+from bertwright.data.preparation import prepare
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import Tokenizer, WordPieceConfig
+from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.encoder.encoder import Encoder
-from bertwright.encoder.initialisation import initialise
-from bertwright.errors import UserError
-from bertwright.examples.batches import Batch
 from bertwright.interop.loading import load
-from bertwright.model.model import Model, TensorBatch
-from bertwright.model.text_model import TextModel
+from bertwright.models.model import DeviceBatch, Model
+from bertwright.models.text_model import TextModel
+from bertwright.modules.initialisation import initialise
 from bertwright.objectives.objective import Loss
-from bertwright.text.preparation import prepare
-from bertwright.text.shards import Data
-from bertwright.text.tokenizers import Tokenizer, WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
-from bertwright.training.clock import Place
-from bertwright.training.pretraining import pretrain
-from bertwright.training.recipe_batches import RecipeBatches
-from bertwright.training.recipe_losses import RecipeLosses
-from bertwright.training.run_folder import fitted
+from bertwright.training.clock import Progress
+from bertwright.training.pretraining.losses import PretrainingLosses
+from bertwright.training.pretraining.pretrain import pretrain
+from bertwright.training.pretraining.run_folder import fit_recipe_to_data
+from bertwright.training.pretraining_batches import PretrainingBatches
 from recipes_at_toy_size import shaken
 
-LEARNING = [name for name in names_in(LESSONS) if Lessons.load(name).together]
+JOINT_RECIPES = [
+    name for name in resource_names(RECIPES_PACKAGE) if DistillationRecipe.load(name).joint_training
+]
 BERT = (
     "encoder.dropout=0",
     "encoder.mixer.dropout=0",
@@ -51,209 +62,214 @@ TEXTS = stories(60)
 
 @pytest.fixture(scope="module")
 def large() -> Tokenizer:
-    return train_tokenizer(TEXTS, WordPieceChoice(size=120))
+    return train_tokenizer(TEXTS, WordPieceConfig(vocab_size=120))
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Data:
-    """The text in pieces of a vocabulary half as large."""
+def few(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The text in a vocabulary half as large."""
     return prepared(
-        tmp_path_factory.mktemp("few"), train_tokenizer(TEXTS, WordPieceChoice(size=60))
+        tmp_path_factory.mktemp("few"), train_tokenizer(TEXTS, WordPieceConfig(vocab_size=60))
     )
 
 
 @pytest.fixture(scope="module")
-def many(tmp_path_factory: pytest.TempPathFactory, large: Tokenizer) -> Data:
-    """The text in the pieces of the teacher."""
+def many(tmp_path_factory: pytest.TempPathFactory, large: Tokenizer) -> Dataset:
+    """The text in the teacher's vocabulary."""
     return prepared(tmp_path_factory.mktemp("many"), large)
 
 
-def prepared(folder: Path, tokenizer: Tokenizer) -> Data:
+def prepared(folder: Path, tokenizer: Tokenizer) -> Dataset:
     (folder / "text.txt").write_text("\n\n".join(TEXTS))
     return prepare(folder / "text.txt", folder / "data", tokenizer, heldout=0.2, num_workers=1)
 
 
 @pytest.fixture(scope="module")
-def teacher(many: Data, large: Tokenizer) -> TextModel:
-    recipe = fitted(small("bert", *BERT), many)
-    return TextModel(shaken(Model.build(recipe, large.size), 0.05), large, "float32")
+def teacher(many: Dataset, large: Tokenizer) -> TextModel:
+    recipe = fit_recipe_to_data(small("bert", *BERT), many)
+    return TextModel(shaken(Model.build(recipe, large.vocab_size), 0.05), large, "float32")
 
 
-def lessons(name: str = "dual-vocabulary", **settings: object) -> Lessons:
-    found = Lessons.load(name)
-    assert found.together is not None
-    return found.model_copy(update={"together": found.together.model_copy(update=settings)})
+def joint_recipe(name: str = "dual-vocabulary", **settings: object) -> DistillationRecipe:
+    recipe = DistillationRecipe.load(name)
+    assert recipe.joint_training is not None
+    joint_training = recipe.joint_training.model_copy(update=settings)
+    return recipe.model_copy(update={"joint_training": joint_training})
 
 
 class Step:
-    """The first step of a student, looked at from outside."""
+    """The first step of a student."""
 
     def __init__(
         self,
-        data: Data,
+        data: Dataset,
         teacher: TextModel,
-        said: Lessons,
+        distillation: DistillationRecipe,
         *changes: str,
-        place: Place = Place(3, 0.5),
+        progress: Progress = Progress(3, 0.5),
     ) -> None:
-        recipe = fitted(small("bert", *BERT, *changes), data)
-        self.student = Model.build(recipe, data.tokenizer.size)
-        self.teaching = said.of(teacher).teaching(self.student, data)
-        self.student.teaching = self.teaching
-        self.teaching.begin(0)
-        self.place = place
-        self.plain = RecipeBatches(recipe, data)(place)
-        self.step = self.teaching.prepared(self.plain, place)
+        recipe = fit_recipe_to_data(small("bert", *BERT, *changes), data)
+        self.student = Model.build(recipe, data.tokenizer.vocab_size)
+        self.loss = distillation.distillation(teacher).build_loss(self.student, data)
+        self.student.distillation_loss = self.loss
+        self.loss.init(0)
+        self.progress = progress
+        self.plain = PretrainingBatches(recipe, data)(progress)
+        self.step = self.loss.prepare_step(self.plain, progress)
         self.recipe = recipe
 
     @property
-    def beside(self) -> list[Batch]:
-        found = [batch.beside for batch in self.step.micro_batches]
-        assert all(each is not None for each in found)
-        return [each for each in found if each is not None]
+    def teacher_batches(self) -> list[Batch]:
+        batches = [batch.teacher_batch for batch in self.step.micro_batches]
+        assert all(batch is not None for batch in batches)
+        return [batch for batch in batches if batch is not None]
 
     def losses(self) -> Mapping[str, Loss]:
         (batch,) = self.step.micro_batches
-        return RecipeLosses(self.recipe, self.student, teaching=self.teaching)(batch, self.place)
+        return PretrainingLosses(self.recipe, self.student, distillation_loss=self.loss)(
+            batch, self.progress
+        )
 
 
 @pytest.mark.processor
-def test_with_its_own_pieces_a_teacher_is_asked_what_it_always_is(
-    many: Data, teacher: TextModel
+def test_without_mixed_words_the_teacher_has_its_plain_loss(
+    many: Dataset, teacher: TextModel
 ) -> None:
-    """Of equal vocabularies and a share of 0."""
-    step = Step(many, teacher, lessons(words=0.0))
-    known, size = step.teaching.teacher, teacher.tokenizer.size
-    known.second_output.load_state_dict(known.first_output.state_dict())
-    known.tables.own.weight.data.copy_(known.tables.first.weight)
-    (beside,) = step.beside
-    # A row may begin with a part of a word, which stays what it is.
-    assert (as_it_stood(beside, "masked").pieces >= size).mean() < 0.05
-    same = renumbered(beside, lambda pieces: pieces % size)
-    (own,) = step.plain.micro_batches
-    shown = as_it_stood(own, "masked").pieces
-    assert np.array_equal(as_it_stood(same, "masked").pieces, shown)
-    agree(step, step.losses()[MIXED], teacher.model, same)
+    step = Step(many, teacher, joint_recipe(mixed_word_fraction=0.0))
+    dual, size = step.loss.teacher, teacher.tokenizer.vocab_size
+    dual.student_output.load_state_dict(dual.teacher_output.state_dict())
+    dual.embeddings.student_embedding.weight.data.copy_(dual.embeddings.teacher_embedding.weight)
+    (mixed,) = step.teacher_batches
+    # A sequence may begin with a part of a word, which is not retokenized.
+    assert (unmask(mixed, "masked").token_ids >= size).mean() < 0.05
+    same = renumbered(mixed, lambda token_ids: token_ids % size)
+    (plain,) = step.plain.micro_batches
+    text = unmask(plain, "masked").token_ids
+    assert np.array_equal(unmask(same, "masked").token_ids, text)
+    assert_loss_of(step, step.losses()[TEACHER_LOSS], teacher.model, same)
 
 
 @pytest.mark.processor
 @pytest.mark.parametrize("vocabulary", ["few", "many"])
-def test_with_the_students_pieces_alone_it_reads_what_the_student_reads(
+def test_with_all_words_mixed_the_teacher_reads_the_students_tokens(
     vocabulary: str, teacher: TextModel, request: pytest.FixtureRequest
 ) -> None:
-    """Of any two vocabularies and a share of 1."""
-    data: Data = request.getfixturevalue(vocabulary)
-    step = Step(data, teacher, lessons(words=1.0))
-    known, size = step.teaching.teacher, teacher.tokenizer.size
-    theirs, ours = asdict(teacher.tokenizer.specials), asdict(data.tokenizer.specials)
-    specials = {theirs[role]: piece for role, piece in ours.items()}
-    for there, here in specials.items():
-        known.tables.own.weight.data[here] = known.tables.first.weight[there]
-    (beside,), (own,) = step.beside, step.plain.micro_batches
-    same = renumbered(beside, np.vectorize(lambda piece: specials.get(piece, piece - size)))
-    shown = as_it_stood(own, "masked").pieces
-    assert np.array_equal(as_it_stood(same, "masked").pieces, shown)
-    alone = Model(teacher.model.recipe, data.tokenizer.size)
-    output = {f"output.{n}": t for n, t in known.second_output.state_dict().items()}
-    table = {"encoder.embeddings.pieces.weight": known.tables.own.weight}
-    alone.load_state_dict(teacher.model.state_dict() | output | table)
-    agree(step, step.losses()[MIXED], alone, same)
+    data: Dataset = request.getfixturevalue(vocabulary)
+    step = Step(data, teacher, joint_recipe(mixed_word_fraction=1.0))
+    dual, size = step.loss.teacher, teacher.tokenizer.vocab_size
+    teacher_ids = asdict(teacher.tokenizer.special_tokens)
+    student_ids = asdict(data.tokenizer.special_tokens)
+    specials = {teacher_ids[role]: token_id for role, token_id in student_ids.items()}
+    student_table = dual.embeddings.student_embedding.weight
+    for teacher_id, student_id in specials.items():
+        student_table.data[student_id] = dual.embeddings.teacher_embedding.weight[teacher_id]
+    (mixed,), (plain,) = step.teacher_batches, step.plain.micro_batches
+    same = renumbered(mixed, np.vectorize(lambda token: specials.get(token, token - size)))
+    text = unmask(plain, "masked").token_ids
+    assert np.array_equal(unmask(same, "masked").token_ids, text)
+    model = Model(teacher.model.recipe, data.tokenizer.vocab_size)
+    output = {f"output.{n}": t for n, t in dual.student_output.state_dict().items()}
+    table = {"encoder.embeddings.tokens.weight": student_table}
+    model.load_state_dict(teacher.model.state_dict() | output | table)
+    assert_loss_of(step, step.losses()[TEACHER_LOSS], model, same)
 
 
-def renumbered(batch: Batch, number: Callable[[Any], Any]) -> Batch:
-    """The same in pieces of one vocabulary."""
-    asked = batch.questions["masked"]
-    question = replace(asked, target=number(asked.target))
-    return replace(batch, pieces=number(batch.pieces), questions={"masked": question})
+def renumbered(batch: Batch, convert: Callable[[Any], Any]) -> Batch:
+    """Return a batch with converted token ids."""
+    targets = batch.targets["masked"]
+    targets = replace(targets, labels=convert(targets.labels))
+    return replace(batch, token_ids=convert(batch.token_ids), targets={"masked": targets})
 
 
-def agree(step: Step, found: Loss, model: Model, batch: Batch) -> None:
-    expected = model.losses(TensorBatch(batch), step.recipe.objectives)["masked"]
-    torch.testing.assert_close(found.sum, expected.sum, rtol=1e-5, atol=1e-5)
-    assert (found.count, float(found.correct)) == (expected.count, float(expected.correct))
+def assert_loss_of(step: Step, loss: Loss, model: Model, batch: Batch) -> None:
+    expected = model.losses(DeviceBatch(batch), step.recipe.objectives)["masked"]
+    torch.testing.assert_close(loss.sum, expected.sum, rtol=1e-5, atol=1e-5)
+    assert (loss.count, float(loss.num_correct)) == (expected.count, float(expected.num_correct))
 
 
-def test_rows_of_both_are_the_same_text(few: Data, teacher: TextModel) -> None:
-    step = Step(few, teacher, lessons())
-    (beside,), (own,) = step.beside, step.plain.micro_batches
-    size = teacher.tokenizer.size
-    read, shown = as_it_stood(beside, "masked"), as_it_stood(own, "masked")
-    both = [0, 0]
-    for row in range(len(read.pieces)):
-        text = read.pieces[row][~read.special[row]].tolist()
-        said, run = [], []
-        for word in np.split(text, boundaries(read, row)):
-            further = int(word[0] >= size)
-            tokenizer = few.tokenizer if further else teacher.tokenizer
-            said.append(tokenizer.decode([int(p) - size * further for p in word]))
-            both[further] += 1
-        for word in np.split(shown.pieces[row][~shown.special[row]], boundaries(shown, row)):
-            run.append(few.tokenizer.decode(word.tolist()))
-        assert said == run
-    assert min(both) > 0.3 * sum(both)
+def test_mixed_sequences_are_the_same_text(few: Dataset, teacher: TextModel) -> None:
+    step = Step(few, teacher, joint_recipe())
+    (mixed_batch,), (plain_batch,) = step.teacher_batches, step.plain.micro_batches
+    size = teacher.tokenizer.vocab_size
+    mixed, plain = unmask(mixed_batch, "masked"), unmask(plain_batch, "masked")
+    num_words = [0, 0]
+    for index in range(len(mixed.token_ids)):
+        token_ids = mixed.token_ids[index][~mixed.is_special[index]].tolist()
+        mixed_words, plain_words = [], []
+        for word in np.split(token_ids, word_boundaries(mixed, index)):
+            is_second = int(word[0] >= size)
+            tokenizer = few.tokenizer if is_second else teacher.tokenizer
+            mixed_words.append(tokenizer.decode([int(t) - size * is_second for t in word]))
+            num_words[is_second] += 1
+        token_ids = plain.token_ids[index][~plain.is_special[index]]
+        for word in np.split(token_ids, word_boundaries(plain, index)):
+            plain_words.append(few.tokenizer.decode(word.tolist()))
+        assert mixed_words == plain_words
+    assert min(num_words) > 0.3 * sum(num_words)
 
 
-def boundaries(rows, row: int) -> np.ndarray:
-    word = rows.coordinates.word[row][~rows.special[row]]
-    return np.flatnonzero(word[1:] != word[:-1]) + 1
+def word_boundaries(batch: SequenceBatch, index: int) -> np.ndarray:
+    word_ids = batch.token_info.word_ids[index][~batch.is_special[index]]
+    return np.flatnonzero(word_ids[1:] != word_ids[:-1]) + 1
 
 
-def test_micro_batches_are_mixed_as_the_whole(few: Data, teacher: TextModel) -> None:
-    whole = Step(few, teacher, lessons())
-    parts = Step(few, teacher, lessons(), "micro_batch_tokens=64")
-    assert len(parts.beside) > 1
-    (one,) = whole.beside
-    assert np.array_equal(np.concatenate([own.pieces for own in parts.beside]), one.pieces)
-    assert parts.step.counts[MIXED] == whole.step.counts[MIXED]
-    assert parts.step.counts[VARIABLES] == len(parts.beside)
-    later = Step(few, teacher, lessons(), place=Place(4, 0.6, rows=8))
-    assert not np.array_equal(later.beside[0].pieces, one.pieces)
+def test_micro_batches_are_mixed_as_the_whole(few: Dataset, teacher: TextModel) -> None:
+    whole = Step(few, teacher, joint_recipe())
+    parts = Step(few, teacher, joint_recipe(), "micro_batch_tokens=64")
+    assert len(parts.teacher_batches) > 1
+    (batch,) = whole.teacher_batches
+    token_ids = np.concatenate([part.token_ids for part in parts.teacher_batches])
+    assert np.array_equal(token_ids, batch.token_ids)
+    assert parts.step.loss_counts[TEACHER_LOSS] == whole.step.loss_counts[TEACHER_LOSS]
+    assert parts.step.loss_counts[PROJECTION_LOSS] == len(parts.teacher_batches)
+    later = Step(few, teacher, joint_recipe(), progress=Progress(4, 0.6, num_sequences=8))
+    assert not np.array_equal(later.teacher_batches[0].token_ids, batch.token_ids)
 
 
-@pytest.mark.parametrize("name", LEARNING)
+@pytest.mark.parametrize("name", JOINT_RECIPES)
 @pytest.mark.processor
-def test_what_learns_is_what_the_lessons_say(few: Data, teacher: TextModel, name: str) -> None:
-    step = Step(few, teacher, lessons(name), *NARROW)
-    losses, weights = step.losses(), step.teaching.weights(step.place)
+def test_recipes_train_their_parameters(few: Dataset, teacher: TextModel, name: str) -> None:
+    step = Step(few, teacher, joint_recipe(name), *NARROW)
+    losses, weights = step.losses(), step.loss.loss_weights(step.progress)
     assert set(weights) <= set(losses)
-    weights["masked"] = step.teaching.share(step.place)
-    sum(w * losses[n].sum / step.step.counts[n] for n, w in weights.items()).backward()
-    for own, parameter in step.student.named_parameters():
-        learns = parameter.grad is not None and bool(parameter.grad.any())
-        if own.startswith("teaching."):
-            assert learns, own
-        elif name == "mixed-vocabulary":
-            assert learns == own.endswith("pieces.weight"), own
+    weights["masked"] = step.loss.objective_scale(step.progress)
+    sum(w * losses[n].sum / step.step.loss_counts[n] for n, w in weights.items()).backward()
+    for parameter_name, parameter in step.student.named_parameters():
+        is_trained = parameter.grad is not None and bool(parameter.grad.any())
+        if name == "mixed-vocabulary" and not parameter_name.startswith("distillation_loss."):
+            assert is_trained == parameter_name.endswith("tokens.weight"), parameter_name
         else:
-            assert learns, own
+            assert is_trained, parameter_name
 
 
-@pytest.mark.parametrize("name", LEARNING)
-def test_a_run_goes_on_bit_for_bit_and_keeps_the_student_alone(
-    few: Data, teacher: TextModel, tmp_path: Path, name: str
+@pytest.mark.parametrize("name", JOINT_RECIPES)
+def test_a_run_resumes_bit_for_bit_and_saves_the_student_only(
+    few: Dataset, teacher: TextModel, tmp_path: Path, name: str
 ) -> None:
     recipe = small("bert", *BERT, *NARROW, "steps=4", "checkpoint_every=2")
-    said = Lessons.load(name).of(teacher)
-    whole = pretrain(recipe, few, tmp_path / "whole", teacher=said, quiet=True)
+    distillation = DistillationRecipe.load(name).distillation(teacher)
+    run = {"distillation": distillation, "quiet": True}
+    whole = pretrain(recipe, few, tmp_path / "whole", **run)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop)
-        pretrain(recipe, few, tmp_path / "parts", teacher=said, quiet=True)
-    again = pretrain(recipe, few, tmp_path / "parts", teacher=said, quiet=True, resume=True)
-    first, second = (load_file(p.path / "model.safetensors") for p in (whole, again))
+        patch.setattr("bertwright.training.checkpoints.CheckpointManager._delete_old", stop)
+        pretrain(recipe, few, tmp_path / "parts", **run)
+    resumed = pretrain(recipe, few, tmp_path / "parts", **run, resume=True)
+    first, second = (load_file(p.folder / "model.safetensors") for p in (whole, resumed))
     assert all(torch.equal(first[key], second[key]) for key in first)
-    alone = load(whole.path)
-    assert alone.tokenizer.hash == few.tokenizer.hash
-    assert dict(alone.model.state_dict()).keys() == first.keys()
-    assert len(alone.model.embedding) == few.tokenizer.size
-    assert not [key for key in first if "teach" in key]
-    assert alone.fill_mask(f"the {alone.tokenizer.piece(alone.tokenizer.specials.mask)} river")
-    # The second stage is a training like any other.
-    further = small("bert", *BERT, *NARROW, "steps=1")
-    pretrain(further, few, tmp_path / "alone", start_from=whole.path, quiet=True)
+    student = load(whole.folder)
+    assert student.tokenizer.hash == few.tokenizer.hash
+    assert dict(student.model.state_dict()).keys() == first.keys()
+    assert len(student.model.embedding_table) == few.tokenizer.vocab_size
+    assert not [key for key in first if "distillation_loss" in key]
+    mask = student.tokenizer.id_to_token(student.tokenizer.special_tokens.mask)
+    assert student.fill_mask(f"the {mask} river")
+    # The second stage is plain training.
+    plain = small("bert", *BERT, *NARROW, "steps=1")
+    pretrain(plain, few, tmp_path / "plain", start_from=whole.folder, quiet=True)
 
 
 class Stopped(Exception):
-    """Behind the first checkpoint."""
+    """Raised after the first checkpoint."""
 
 
 def stop(*_: object) -> None:
@@ -261,38 +277,39 @@ def stop(*_: object) -> None:
 
 
 @pytest.mark.processor
-def test_a_mapped_table_is_the_students(few: Data, teacher: TextModel) -> None:
-    step = Step(few, teacher, lessons("mixed-vocabulary"), *NARROW)
-    tables = step.teaching.teacher.tables
-    assert isinstance(tables, TwoTables)
-    pieces = torch.tensor([[1, teacher.tokenizer.size + 3]])
-    vectors = tables(pieces)[0]
-    assert torch.equal(vectors[0], teacher.model.embedding[1])
-    torch.testing.assert_close(vectors[1], tables.map(step.student.embedding[3]))
-    assert tables.first.weight is next(tables.parameters())
+def test_a_projected_table_is_the_students(few: Dataset, teacher: TextModel) -> None:
+    step = Step(few, teacher, joint_recipe("mixed-vocabulary"), *NARROW)
+    embeddings = step.loss.teacher.embeddings
+    assert isinstance(embeddings, DualEmbedding)
+    token_ids = torch.tensor([[1, teacher.tokenizer.vocab_size + 3]])
+    vectors = embeddings(token_ids)[0]
+    assert torch.equal(vectors[0], teacher.model.embedding_table[1])
+    projected = embeddings.projection(step.student.embedding_table[3])
+    torch.testing.assert_close(vectors[1], projected)
+    assert embeddings.teacher_embedding.weight is next(embeddings.parameters())
 
 
-def variables(width: int, seed: int) -> Variables:
-    choice = small("bert", *BERT, f"encoder.width={width}", "encoder.mixer.head_width=8").encoder
-    encoder = Encoder(choice, 30)
-    initialise(encoder, choice.initialisation, seed)
-    return variables_of(encoder=encoder)
+def variables(width: int, seed: int) -> NamedVariables:
+    config = small("bert", *BERT, f"encoder.width={width}", "encoder.mixer.head_width=8").encoder
+    encoder = Encoder(config, 30)
+    initialise(encoder, config.initialisation, seed)
+    return named_variables(encoder=encoder)
 
 
-def test_equal_variables_are_not_apart_and_need_no_matrix() -> None:
+def test_equal_variables_have_no_distance_and_no_projection() -> None:
     same, other = variables(32, 0), variables(32, 1)
     projections = SharedProjections(same, same)
     assert list(projections.parameters()) == []
     assert projections().item() == 0.0
-    for name, (own, _) in other.items():
-        own.data.copy_(same[name][0] + 1.0)
+    for name, (variable, _) in other.items():
+        variable.data.copy_(same[name][0] + 1.0)
     assert SharedProjections(other, same)().item() == pytest.approx(2.0, rel=1e-5)
 
 
-def test_all_layers_share_their_matrices() -> None:
-    small_one, large_one = variables(16, 0), variables(32, 1)
-    projections = SharedProjections(small_one, large_one)
-    projections.begin(0)
+def test_all_layers_share_their_projections() -> None:
+    narrow, wide = variables(16, 0), variables(32, 1)
+    projections = SharedProjections(narrow, wide)
+    projections.init(0)
     shapes = {name: tuple(p.shape) for name, p in projections.named_parameters()}
     assert shapes == {
         "rows.16-of-32": (16, 32),
@@ -304,49 +321,50 @@ def test_all_layers_share_their_matrices() -> None:
     assert all(p.grad.any() for p in projections.parameters())
 
 
-def test_variables_that_are_led_up_by_orthogonal_matrices_are_not_apart() -> None:
-    """t = U' s V for rows of U and V that are orthonormal: then s = U t V'."""
-    own, larger = variables(16, 0), variables(32, 1)
-    projections = SharedProjections(own, larger)
-    projections.begin(0)
+def test_orthogonal_projections_have_no_distance() -> None:
+    """For t = U' s V with orthonormal rows of U and V, s = U t V'."""
+    narrow, wide = variables(16, 0), variables(32, 1)
+    projections = SharedProjections(narrow, wide)
+    projections.init(0)
     for matrix in projections.parameters():
         matrix.data = torch.linalg.qr(matrix.data.T).Q.T.contiguous()
-    apart = projections().item()
-    led = dict(projections.named_parameters())
-    for name, (there, parts) in larger.items():
-        here = own[name][0].detach()
-        here = here.view(parts, len(here) // parts, -1)
-        rows = led.get(f"rows.{here.shape[1]}-of-{len(there) // parts}")
-        columns = led.get(f"columns.{here.shape[2]}-of-{there[0].numel()}")
-        up = here if rows is None else rows.T @ here
-        there.data.copy_((up if columns is None else up @ columns).reshape(there.shape))
-    assert projections().item() < 1e-12 < apart
+    before = projections().item()
+    matrices = dict(projections.named_parameters())
+    for name, (target, num_parts) in wide.items():
+        source = narrow[name][0].detach()
+        source = source.view(num_parts, len(source) // num_parts, -1)
+        rows = matrices.get(f"rows.{source.shape[1]}-of-{len(target) // num_parts}")
+        columns = matrices.get(f"columns.{source.shape[2]}-of-{target[0].numel()}")
+        projected = source if rows is None else rows.T @ source
+        projected = projected if columns is None else projected @ columns
+        target.data.copy_(projected.reshape(target.shape))
+    assert projections().item() < 1e-12 < before
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "message"),
     [
         (("encoder.depth.layers=1",), "on one side only"),
         (("objectives={word-order: {}}",), "changes it"),
-        (("assembly.length=1024", "encoder.positions.size=1024"), "reads rows of 512"),
+        (("assembly.length=1024", "encoder.positions.size=1024"), "reads sequences of at most 512"),
         (
             ("objectives.next-sentence={}", "phases=[{}, {objectives: {next-sentence: {}}}]"),
             "in every step",
         ),
     ],
 )
-def test_who_cannot_learn_together_is_told_why(
-    few: Data, teacher: TextModel, changes: tuple[str, ...], said: str
+def test_unsuitable_students_are_refused(
+    few: Dataset, teacher: TextModel, changes: tuple[str, ...], message: str
 ) -> None:
-    with pytest.raises(UserError, match=said):
-        Step(few, teacher, lessons(), *changes)
+    with pytest.raises(UserError, match=message):
+        Step(few, teacher, joint_recipe(), *changes)
 
 
-def test_lessons_say_one_way() -> None:
-    for stated in (
+def test_a_recipe_has_stages_or_joint_training() -> None:
+    for settings in (
         {},
-        {"together": {}, "around": True},
-        {"stages": [{"signals": ["outputs"]}], "together": {}},
+        {"joint_training": {}, "copy_non_block_weights": True},
+        {"stages": [{"losses": ["outputs"]}], "joint_training": {}},
     ):
         with pytest.raises(ValueError, match="either stages"):
-            Lessons.model_validate({"about": "", "source": "", **stated})
+            DistillationRecipe.model_validate({"description": "", "source": "", **settings})

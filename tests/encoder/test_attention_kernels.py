@@ -1,4 +1,4 @@
-"""Every kernel equals the explicit definition, and says so where it cannot."""
+"""Every kernel equals the explicit definition, or says what it does not support."""
 
 from dataclasses import replace
 from itertools import pairwise
@@ -8,109 +8,128 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import varlen
 
-from bertwright.encoder.kernels.attention import KERNELS, attend
-from bertwright.encoder.kernels.call import Call
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import (
-    Bidirectional,
-    Causal,
-    SameDocument,
-    Window,
-    Windows,
-    document_bounds,
-    view,
+from bertwright.core.errors import UserError
+from bertwright.modules.attention.kernels.inputs import AttentionInputs
+from bertwright.modules.attention.kernels.kernels import KERNELS, attend
+from bertwright.modules.attention.mask import (
+    BidirectionalVisibility,
+    CausalVisibility,
+    DilatedWindowVisibility,
+    SameDocumentVisibility,
+    WindowVisibility,
+    build_attention_mask,
+    cumulative_document_lengths,
 )
-from bertwright.errors import UserError
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.hooks import HookPoint, Taps
+from bertwright.modules.token_tensors import TokenInfo
 
 RULES = [
-    *(Bidirectional(), Causal(), SameDocument(), Causal() & SameDocument(), Window(size=2)),
-    Windows(sizes=(2,), dilations=(2,), dilated_heads=1),
+    *(
+        BidirectionalVisibility(),
+        CausalVisibility(),
+        SameDocumentVisibility(),
+        CausalVisibility() & SameDocumentVisibility(),
+        WindowVisibility(size=2),
+    ),
+    DilatedWindowVisibility(sizes=(2,), dilations=(2,), dilated_heads=1),
 ]
 
 
-def _call(rule, padded, dtype=torch.float32, tiling="never", **changes):
+def _inputs(rule, padded, dtype=torch.float32, tiling="never", **changes):
     generator = torch.Generator().manual_seed(1)
     query, key, value = torch.randn(3, 2, 3, 12, 8, generator=generator, dtype=dtype).unbind(0)
-    document = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4]) if padded else None
-    coordinates = Coordinates(torch.arange(12)[None], document=document)
-    settings = {"rate": 0.0, "noise": None, "site": None, **changes}
-    return Call(query, key, value, view(rule, coordinates, tiling=tiling, heads=3), **settings)
+    document_ids = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4]) if padded else None
+    token_info = TokenInfo(torch.arange(12)[None], document_ids=document_ids)
+    settings = {"dropout_rate": 0.0, "dropout_rng": None, "hooks": None, **changes}
+    return AttentionInputs(
+        query,
+        key,
+        value,
+        build_attention_mask(rule, token_info, tiling=tiling, num_heads=3),
+        **settings,
+    )
 
 
 @pytest.mark.parametrize("padded", [True, False])
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
 @pytest.mark.parametrize("name", [n for n, k in KERNELS.items() if "cpu" in k.devices])
 def test_kernel_equals_explicit(name, rule, padded):
-    expected = attend(_call(rule, padded), "explicit")
+    expected = attend(_inputs(rule, padded), "explicit")
     tiling = "always" if name == "tiled" else "never"
-    call = _call(rule, padded, tiling=tiling, fuses=KERNELS[name].compiled)
-    torch.testing.assert_close(attend(call, name), expected, atol=1e-5, rtol=1e-5)
+    inputs = _inputs(rule, padded, tiling=tiling, may_compile=KERNELS[name].needs_compiler)
+    torch.testing.assert_close(attend(inputs, name), expected, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.kind)
-def test_flex_computes_what_explicit_does(rule):
+def test_flex_equals_explicit(rule):
     for padded, scale in ((True, None), (False, 1.0)):
-        call = _call(rule, padded, scale=scale)
-        flex = KERNELS["flex"].compute(call)
-        torch.testing.assert_close(flex, attend(call, "explicit"), atol=1e-5, rtol=1e-5)
+        inputs = _inputs(rule, padded, scale=scale)
+        flex = KERNELS["flex"].compute(inputs)
+        torch.testing.assert_close(flex, attend(inputs, "explicit"), atol=1e-5, rtol=1e-5)
 
 
-def _by_bounds(query, key, value, starts, *_, scale):
-    """What the kernel for documents by length computes, by its definition: x (B L, H, d)."""
-    parts = [
+def _varlen_by_hand(query, key, value, starts, *_, scale):
+    """Compute variable-length attention by its definition: x (B L, H, d)."""
+    contexts = [
         F.scaled_dot_product_attention(
             *(x[first:end].transpose(0, 1) for x in (query, key, value)), scale=scale
         )
         for first, end in pairwise(starts.tolist())
         if first < end
     ]
-    return torch.cat(parts, dim=1).transpose(0, 1)
+    return torch.cat(contexts, dim=1).transpose(0, 1)
 
 
 @pytest.mark.parametrize("padded", [True, False])
-def test_documents_by_length_are_what_the_rule_shows_and_nothing_else(padded, monkeypatch):
-    monkeypatch.setattr(varlen, "varlen_attn", _by_bounds)
-    call = _call(SameDocument(), padded, scale=0.7)
-    call.value.requires_grad_()
-    seen = torch.ones(2, 12, 12, dtype=torch.bool)
+def test_varlen_equals_explicit_without_leaks(padded, monkeypatch):
+    monkeypatch.setattr(varlen, "varlen_attn", _varlen_by_hand)
+    inputs = _inputs(SameDocumentVisibility(), padded, scale=0.7)
+    inputs.value.requires_grad_()
+    allowed = torch.ones(2, 12, 12, dtype=torch.bool)
     if padded:
-        document = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])
-        seen = (document[:, :, None] == document[:, None]) & (document >= 0)[:, None]
-        call = replace(call, view=replace(call.view, bounds=document_bounds(document)))
-    context = KERNELS["varlen"].compute(call)
-    torch.testing.assert_close(context, attend(call, "explicit"), atol=1e-6, rtol=1e-6)
-    for place in range(12):
-        asked = context[:, :, place].square().sum()
-        (gradient,) = torch.autograd.grad(asked, call.value, retain_graph=True)
-        assert torch.equal(gradient.abs().sum((1, 3)) > 0, seen[:, place])
+        document_ids = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])
+        allowed = (document_ids[:, :, None] == document_ids[:, None]) & (document_ids >= 0)[:, None]
+        inputs = replace(
+            inputs, mask=replace(inputs.mask, cu_seqlens=cumulative_document_lengths(document_ids))
+        )
+    context = KERNELS["varlen"].compute(inputs)
+    torch.testing.assert_close(context, attend(inputs, "explicit"), atol=1e-6, rtol=1e-6)
+    for position in range(12):
+        output = context[:, :, position].square().sum()
+        (gradient,) = torch.autograd.grad(output, inputs.value, retain_graph=True)
+        assert torch.equal(gradient.abs().sum((1, 3)) > 0, allowed[:, position])
 
 
 @pytest.mark.parametrize("name", ["explicit", "sdpa"])
-def test_a_row_that_sees_nothing_gives_zeros_and_finite_gradients(name):
-    call = _call(SameDocument(), padded=True)
-    call.query.requires_grad_()
-    context = attend(call, name)
+def test_fully_masked_tokens_get_zeros_and_finite_gradients(name):
+    inputs = _inputs(SameDocumentVisibility(), padded=True)
+    inputs.query.requires_grad_()
+    context = attend(inputs, name)
     assert context[1, :, 8:].abs().max() == 0
     context.sum().backward()
-    assert call.query.grad.isfinite().all()
+    assert inputs.query.grad.isfinite().all()
 
 
-def test_what_a_kernel_lacks_is_an_error_that_names_who_has_it():
+def test_unsupported_calls_name_other_kernels():
     taps = Taps()
     with (
         taps.record("weights"),
-        pytest.raises(UserError, match=r"sdpa.*weights to look at.*explicit"),
+        pytest.raises(UserError, match=r"sdpa.*hooks on attention scores or weights.*explicit"),
     ):
-        attend(_call(Causal(), False, site=Site(taps)), "sdpa")
+        attend(_inputs(CausalVisibility(), False, hooks=HookPoint(taps)), "sdpa")
     with pytest.raises(UserError, match=r"dropout.*explicit"):
-        attend(_call(Causal(), False, rate=0.1, noise=Noise.of(0, 0)), "sdpa")
+        attend(
+            _inputs(
+                CausalVisibility(), False, dropout_rate=0.1, dropout_rng=DropoutRng.for_step(0, 0)
+            ),
+            "sdpa",
+        )
     with pytest.raises(UserError, match=r"varlen.*'causal'"):
-        attend(_call(Causal(), False), "varlen")
+        attend(_inputs(CausalVisibility(), False), "varlen")
 
 
-def test_the_document_bounds_of_the_varlen_layout():
-    document = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])
-    assert document_bounds(document).tolist() == [0, 5, 12, 20, 24, 24, 24, 24, 24]
+def test_cumulative_document_lengths():
+    document_ids = torch.tensor([[0] * 5 + [1] * 7, [0] * 8 + [-1] * 4])
+    assert cumulative_document_lengths(document_ids).tolist() == [0, 5, 12, 20, 24, 24, 24, 24, 24]

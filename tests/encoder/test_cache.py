@@ -1,12 +1,18 @@
-"""A text that is read in parts, with keys and values kept, is read as in one pass."""
+"""A text read in parts with a key-value cache gives the same hidden states as one pass."""
 
 import pytest
 import torch
 
-from bertwright.encoder.cache import Cache
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import Causal, InOrder, Visibility, Window, Windows
-from bertwright.model import Model
+from bertwright.models import Model
+from bertwright.modules.attention.cache import KeyValueCache
+from bertwright.modules.attention.mask import (
+    CausalVisibility,
+    DilatedWindowVisibility,
+    PermutationVisibility,
+    Visibility,
+    WindowVisibility,
+)
+from bertwright.modules.token_tensors import TokenInfo
 from recipes_at_toy_size import VOCABULARY, shaken, toy
 
 LENGTH = 14
@@ -24,88 +30,106 @@ KINDS = (
 )
 
 
-def built(positions: str, *overrides: str, system: str = "gpt") -> Model:
-    choice = positions if positions.startswith("{") else f"{{kind: {positions}}}"
+def build_model(positions: str, *overrides: str, system: str = "gpt") -> Model:
+    config = positions if positions.startswith("{") else f"{{kind: {positions}}}"
     return shaken(
-        Model.build(toy(system, f"encoder.positions={choice}", *overrides), VOCABULARY), 0.1
+        Model.build(toy(system, f"encoder.positions={config}", *overrides), VOCABULARY), 0.1
     )
 
 
-def text(num_rows: int = 3) -> torch.Tensor:
+def random_tokens(batch_size: int = 3) -> torch.Tensor:
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(5, VOCABULARY, (num_rows, LENGTH), generator=generator)
+    return torch.randint(5, VOCABULARY, (batch_size, LENGTH), generator=generator)
 
 
-def coordinates(start: int, stop: int, front: torch.Tensor) -> Coordinates:
-    """Of the places from ``start`` to ``stop`` of rows with so much padding in front (B, 1)."""
-    place = torch.arange(start, stop)[None]
-    position = (place - front).clamp(min=0)
-    return Coordinates(place, position, document=torch.where(place < front, -1, 0))
+def token_info_of(start: int, stop: int, padding: torch.Tensor) -> TokenInfo:
+    """Return the attributes of tokens ``start`` to ``stop``, after (B, 1) tokens of padding."""
+    index = torch.arange(start, stop)[None]
+    position_ids = (index - padding).clamp(min=0)
+    return TokenInfo(index, position_ids, document_ids=torch.where(index < padding, -1, 0))
 
 
 @pytest.mark.parametrize("kernel", ["explicit", "sdpa"])
 @pytest.mark.parametrize("positions", KINDS)
 @torch.no_grad()
-def test_parts_are_one_pass_whatever_the_positions_and_the_padding(positions, kernel) -> None:
-    model = built(positions, f"encoder.mixer.kernel={kernel}")
-    front = torch.tensor([[0], [3], [5]])
-    whole = model.encoder(text(), coordinates(0, LENGTH, front), Causal())
-    cache, found = Cache(), []
+def test_parts_equal_one_pass(positions, kernel) -> None:
+    model = build_model(positions, f"encoder.mixer.kernel={kernel}")
+    padding = torch.tensor([[0], [3], [5]])
+    whole = model.encoder(random_tokens(), token_info_of(0, LENGTH, padding), CausalVisibility())
+    cache, states = KeyValueCache(), []
     for start, stop in [(0, 6), (6, 7), (7, 8), (8, 11), (11, LENGTH)]:
-        part = coordinates(start, stop, front)
-        found.append(model.encoder(text()[:, start:stop], part, Causal(), memory=cache))
-    torch.testing.assert_close(torch.cat(found, 1), whole, atol=1e-5, rtol=1e-5)
-    for row, padding in enumerate(front.flatten().tolist()):
-        alone = model.encoder(text()[row : row + 1, padding:], rule=Causal())[0]
-        torch.testing.assert_close(whole[row, padding:], alone, atol=1e-5, rtol=1e-5)
+        token_info = token_info_of(start, stop, padding)
+        states.append(
+            model.encoder(
+                random_tokens()[:, start:stop], token_info, CausalVisibility(), memory=cache
+            )
+        )
+    torch.testing.assert_close(torch.cat(states, 1), whole, atol=1e-5, rtol=1e-5)
+    for sequence, length in enumerate(padding.flatten().tolist()):
+        alone = model.encoder(
+            random_tokens()[sequence : sequence + 1, length:], visibility=CausalVisibility()
+        )[0]
+        torch.testing.assert_close(whole[sequence, length:], alone, atol=1e-5, rtol=1e-5)
 
 
-REACHING_4 = (Window(size=4), Windows(sizes=(2,), dilations=(2,), dilated_heads=1))
+REACHING_4 = (
+    WindowVisibility(size=4),
+    DilatedWindowVisibility(sizes=(2,), dilations=(2,), dilated_heads=1),
+)
 
 
 @pytest.mark.parametrize("window", REACHING_4, ids=lambda rule: rule.kind)
 @pytest.mark.parametrize("placement", ["pre", "post"])
 @torch.no_grad()
-def test_what_is_out_of_reach_can_be_dropped(placement: str, window: Visibility) -> None:
-    model = built("transformer-xl", f"encoder.norm.placement={placement}")
-    rule, none = Causal() & window, torch.zeros(3, 1, dtype=torch.int64)
-    whole = model.encoder(text(), coordinates(0, LENGTH, none), rule)
-    cache = Cache(4)
-    for start, stop in [(0, 6), *((place, place + 1) for place in range(6, LENGTH))]:
-        part = coordinates(start, stop, none)
-        states = model.encoder(text()[:, start:stop], part, rule, memory=cache)
+def test_tokens_beyond_the_window_can_be_dropped(placement: str, window: Visibility) -> None:
+    model = build_model("transformer-xl", f"encoder.norm.placement={placement}")
+    rule, no_padding = CausalVisibility() & window, torch.zeros(3, 1, dtype=torch.int64)
+    whole = model.encoder(random_tokens(), token_info_of(0, LENGTH, no_padding), rule)
+    cache = KeyValueCache(4)
+    for start, stop in [(0, 6), *((position, position + 1) for position in range(6, LENGTH))]:
+        token_info = token_info_of(start, stop, no_padding)
+        states = model.encoder(random_tokens()[:, start:stop], token_info, rule, memory=cache)
         torch.testing.assert_close(states, whole[:, start:stop], atol=1e-5, rtol=1e-5)
-    assert cache.before(coordinates(LENGTH, LENGTH + 1, none)).place.shape == (1, 5)
+    assert cache.extend_token_info(token_info_of(LENGTH, LENGTH + 1, no_padding)).index.shape == (
+        1,
+        5,
+    )
 
 
 @torch.no_grad()
-def test_rows_that_are_selected_go_on_as_if_they_were_alone() -> None:
-    model = built("learned")
-    front = torch.tensor([[0], [3], [5]])
-    whole = model.encoder(text(), coordinates(0, LENGTH, front), Causal())
-    cache, chosen = Cache(), torch.tensor([2, 0])
-    model.encoder(text()[:, :8], coordinates(0, 8, front), Causal(), memory=cache)
-    cache.select(chosen)
-    rest = coordinates(8, LENGTH, front[chosen])
-    states = model.encoder(text()[chosen, 8:], rest, Causal(), memory=cache)
-    torch.testing.assert_close(states, whole[chosen, 8:], atol=1e-5, rtol=1e-5)
+def test_selected_sequences_continue() -> None:
+    model = build_model("learned")
+    padding = torch.tensor([[0], [3], [5]])
+    whole = model.encoder(random_tokens(), token_info_of(0, LENGTH, padding), CausalVisibility())
+    cache, selected = KeyValueCache(), torch.tensor([2, 0])
+    model.encoder(
+        random_tokens()[:, :8], token_info_of(0, 8, padding), CausalVisibility(), memory=cache
+    )
+    cache.select(selected)
+    rest = token_info_of(8, LENGTH, padding[selected])
+    states = model.encoder(random_tokens()[selected, 8:], rest, CausalVisibility(), memory=cache)
+    torch.testing.assert_close(states, whole[selected, 8:], atol=1e-5, rtol=1e-5)
 
 
 @torch.no_grad()
-def test_places_that_ask_are_not_kept() -> None:
-    model = built("{kind: transformer-xl, untied: true, segments: true}", system="xlnet")
-    rows = text(2)
-    asks = torch.zeros(2, 1, dtype=torch.int64)
+def test_query_tokens_are_not_cached() -> None:
+    model = build_model("{kind: transformer-xl, untied: true, segments: true}", system="xlnet")
+    tokens = random_tokens(2)
+    queries = torch.zeros(2, 1, dtype=torch.int64)
 
-    def asked(start: int, stop: int) -> Coordinates:
-        position = torch.tensor([[*range(start, stop), stop]]).expand(2, -1)
-        asking = torch.arange(stop - start + 1)[None].expand(2, -1) == stop - start
-        return Coordinates(position[:1], position, order=position, asking=asking)
+    def token_info(start: int, stop: int) -> TokenInfo:
+        positions = torch.tensor([[*range(start, stop), stop]]).expand(2, -1)
+        is_query = torch.arange(stop - start + 1)[None].expand(2, -1) == stop - start
+        return TokenInfo(
+            positions[:1], positions, factorisation_order=positions, is_query_stream=is_query
+        )
 
-    cache = Cache()
-    for start, stop in [(0, 5), *((place, place + 1) for place in range(5, LENGTH))]:
-        part = torch.cat((rows[:, start:stop], asks), 1)
-        answer = model.encoder(part, asked(start, stop), InOrder(), memory=cache)[:, -1]
-        whole = torch.cat((rows[:, :stop], asks), 1)
-        expected = model.encoder(whole, asked(0, stop), InOrder())[:, -1]
-        torch.testing.assert_close(answer, expected, atol=1e-5, rtol=1e-5)
+    cache = KeyValueCache()
+    for start, stop in [(0, 5), *((position, position + 1) for position in range(5, LENGTH))]:
+        part = torch.cat((tokens[:, start:stop], queries), 1)
+        state = model.encoder(part, token_info(start, stop), PermutationVisibility(), memory=cache)[
+            :, -1
+        ]
+        whole = torch.cat((tokens[:, :stop], queries), 1)
+        expected = model.encoder(whole, token_info(0, stop), PermutationVisibility())[:, -1]
+        torch.testing.assert_close(state, expected, atol=1e-5, rtol=1e-5)

@@ -1,4 +1,4 @@
-"""Compiled steps are compiled once, whichever blocks run and however far they look back."""
+"""Compiled steps are compiled once, whichever blocks run and however many outputs they read."""
 
 from functools import partialmethod
 
@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.model import Model
+from bertwright.models import Model
+from bertwright.modules.dropout_rng import DropoutRng
 from recipes_at_toy_size import VOCABULARY, toy
 
 
@@ -29,8 +29,8 @@ def test_one_graph_serves_all_blocks_and_steps(
     counters.clear()
     encoder = Model.build(toy(system, "encoder.depth.layers=4", *changes), VOCABULARY).encoder
     encoder.compile_parts()
-    pieces = torch.arange(5, 21)[None]
+    tokens = torch.arange(5, 21)[None]
     for step in range(8):
-        encoder(pieces, noise=Noise.of(0, step)).sum().backward()
-    # The joining of the embeddings is one; a block is another, or two where it looks back.
+        encoder(tokens, dropout_rng=DropoutRng.for_step(0, step)).sum().backward()
+    # One graph for the embedding sum, one for a block, or two with depth averages.
     assert counters["stats"]["unique_graphs"] == graphs

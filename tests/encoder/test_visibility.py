@@ -1,55 +1,58 @@
-"""Rules over coordinates, in exact small integers."""
+"""Visibility rules in exact small integers."""
 
 import torch
 
-from bertwright.encoder.locality import rule_at
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import (
-    Bidirectional,
-    Causal,
-    SameDocument,
+from bertwright.modules.attention.mask import (
+    BidirectionalVisibility,
+    CausalVisibility,
+    DilatedWindowVisibility,
+    SameDocumentVisibility,
     Visibility,
-    Window,
-    Windows,
-    by_head,
-    view,
+    WindowVisibility,
+    build_attention_mask,
+    visibility_by_head,
 )
+from bertwright.modules.attention.mask.windows import visibility_at_block
+from bertwright.modules.token_tensors import TokenInfo
 from bertwright.recipes import Recipe
 
 
-def _coordinates(document=None, length=4):
-    row = None if document is None else torch.tensor([document])
-    return Coordinates(torch.arange(length)[None], document=row)
+def _token_info(documents=None, length=4):
+    document_ids = None if documents is None else torch.tensor([documents])
+    return TokenInfo(torch.arange(length)[None], document_ids=document_ids)
 
 
-def test_nothing_to_hide_means_no_mask():
-    assert view(Bidirectional(), _coordinates()).shape == "all"
-    assert view(SameDocument(), _coordinates()).shape == "all"
-    assert view(Causal() & SameDocument(), _coordinates()).shape == "causal"
+def test_nothing_masked_means_no_dense_mask():
+    assert build_attention_mask(BidirectionalVisibility(), _token_info()).layout == "all"
+    assert build_attention_mask(SameDocumentVisibility(), _token_info()).layout == "all"
+    assert (
+        build_attention_mask(CausalVisibility() & SameDocumentVisibility(), _token_info()).layout
+        == "causal"
+    )
 
 
-def test_documents_are_apart_and_padding_is_never_seen():
-    seen = view(SameDocument(), _coordinates([0, 0, 1, -1]))
-    assert seen.shape == "documents"
-    assert seen.mask.int().tolist()[0][0] == [
+def test_documents_are_separate_and_padding_is_masked():
+    mask = build_attention_mask(SameDocumentVisibility(), _token_info([0, 0, 1, -1]))
+    assert mask.layout == "documents"
+    assert mask.allowed.int().tolist()[0][0] == [
         [1, 1, 0, 0],
         [1, 1, 0, 0],
         [0, 0, 1, 0],
         [1, 1, 1, 1],
     ]
-    assert seen.blind[0, 0, :, 0].tolist() == [False, False, False, True]
+    assert mask.fully_masked[0, 0, :, 0].tolist() == [False, False, False, True]
 
 
 def test_rules_compose():
-    both = view(Causal() & Window(size=1), _coordinates())
-    assert both.mask.int().tolist()[0][0] == [
+    both = build_attention_mask(CausalVisibility() & WindowVisibility(size=1), _token_info())
+    assert both.allowed.int().tolist()[0][0] == [
         [1, 0, 0, 0],
         [1, 1, 0, 0],
         [0, 1, 1, 0],
         [0, 0, 1, 1],
     ]
-    either = view(Causal() | Window(size=1), _coordinates())
-    assert either.mask.int().tolist()[0][0] == [
+    either = build_attention_mask(CausalVisibility() | WindowVisibility(size=1), _token_info())
+    assert either.allowed.int().tolist()[0][0] == [
         [1, 1, 0, 0],
         [1, 1, 1, 0],
         [1, 1, 1, 1],
@@ -57,19 +60,19 @@ def test_rules_compose():
     ]
 
 
-def test_what_hides_nothing_vanishes_from_a_composition():
-    assert Bidirectional() & Causal() == Causal()
-    assert Causal() & Causal() == Causal()
-    assert (Bidirectional() & Bidirectional()) == Bidirectional()
+def test_redundant_rules_are_removed():
+    assert BidirectionalVisibility() & CausalVisibility() == CausalVisibility()
+    assert CausalVisibility() & CausalVisibility() == CausalVisibility()
+    assert (BidirectionalVisibility() & BidirectionalVisibility()) == BidirectionalVisibility()
 
 
-def test_windows_grow_over_blocks_and_leave_places_out_in_some_heads():
+def test_dilated_windows_by_block_and_head():
     def head(rule: Visibility, number: int) -> list[list[int]]:
-        found = view(rule, _coordinates(length=6), heads=2).mask.expand(-1, 2, -1, -1)
-        return found.int().tolist()[0][number]
+        mask = build_attention_mask(rule, _token_info(length=6), num_heads=2)
+        return mask.allowed.expand(-1, 2, -1, -1).int().tolist()[0][number]
 
-    rule = Windows(sizes=(1, 2), dilations=(1, 2), dilated_heads=1)
-    lowest, causal = rule.at_block(0), Causal() & rule.at_block(1)
+    rule = DilatedWindowVisibility(sizes=(1, 2), dilations=(1, 2), dilated_heads=1)
+    lowest, causal = rule.at_block(0), CausalVisibility() & rule.at_block(1)
     assert (
         head(lowest, 0)
         == head(lowest, 1)
@@ -101,26 +104,28 @@ def test_windows_grow_over_blocks_and_leave_places_out_in_some_heads():
     assert rule.at_block(7) == rule.at_block(1)
 
 
-def test_no_more_is_told_apart_than_differs():
-    rule = Windows(sizes=(3,), dilations=(1, 2))
-    assert rule.at_block(0) == Window(size=3)
-    assert view(rule.at_block(0), _coordinates(), heads=2).mask.shape[1] == 1
-    assert view(rule.at_block(1), _coordinates(), heads=2).mask.shape[1] == 1
+def test_equal_heads_share_a_mask():
+    rule = DilatedWindowVisibility(sizes=(3,), dilations=(1, 2))
+    assert rule.at_block(0) == WindowVisibility(size=3)
+    assert build_attention_mask(rule.at_block(0), _token_info(), num_heads=2).allowed.shape[1] == 1
+    assert build_attention_mask(rule.at_block(1), _token_info(), num_heads=2).allowed.shape[1] == 1
 
 
-def test_the_language_model_of_letters_sees_further_block_by_block():
+def test_windows_of_the_longformer_language_model():
     encoder = Recipe.load("longformer-char-base").encoder
     sizes: list[int] = []
     for block in range(12):
-        (rule, heads), *others = by_head(rule_at(block, encoder.visibility, None), 8)
+        (rule, heads), *others = visibility_by_head(
+            visibility_at_block(block, encoder.visibility, None), 8
+        )
         if block < 6:
             assert not others
             sizes.append(rule.rules[1].size)
             continue
         assert heads == (0, 1)
         assert rule.rules[1].dilations == (block // 2 - 1,)
-        [(near, _)] = others
-        sizes.append(near.rules[1].size)
+        [(undilated, _)] = others
+        sizes.append(undilated.rules[1].size)
     assert (sizes[0], sizes[-1]) == (32, 512)
     assert sizes == sorted(sizes)
     assert round(sum(sizes) / len(sizes), -1) == 230

@@ -1,55 +1,66 @@
-"""Batches: the same rows and questions however they are divided among processes."""
+"""Batches: the same sequences and targets however they are divided among processes."""
 
 import numpy as np
 import pytest
-from numbered_text import SPECIALS, planned
+from numbered_text import SPECIALS, plan_text
 
-from bertwright.examples.assembly import DocSentences, SegmentPair
-from bertwright.examples.batches import make_batch
-from bertwright.examples.corruption import Replace
-from bertwright.examples.questions import hide, sentence_relation
-from bertwright.examples.selection import Tokens
-from bertwright.examples.vocabulary import Vocabulary
-from bertwright.randomness import Draw
+from bertwright.batches.batch import make_batch
+from bertwright.batches.formats import DocSentences, SegmentPair
+from bertwright.batches.masking import TokenSelection
+from bertwright.batches.masking.corruption import TokenReplacement
+from bertwright.batches.targets import mask_tokens, relation_targets
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.rng import CounterRng
 
 TEXT = [[[2, 1, 1], [3], [1, 1], [2, 2]] * 3] * 5
 
 
-def masked(rows, epoch, index, before):
-    draw = Draw(3, epoch, index)
-    return hide(rows, Tokens(rate=0.25), Replace(), Vocabulary(50, SPECIALS), draw, 0.0)
+def make_masked_targets(batch, epoch, index, earlier_targets):
+    rng = CounterRng(3, epoch, index)
+    return mask_tokens(
+        batch,
+        TokenSelection(masking_rate=0.25),
+        TokenReplacement(),
+        Vocabulary(50, SPECIALS),
+        rng,
+        0.0,
+    )
 
 
-def relation(rows, epoch, index, before):
-    return rows, sentence_relation(rows, ("next", "random"))
+def make_relation_targets(batch, epoch, index, earlier_targets):
+    return batch, relation_targets(batch, ("next", "random"))
 
 
-ASK = {"masked": masked, "next-sentence": relation}
+TARGET_MAKERS = {"masked": make_masked_targets, "next-sentence": make_relation_targets}
 
 
 def test_half_a_batch_is_half_of_the_batch():
-    source, _ = planned(SegmentPair(length=16), TEXT)
+    source, _ = plan_text(SegmentPair(length=16), TEXT)
     index, epoch = np.array([3, 1, 4, 0]), np.array([0, 0, 1, 1])
-    whole = make_batch(source, index, epoch, ASK)
+    full = make_batch(source, index, epoch, TARGET_MAKERS)
     halves = [
-        make_batch(source, index[i : i + 2], epoch[i : i + 2], ASK, first_row=i) for i in (0, 2)
+        make_batch(source, index[i : i + 2], epoch[i : i + 2], TARGET_MAKERS, first_sequence=i)
+        for i in (0, 2)
     ]
-    np.testing.assert_array_equal(whole.pieces, np.concatenate([h.pieces for h in halves]))
-    for name in ASK:
-        for field in ("target", "weight"):
+    np.testing.assert_array_equal(full.token_ids, np.concatenate([h.token_ids for h in halves]))
+    for name in TARGET_MAKERS:
+        for field in ("labels", "weights"):
             np.testing.assert_array_equal(
-                getattr(whole.questions[name], field),
-                np.concatenate([getattr(h.questions[name], field) for h in halves]),
+                getattr(full.targets[name], field),
+                np.concatenate([getattr(h.targets[name], field) for h in halves]),
             )
-        where = [h.questions[name].where + 16 * h.first_row for h in halves]
-        np.testing.assert_array_equal(whole.questions[name].where, np.concatenate(where))
-    assert whole.num_tokens == sum(h.num_tokens for h in halves)
+        positions = [h.targets[name].positions + 16 * h.first_sequence for h in halves]
+        np.testing.assert_array_equal(full.targets[name].positions, np.concatenate(positions))
+    assert full.num_tokens == sum(h.num_tokens for h in halves)
 
 
 def test_the_achieved_rate_counts_real_tokens():
-    source, _ = planned(DocSentences(length=32), TEXT)
+    source, _ = plan_text(DocSentences(length=32), TEXT)
     batch = make_batch(
-        source, np.arange(source.num_rows), np.zeros(source.num_rows, np.int64), {"masked": masked}
+        source,
+        np.arange(source.num_sequences),
+        np.zeros(source.num_sequences, np.int64),
+        {"masked": make_masked_targets},
     )
-    assert batch.num_tokens < batch.pieces.size
-    assert np.divide(*batch.hidden("masked")) == pytest.approx(0.25, abs=0.02)
+    assert batch.num_tokens < batch.token_ids.size
+    assert np.divide(*batch.masked_counts("masked")) == pytest.approx(0.25, abs=0.02)

@@ -1,21 +1,26 @@
-"""Ends and beginnings that are asked for are those of texts, not those of rows."""
+"""Predicted ends and starts are those of texts, not of sequences."""
 
 import numpy as np
 import pytest
 from hypothesis import given
-from numbered_text import CLS, FIRST_PIECE, SEP, all_rows, documents, planned
+from numbered_text import CLS, FIRST_TOKEN, SEP, all_sequences, documents, plan_text
 
-from bertwright.errors import UserError
-from bertwright.examples.assembly import (
-    Assembly,
+from bertwright.batches.formats import (
     DocSentences,
     FullSentences,
     HalfReversed,
+    InputFormat,
     Mixture,
     Packed,
 )
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question, every_step, next_pieces, previous_pieces
+from bertwright.batches.targets import (
+    Targets,
+    all_transition_targets,
+    next_token_targets,
+    previous_token_targets,
+)
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.core.errors import UserError
 
 LENGTH = 12
 FRAMED = [
@@ -25,87 +30,90 @@ FRAMED = [
     DocSentences(length=LENGTH),
     DocSentences(length=LENGTH, packing=True),
 ]
-REVERSED = [HalfReversed(length=LENGTH, of=of) for of in FRAMED if of.parted_by is None]
+REVERSED = [HalfReversed(length=LENGTH, of=of) for of in FRAMED if of.isolation_setting is None]
 TEXT = [[[1 + (d + s + w) % 3 for w in range(4)] for s in range(d % 7 + 1)] for d in range(20)]
 
 
-def beside(rows: Rows, question: Question, shift: int, asked: int) -> list[int]:
-    """The stream's positions of the pieces from which ``asked`` is asked for, ``shift`` places off;
-    what is no text is negative."""
-    place = question.where[(question.weight > 0) & (question.target == asked)]
-    assert (rows.pieces.ravel()[place + shift] == asked).all()
-    return (rows.pieces.ravel()[place] - FIRST_PIECE).tolist()
+def neighbours(batch: SequenceBatch, targets: Targets, shift: int, label: int) -> list[int]:
+    """Return the stream positions of the tokens that predict a label, ``shift`` positions away.
+
+    Special tokens have negative ones.
+    """
+    positions = targets.positions[(targets.weights > 0) & (targets.labels == label)]
+    assert (batch.token_ids.ravel()[positions + shift] == label).all()
+    return (batch.token_ids.ravel()[positions] - FIRST_TOKEN).tolist()
 
 
-def ends(rows: Rows) -> list[int]:
-    return beside(rows, next_pieces(rows), 1, SEP)
+def ends(batch: SequenceBatch) -> list[int]:
+    return neighbours(batch, next_token_targets(batch), 1, SEP)
 
 
-def beginnings(rows: Rows) -> list[int]:
-    return beside(rows, previous_pieces(rows), -1, CLS)
+def starts(batch: SequenceBatch) -> list[int]:
+    return neighbours(batch, previous_token_targets(batch), -1, CLS)
 
 
-@pytest.mark.parametrize("assembly", FRAMED, ids=repr)
+@pytest.mark.parametrize("input_format", FRAMED, ids=repr)
 @given(text=documents)
-def test_an_asked_end_stands_behind_the_last_piece_of_a_document(assembly: Assembly, text) -> None:
+def test_predicted_ends_follow_last_tokens_of_documents(input_format: InputFormat, text) -> None:
     try:
-        source, split = planned(assembly, text)
+        source, split = plan_text(input_format, text)
     except UserError:
         return
     first, last = split.document_starts[:-1].tolist(), (split.document_starts[1:] - 1).tolist()
     for epoch in range(3):
-        rows = all_rows(source, epoch)
-        for found, true in ((ends(rows), last), (beginnings(rows), first)):
-            assert set(found) <= set(true)
-            assert len(found) == len(set(found))
+        batch = all_sequences(source, epoch)
+        for predicted, expected in ((ends(batch), last), (starts(batch), first)):
+            assert set(predicted) <= set(expected)
+            assert len(predicted) == len(set(predicted))
 
 
-@pytest.mark.parametrize("assembly", FRAMED, ids=repr)
-def test_nearly_every_document_has_an_end_and_a_beginning(assembly: Assembly) -> None:
-    source, split = planned(assembly, TEXT)
-    rows = all_rows(source)
-    assert len(ends(rows)) >= split.num_documents - 2 * (assembly.kind == "packed")
-    if assembly.parted_by or assembly.kind == "doc-sentences":
-        assert len(beginnings(rows)) >= split.num_documents - 2 * (assembly.kind == "packed")
+@pytest.mark.parametrize("input_format", FRAMED, ids=repr)
+def test_most_documents_have_end_and_start_targets(input_format: InputFormat) -> None:
+    source, split = plan_text(input_format, TEXT)
+    batch = all_sequences(source)
+    assert len(ends(batch)) >= split.num_documents - 2 * (input_format.kind == "packed")
+    if input_format.isolation_setting or input_format.kind == "doc-sentences":
+        assert len(starts(batch)) >= split.num_documents - 2 * (input_format.kind == "packed")
     else:
-        assert beginnings(rows)
+        assert starts(batch)
 
 
-@pytest.mark.parametrize("assembly", REVERSED, ids=lambda of: of.of.kind)
+@pytest.mark.parametrize("input_format", REVERSED, ids=lambda of: of.of.kind)
 @given(text=documents)
-def test_a_reversed_text_ends_where_the_text_begins(assembly: Assembly, text) -> None:
+def test_reversed_text_ends_at_its_start(input_format: InputFormat, text) -> None:
     try:
-        source, split = planned(assembly, text)
+        source, split = plan_text(input_format, text)
     except UserError:
         return
     first, last = split.document_starts[:-1].tolist(), (split.document_starts[1:] - 1).tolist()
-    half = np.arange(source.num_rows // 2)
-    forward, backward = source.rows(half, 0), source.rows(half + len(half), 0)
-    for rows, true, other in ((forward, last, first), (backward, first, last)):
-        for found, here in ((ends(rows), true), (beginnings(rows), other)):
-            assert set(found) <= set(here)
-            assert len(found) == len(set(found))
+    half = np.arange(source.num_sequences // 2)
+    forward, backward = source.sequences(half, 0), source.sequences(half + len(half), 0)
+    for batch, end_tokens, start_tokens in ((forward, last, first), (backward, first, last)):
+        for predicted, expected in ((ends(batch), end_tokens), (starts(batch), start_tokens)):
+            assert set(predicted) <= set(expected)
+            assert len(predicted) == len(set(predicted))
 
 
-@pytest.mark.parametrize("assembly", REVERSED, ids=lambda of: of.of.kind)
-def test_some_reversed_texts_end(assembly: Assembly) -> None:
-    source, _ = planned(assembly, TEXT)
-    backward = source.rows(np.arange(source.num_rows // 2, source.num_rows), 0)
+@pytest.mark.parametrize("input_format", REVERSED, ids=lambda of: of.of.kind)
+def test_some_reversed_texts_have_ends(input_format: InputFormat) -> None:
+    source, _ = plan_text(input_format, TEXT)
+    backward = source.sequences(np.arange(source.num_sequences // 2, source.num_sequences), 0)
     assert ends(backward)
-    assert beginnings(backward)
+    assert starts(backward)
 
 
-def test_rows_of_a_mixture_are_cut_as_they_are_alone() -> None:
-    parts: dict[str, Assembly] = {of.kind: of for of in (Packed(), DocSentences())}
-    source, _ = planned(Mixture(length=LENGTH, parts=parts), TEXT)
-    together = all_rows(source)
-    alone = [
-        all_rows(planned(Mixture(length=LENGTH, parts={n: p}), TEXT)[0]) for n, p in parts.items()
+def test_mixture_keeps_truncation_boundaries() -> None:
+    parts: dict[str, InputFormat] = {of.kind: of for of in (Packed(), DocSentences())}
+    source, _ = plan_text(Mixture(length=LENGTH, parts=parts), TEXT)
+    merged = all_sequences(source)
+    separate = [
+        all_sequences(plan_text(Mixture(length=LENGTH, parts={n: p}), TEXT)[0])
+        for n, p in parts.items()
     ]
-    assert sorted(ends(together)) == sorted(end for rows in alone for end in ends(rows))
+    assert sorted(ends(merged)) == sorted(end for batch in separate for end in ends(batch))
 
 
-def test_a_step_to_the_edge_of_a_row_is_a_step() -> None:
-    rows = all_rows(planned(Packed(length=LENGTH), [[[1] * 90]])[0])
-    assert every_step(rows).weight.all()
-    assert next_pieces(rows).weight.mean() < 1
+def test_transitions_include_sequence_edges() -> None:
+    batch = all_sequences(plan_text(Packed(length=LENGTH), [[[1] * 90]])[0])
+    assert all_transition_targets(batch).weights.all()
+    assert next_token_targets(batch).weights.mean() < 1

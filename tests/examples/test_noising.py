@@ -1,4 +1,4 @@
-"""What is taken out of a text and what is asked for make up the text."""
+"""Noised text and decoder targets together make up the text."""
 
 from itertools import pairwise
 
@@ -8,232 +8,243 @@ from hypothesis import given
 from hypothesis.strategies import integers
 from numbered_text import (
     CLS,
-    FIRST_PIECE,
+    FIRST_TOKEN,
     MASK,
     PAD,
     SEP,
     SPECIALS,
     NumberedSplit,
-    all_rows,
+    all_sequences,
     documents,
-    planned,
+    plan_text,
 )
 
-from bertwright.errors import UserError
-from bertwright.examples.assembly import DocSentences, FullSentences, TranslationPair
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.corruption import Replace
-from bertwright.examples.noising import Fragment, Infilling, Noising, Sentinels, Translation
-from bertwright.examples.questions import Question
-from bertwright.examples.selection import Partition
-from bertwright.examples.vocabulary import Vocabulary
-from bertwright.randomness import Draw
+from bertwright.batches.formats import DocSentences, FullSentences, TranslationPair
+from bertwright.batches.masking import PartitionSelection
+from bertwright.batches.masking.corruption import TokenReplacement
+from bertwright.batches.noising import Fragment, Infilling, Noising, Sentinels, Translation
+from bertwright.batches.targets import Targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.errors import UserError
+from bertwright.core.rng import CounterRng
 
 SIZE = 100_000
 VOCABULARY = Vocabulary(SIZE, SPECIALS)
 LENGTH = 40
 
 
-def rows_of(text, length: int = LENGTH) -> Rows:
+def full_sentences(text, length: int = LENGTH) -> SequenceBatch:
     source = FullSentences(length=length).plan(NumberedSplit.of(text), SPECIALS, 0)
-    index = np.arange(source.num_rows)
-    return source.rows(index, np.zeros_like(index))
+    index = np.arange(source.num_sequences)
+    return source.sequences(index, np.zeros_like(index))
 
 
-def long_rows(number: int = 300, length: int = 128) -> Rows:
-    sentences = [[[1, 2, 1, 3, 1, 1, 2] for _ in range(4000 * number // 300)]]
-    return rows_of(sentences, length)
+def long_sequences(i: int = 300, length: int = 128) -> SequenceBatch:
+    sentences = [[[1, 2, 1, 3, 1, 1, 2] for _ in range(4000 * i // 300)]]
+    return full_sentences(sentences, length)
 
 
-def asked(noising: Noising, rows: Rows, seed: int = 0) -> tuple[Rows, Question]:
-    index = np.arange(len(rows.pieces))
-    return noising.noised(rows, VOCABULARY, Draw(seed, 0, index), 0.5)
+def add_noise(
+    noising: Noising, batch: SequenceBatch, seed: int = 0
+) -> tuple[SequenceBatch, Targets]:
+    index = np.arange(len(batch.token_ids))
+    return noising.add_noise(batch, VOCABULARY, CounterRng(seed, 0, index), 0.5)
 
 
-def of_row(values: np.ndarray, number: int, num_rows: int) -> np.ndarray:
-    return values.reshape(num_rows, -1)[number]
+def of_sequence(values: np.ndarray, i: int, num_rows: int) -> np.ndarray:
+    return values.reshape(num_rows, -1)[i]
 
 
 @given(documents, integers(0, 9))
-def test_sentinels_filled_with_their_spans_give_the_text_back(text, seed):
-    rows = rows_of(text)
-    shown, question = asked(Sentinels(), rows, seed)
-    assert shown.pieces.shape == rows.pieces.shape
-    for number in range(len(rows.pieces)):
-        target = of_row(question.target, number, len(rows.pieces))
-        target = target[of_row(question.weight, number, len(rows.pieces)) > 0]
+def test_filling_sentinels_restores_the_text(text, seed):
+    batch = full_sentences(text)
+    noised, targets = add_noise(Sentinels(), batch, seed)
+    assert noised.token_ids.shape == batch.token_ids.shape
+    for i in range(len(batch.token_ids)):
+        target = of_sequence(targets.labels, i, len(batch.token_ids))
+        target = target[of_sequence(targets.weights, i, len(batch.token_ids)) > 0]
         sentinels = np.flatnonzero(target >= SIZE - 100)
         assert target[sentinels].tolist() == [SIZE - 1 - n for n in range(len(sentinels))]
         assert sentinels[-1] == len(target) - 2
         assert target[-1] == SEP
         spans = {int(target[at]): target[at + 1 : to] for at, to in pairwise(sentinels)}
         filled: list[int] = []
-        for piece in shown.pieces[number][shown.real[number]].tolist():
-            filled += spans[piece].tolist() if piece in spans else [piece]
-        assert sorted(filled) == sorted(rows.pieces[number][rows.real[number]].tolist())
-        whole = rows.pieces[number][rows.real[number]].tolist()
-        if SEP not in whole[:-1]:  # a span across the end of a document leaves that behind it
-            assert filled == whole
+        for token in noised.token_ids[i][noised.is_real[i]].tolist():
+            filled += spans[token].tolist() if token in spans else [token]
+        assert sorted(filled) == sorted(batch.token_ids[i][batch.is_real[i]].tolist())
+        original = batch.token_ids[i][batch.is_real[i]].tolist()
+        if SEP not in original[:-1]:  # a span across the end of a document
+            assert filled == original
 
 
 @given(documents, integers(0, 9))
-def test_each_target_is_given_those_before_it(text, seed):
-    rows = rows_of(text)
+def test_decoder_inputs_are_the_previous_targets(text, seed):
+    batch = full_sentences(text)
     for noising, begin in ((Sentinels(), PAD), (Infilling(), SEP), (Fragment(), MASK)):
-        shown, question = asked(noising, rows, seed)
+        noised, targets = add_noise(noising, batch, seed)
         target, before = (
-            v.reshape(len(rows.pieces), -1) for v in (question.target, question.beside["given"])
+            v.reshape(len(batch.token_ids), -1)
+            for v in (targets.labels, targets.extra_inputs["decoder_input_ids"])
         )
-        weight = question.weight.reshape(target.shape) > 0
-        assert target.shape[1] == noising.targets(LENGTH)
+        weight = targets.weights.reshape(target.shape) > 0
+        assert target.shape[1] == noising.num_targets(LENGTH)
         assert (before[:, 0] == begin).all()
         assert np.array_equal(before[:, 1:][weight[:, 1:]], target[:, :-1][weight[:, 1:]])
         assert (np.diff(weight.astype(int), axis=1) <= 0).all()
-        row, place = np.divmod(question.where[question.weight > 0], LENGTH)
-        assert shown.real[row, place].all()
+        row, position = np.divmod(targets.positions[targets.weights > 0], LENGTH)
+        assert noised.is_real[row, position].all()
 
 
-def test_a_partition_spends_the_budget_in_spans_of_the_mean_and_begins_with_text():
-    rows = long_rows()
-    chosen = Partition().select(rows, VOCABULARY, Draw(0, 0, np.arange(len(rows.pieces))), 0.0)
-    num_chosen = chosen.weight.sum(axis=1).astype(int)
-    assert (num_chosen == np.rint(0.15 * rows.real.sum(axis=1))).all()
-    for where, unit, number in zip(chosen.where, chosen.unit, num_chosen, strict=True):
-        assert unit[number - 1] + 1 == round(number / 3)
-        assert where[0] > 1
-        gaps = np.diff(where[:number])
-        assert np.array_equal(gaps > 1, np.diff(unit[:number]) == 1)
+def test_partition_spends_the_budget_in_spans_of_the_mean():
+    batch = long_sequences()
+    selected = PartitionSelection().select(
+        batch, VOCABULARY, CounterRng(0, 0, np.arange(len(batch.token_ids))), 0.0
+    )
+    num_chosen = selected.weights.sum(axis=1).astype(int)
+    assert (num_chosen == np.rint(0.15 * batch.is_real.sum(axis=1))).all()
+    for positions, unit_ids, i in zip(
+        selected.positions, selected.unit_ids, num_chosen, strict=True
+    ):
+        assert unit_ids[i - 1] + 1 == round(i / 3)
+        assert positions[0] > 1
+        gaps = np.diff(positions[:i])
+        assert np.array_equal(gaps > 1, np.diff(unit_ids[:i]) == 1)
 
 
 @given(documents, integers(0, 9))
-def test_infilling_keeps_what_it_shows_in_order_and_asks_for_everything(text, seed):
-    rows = rows_of(text)
-    shown, question = asked(Infilling(permuted=False), rows, seed)
-    assert np.array_equal(question.target.reshape(rows.pieces.shape), rows.pieces)
-    assert np.array_equal(question.weight.reshape(rows.pieces.shape) > 0, rows.real)
-    for number in range(len(rows.pieces)):
-        seen = shown.pieces[number][shown.real[number]]
-        whole = rows.pieces[number][rows.real[number]].tolist()
-        kept = seen[seen != MASK].tolist()
-        assert seen[0] == whole[0]
-        assert len(kept) < len(whole)
-        text_kept = [p for p in kept if p >= FIRST_PIECE]
+def test_infilling_keeps_order_and_predicts_everything(text, seed):
+    batch = full_sentences(text)
+    noised, targets = add_noise(Infilling(permuted=False), batch, seed)
+    assert np.array_equal(targets.labels.reshape(batch.token_ids.shape), batch.token_ids)
+    assert np.array_equal(targets.weights.reshape(batch.token_ids.shape) > 0, batch.is_real)
+    for i in range(len(batch.token_ids)):
+        visible = noised.token_ids[i][noised.is_real[i]]
+        original = batch.token_ids[i][batch.is_real[i]].tolist()
+        visible_tokens = visible[visible != MASK].tolist()
+        assert visible[0] == original[0]
+        assert len(visible_tokens) < len(original)
+        text_kept = [p for p in visible_tokens if p >= FIRST_TOKEN]
         assert text_kept == sorted(text_kept)
-        assert set(text_kept) <= set(whole)
+        assert set(text_kept) <= set(original)
 
 
-def test_infilling_hides_words_at_the_rate_in_spans_of_the_mean():
-    rows = long_rows()
-    shown, _ = asked(Infilling(permuted=False), rows)
-    index = np.arange(len(rows.pieces))
-    words = rows.coordinates.word.max(axis=1) + 1
-    covered, heads, inserted = Infilling()._spans(words, 128, Draw(0, 0, index))
+def test_infilling_masks_at_the_rate_in_spans_of_the_mean():
+    batch = long_sequences()
+    noised, _ = add_noise(Infilling(permuted=False), batch)
+    index = np.arange(len(batch.token_ids))
+    words = batch.token_info.word_ids.max(axis=1) + 1
+    covered, heads, inserted = Infilling()._sample_spans(words, 128, CounterRng(0, 0, index))
     assert (covered.sum(axis=1) == np.rint(0.3 * words)).all()
     num_masks = heads.sum() + inserted.sum()
     assert covered.sum() / num_masks == pytest.approx(3.0, rel=0.1)
     assert inserted.sum() / num_masks == pytest.approx(np.exp(-3.0), rel=0.25)
-    assert (shown.pieces == MASK).any(axis=1).all()
+    assert (noised.token_ids == MASK).any(axis=1).all()
 
 
 @given(documents, integers(0, 9))
-def test_permuted_sentences_stay_whole_and_special_tokens_where_they_are(text, seed):
+def test_permuted_sentences_stay_whole(text, seed):
     source = DocSentences(length=LENGTH).plan(NumberedSplit.of(text), SPECIALS, 0)
-    index = np.arange(source.num_rows)
-    rows = source.rows(index, np.zeros_like(index))
-    shown, _ = asked(Infilling(rate=0.01), rows, seed)
-    for number in range(len(rows.pieces)):
-        sentence = dict(zip(rows.pieces[number], rows.coordinates.sentence[number], strict=True))
-        seen = [int(p) for p in shown.pieces[number] if p >= FIRST_PIECE]
-        runs = [sentence[p] for p in seen]
+    index = np.arange(source.num_sequences)
+    batch = source.sequences(index, np.zeros_like(index))
+    noised, _ = add_noise(Infilling(masking_rate=0.01), batch, seed)
+    for i in range(len(batch.token_ids)):
+        sentence = dict(zip(batch.token_ids[i], batch.token_info.sentence_ids[i], strict=True))
+        visible = [int(p) for p in noised.token_ids[i] if p >= FIRST_TOKEN]
+        runs = [sentence[p] for p in visible]
         changes = 1 + sum(a != b for a, b in pairwise(runs))
         assert not runs or changes == len(set(runs))
-        assert shown.pieces[number, 0] == SPECIALS.start
-        assert shown.pieces[number][shown.real[number]][-1] == SEP
+        assert noised.token_ids[i, 0] == SPECIALS.start
+        assert noised.token_ids[i][noised.is_real[i]][-1] == SEP
 
 
 @given(documents, integers(0, 9))
-def test_a_fragment_is_one_run_of_half_of_the_text_at_its_own_positions(text, seed):
-    rows = rows_of(text)
-    noising = Fragment(corruption=Replace(mask=1.0, random=0.0, keep=0.0))
-    shown, question = asked(noising, rows, seed)
-    for number in range(len(rows.pieces)):
-        real = of_row(question.weight, number, len(rows.pieces)) > 0
-        position = of_row(question.beside["position"], number, len(rows.pieces))[real]
-        target = of_row(question.target, number, len(rows.pieces))[real]
-        num_text = int((~rows.special[number]).sum())
+def test_fragment_is_half_of_the_text_at_its_positions(text, seed):
+    batch = full_sentences(text)
+    noising = Fragment(corruption=TokenReplacement(mask=1.0, random=0.0, keep=0.0))
+    noised, targets = add_noise(noising, batch, seed)
+    for i in range(len(batch.token_ids)):
+        real = of_sequence(targets.weights, i, len(batch.token_ids)) > 0
+        position = of_sequence(
+            targets.extra_inputs["decoder_position_ids"], i, len(batch.token_ids)
+        )[real]
+        target = of_sequence(targets.labels, i, len(batch.token_ids))[real]
+        num_text = int((~batch.is_special[i]).sum())
         assert len(target) == min(num_text, max(5, np.rint(0.5 * num_text)))
         assert np.array_equal(target, np.arange(target[0], target[0] + len(target)))
-        assert np.array_equal(rows.pieces[number][position], target)
-        assert (shown.pieces[number][position] == MASK).all()
-        assert int((shown.pieces[number] != rows.pieces[number]).sum()) == len(target)
+        assert np.array_equal(batch.token_ids[i][position], target)
+        assert (noised.token_ids[i][position] == MASK).all()
+        assert int((noised.token_ids[i] != batch.token_ids[i]).sum()) == len(target)
 
 
-def test_a_fragment_of_one_piece_is_masked_modelling_and_one_of_all_is_a_language_model():
-    rows = long_rows(10)
-    hidden = Replace(mask=1.0, random=0.0, keep=0.0)
-    number, text = len(rows.pieces), ~rows.special
+def test_fragments_of_one_and_of_all_tokens():
+    batch = long_sequences(10)
+    num_masked = TokenReplacement(mask=1.0, random=0.0, keep=0.0)
+    i, text = len(batch.token_ids), ~batch.is_special
 
-    shown, question = asked(Fragment(rate=0.001, least=1, corruption=hidden), rows)
-    assert (question.weight.reshape(number, -1).sum(axis=1) == 1).all()
-    assert (shown.pieces.ravel()[question.where] == MASK).all()
-    assert np.array_equal(question.target, rows.pieces.ravel()[question.where])
-    assert (question.beside["given"] == MASK).all()
+    noised, targets = add_noise(Fragment(masking_rate=0.001, least=1, corruption=num_masked), batch)
+    assert (targets.weights.reshape(i, -1).sum(axis=1) == 1).all()
+    assert (noised.token_ids.ravel()[targets.positions] == MASK).all()
+    assert np.array_equal(targets.labels, batch.token_ids.ravel()[targets.positions])
+    assert (targets.extra_inputs["decoder_input_ids"] == MASK).all()
 
-    shown, question = asked(Fragment(rate=1.0, corruption=hidden), rows)
-    assert (shown.pieces[text] == MASK).all()
-    for row in range(number):
-        real = of_row(question.weight, row, number) > 0
-        target = of_row(question.target, row, number)[real]
-        given = of_row(question.beside["given"], row, number)[real]
-        assert np.array_equal(target, rows.pieces[row][text[row]])
-        assert given.tolist() == [MASK, *target[:-1].tolist()]
+    noised, targets = add_noise(Fragment(masking_rate=1.0, corruption=num_masked), batch)
+    assert (noised.token_ids[text] == MASK).all()
+    for row in range(i):
+        real = of_sequence(targets.weights, row, i) > 0
+        target = of_sequence(targets.labels, row, i)[real]
+        inputs = of_sequence(targets.extra_inputs["decoder_input_ids"], row, i)[real]
+        assert np.array_equal(target, batch.token_ids[row][text[row]])
+        assert inputs.tolist() == [MASK, *target[:-1].tolist()]
 
 
 @pytest.mark.parametrize(
     ("noising", "rate"), [(Sentinels(), 0.15), (Infilling(), 0.3), (Fragment(), 0.5)]
 )
-def test_a_question_says_how_much_was_hidden(noising: Noising, rate: float):
-    rows = long_rows()
-    _, question = asked(noising, rows)
-    hidden, places = question.hidden
-    assert places == rows.real.sum()
-    assert hidden / places == pytest.approx(rate, abs=0.02)
+def test_masked_counts(noising: Noising, rate: float):
+    batch = long_sequences()
+    _, targets = add_noise(noising, batch)
+    num_masked, num_tokens = targets.masked_counts
+    assert num_tokens == batch.is_real.sum()
+    assert num_masked / num_tokens == pytest.approx(rate, abs=0.02)
 
 
-def test_too_few_sentinels_are_an_error_that_says_so():
+def test_too_few_sentinels_are_an_error():
     with pytest.raises(UserError, match=r"noising\.number is 2"):
-        asked(Sentinels(number=2), long_rows(30))
+        add_noise(Sentinels(number=2), long_sequences(30))
 
 
-def test_one_side_is_read_and_the_other_is_asked_for() -> None:
+def test_first_side_is_read_and_second_predicted() -> None:
     sizes = [(3, 4), (6, 2), (5, 30)]
     pairs = [[[1] * size] for both in sizes for size in both]
-    rows = all_rows(planned(TranslationPair(length=LENGTH), pairs)[0])
-    shown, question = asked(Translation(), rows)
-    width, begin = Translation().targets(LENGTH), FIRST_PIECE
-    for number, (first, second) in enumerate(sizes):
-        read = shown.pieces[number][shown.real[number]].tolist()
+    batch = all_sequences(plan_text(TranslationPair(length=LENGTH), pairs)[0])
+    noised, targets = add_noise(Translation(), batch)
+    width, begin = Translation().num_targets(LENGTH), FIRST_TOKEN
+    for i, (first, second) in enumerate(sizes):
+        read = noised.token_ids[i][noised.is_real[i]].tolist()
         assert read == [CLS, *range(begin, begin + first), SEP]
-        weight = of_row(question.weight, number, 3) > 0
-        whole = [*range(begin + first, begin + first + second), SEP]
-        target = of_row(question.target, number, 3)[weight].tolist()
-        assert target == whole[:width]
-        given = of_row(question.beside["given"], number, 3)[weight].tolist()
-        assert given == [CLS, *target[:-1]]
+        weight = of_sequence(targets.weights, i, 3) > 0
+        original = [*range(begin + first, begin + first + second), SEP]
+        target = of_sequence(targets.labels, i, 3)[weight].tolist()
+        assert target == original[:width]
+        inputs = of_sequence(targets.extra_inputs["decoder_input_ids"], i, 3)[weight].tolist()
+        assert inputs == [CLS, *target[:-1]]
         begin += first + second
 
 
-def test_what_holds_no_pair_is_not_translated() -> None:
+def test_translation_without_pairs_is_an_error() -> None:
     with pytest.raises(UserError, match="translation-pair"):
-        asked(Translation(), rows_of([[[1, 2, 1]]]))
+        add_noise(Translation(), full_sentences([[[1, 2, 1]]]))
 
 
 def test_sentinels_are_tokens_of_a_vocabulary_with_gaps() -> None:
-    """Ids that stand for no token are left out, from the last one down."""
+    """Unused ids are skipped."""
     sparse = Vocabulary(VOCABULARY.size, SPECIALS, missing=frozenset({VOCABULARY.size - 2}))
-    rows = long_rows(20)
-    _, question = Sentinels().noised(rows, sparse, Draw(0, 0, np.arange(len(rows.pieces))), 0.0)
-    target = question.target[question.weight > 0]
+    batch = long_sequences(20)
+    _, targets = Sentinels().add_noise(
+        batch, sparse, CounterRng(0, 0, np.arange(len(batch.token_ids))), 0.0
+    )
+    target = targets.labels[targets.weights > 0]
     assert VOCABULARY.size - 1 in target
     assert VOCABULARY.size - 2 not in target
     assert VOCABULARY.size - 3 in target

@@ -1,5 +1,6 @@
-"""Parts of a text change places, and what is asked for says how."""
+"""Segments of a text are permuted, and the label is the order."""
 
+from dataclasses import replace
 from itertools import permutations
 from math import factorial
 from typing import Any
@@ -8,52 +9,54 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
-from numbered_text import FIRST_PIECE, SPECIALS, NumberedSplit, documents
+from numbered_text import FIRST_TOKEN, SPECIALS, NumberedSplit, documents
 
-from bertwright.errors import UserError
-from bertwright.examples.assembly import DocSentences, SegmentPair
-from bertwright.examples.coordinates import RELATIONS, Rows
-from bertwright.examples.reordering import num_orders, reorder
-from bertwright.randomness import Draw
+from bertwright.batches.formats import DocSentences, SegmentPair
+from bertwright.batches.token_info import RELATIONS, SequenceBatch
+from bertwright.core.errors import UserError
+from bertwright.core.rng import CounterRng
+from bertwright.objectives.reordering import num_orders, reorder_segments
 
 
-def rows_of(text: Any, kind: type = DocSentences, epoch: int = 0) -> tuple[Rows, Draw]:
+def format_batch(
+    text: Any, kind: type = DocSentences, epoch: int = 0
+) -> tuple[SequenceBatch, CounterRng]:
     source = kind(length=24).plan(NumberedSplit.of(text), SPECIALS, 0)
-    index = np.arange(source.num_rows)
-    return source.rows(index, epoch), Draw(0, np.full_like(index, epoch), index)
+    index = np.arange(source.num_sequences)
+    return source.sequences(index, epoch), CounterRng(0, np.full_like(index, epoch), index)
 
 
-def test_there_are_nine_orders_of_up_to_three_parts() -> None:
-    assert [num_orders(most) for most in (1, 2, 3, 4)] == [1, 3, 9, 33]
+def test_number_of_orders() -> None:
+    assert [num_orders(max_parts) for max_parts in (1, 2, 3, 4)] == [1, 3, 9, 33]
 
 
 @given(documents, some.integers(2, 4), some.integers(0, 20))
-def test_the_answer_puts_the_parts_back(text: Any, most: int, epoch: int) -> None:
-    rows, draw = rows_of(text, SegmentPair, epoch)
-    shown, question = reorder(rows, most, draw)
-    assert question.where.tolist() == [24 * row for row in range(len(rows.pieces))]
-    assert (question.target < num_orders(most)).all()
-    for row, target in enumerate(question.target.tolist()):
-        number = next(n for n in range(1, most + 1) if target < num_orders(n))
+def test_label_is_the_order_of_the_segments(text: Any, max_parts: int, epoch: int) -> None:
+    batch, rng = format_batch(text, SegmentPair, epoch)
+    reordered, targets = reorder_segments(batch, max_parts, rng)
+    assert targets.positions.tolist() == [24 * i for i in range(len(batch.token_ids))]
+    assert (targets.labels < num_orders(max_parts)).all()
+    for i, target in enumerate(targets.labels.tolist()):
+        number = next(n for n in range(1, max_parts + 1) if target < num_orders(n))
         order = list(permutations(range(number)))[target - num_orders(number - 1)]
-        after = _first_text(shown, row)
-        before = _first_text(rows, row)
+        after = _first_text(reordered, i)
+        before = _first_text(batch, i)
         breaks = np.flatnonzero(np.diff(after) != 1) + 1
         assert sorted(after.tolist()) == before.tolist()
         assert len(breaks) < number or number == 1
         lengths = _lengths(before, after, order)
         assert lengths is not None
-    same = rows.pieces.copy()
-    assert (np.sort(shown.pieces, axis=1) == np.sort(same, axis=1)).all()
+    same = batch.token_ids.copy()
+    assert (np.sort(reordered.token_ids, axis=1) == np.sort(same, axis=1)).all()
 
 
-def _first_text(rows: Rows, row: int) -> Any:
-    end = np.flatnonzero(rows.special[row, 1:])[0] + 1
-    return rows.pieces[row, 1:end].astype(np.int64)
+def _first_text(batch: SequenceBatch, i: int) -> Any:
+    end = np.flatnonzero(batch.is_special[i, 1:])[0] + 1
+    return batch.token_ids[i, 1:end].astype(np.int64)
 
 
 def _lengths(before: Any, after: Any, order: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Lengths of parts that this order makes of the text what is seen, if there are such."""
+    """Return segment boundaries for which this order yields the reordered text, if any."""
     parts = len(order)
     size = len(before)
     cuts = [()] if parts == 1 else [(a,) for a in range(1, size)]
@@ -66,75 +69,75 @@ def _lengths(before: Any, after: Any, order: tuple[int, ...]) -> tuple[int, ...]
     return None
 
 
-def test_words_and_sentences_move_with_their_pieces() -> None:
-    rows, draw = rows_of([[[1, 2], [3], [2, 2], [1]]] * 40)
-    shown, _ = reorder(rows, 3, draw)
-    for row in range(len(rows.pieces)):
-        there = dict(
-            zip(rows.pieces[row].tolist(), rows.coordinates.word[row].tolist(), strict=True)
+def test_words_move_with_their_tokens() -> None:
+    batch, rng = format_batch([[[1, 2], [3], [2, 2], [1]]] * 40)
+    reordered, _ = reorder_segments(batch, 3, rng)
+    for i in range(len(batch.token_ids)):
+        word_by_token = dict(
+            zip(batch.token_ids[i].tolist(), batch.token_info.word_ids[i].tolist(), strict=True)
         )  # type: ignore[index]
-        text = ~rows.special[row]
-        here = shown.coordinates.word[row][text].tolist()  # type: ignore[index]
-        assert here == [there[piece] for piece in shown.pieces[row][text].tolist()]
-    assert (shown.pieces != rows.pieces).any()
+        text = ~batch.is_special[i]
+        moved_words = reordered.token_info.word_ids[i][text].tolist()  # type: ignore[index]
+        assert moved_words == [
+            word_by_token[token] for token in reordered.token_ids[i][text].tolist()
+        ]
+    assert (reordered.token_ids != batch.token_ids).any()
 
 
-def test_all_orders_come_and_parts_are_equally_often_one_two_and_three() -> None:
-    rows, draw = rows_of([[[1], [1], [1], [1]]] * 900)
-    _, question = reorder(rows, 3, draw)
-    counts = np.bincount(question.target, minlength=9) / len(question.target)
+def test_numbers_of_segments_are_equally_frequent() -> None:
+    batch, rng = format_batch([[[1], [1], [1], [1]]] * 900)
+    _, targets = reorder_segments(batch, 3, rng)
+    counts = np.bincount(targets.labels, minlength=9) / len(targets.labels)
     expected = [1 / 3] + [1 / 6] * 2 + [1 / 3 / factorial(3)] * 6
     assert counts == pytest.approx(expected, abs=0.06)
 
 
-def test_a_text_of_one_sentence_stays_as_it_is() -> None:
-    rows, draw = rows_of([[[1] * 9]] * 10)
-    shown, question = reorder(rows, 3, draw)
-    assert np.array_equal(shown.pieces, rows.pieces)
-    assert not question.target.any()
+def test_single_sentence_is_unchanged() -> None:
+    batch, rng = format_batch([[[1] * 9]] * 10)
+    reordered, targets = reorder_segments(batch, 3, rng)
+    assert np.array_equal(reordered.token_ids, batch.token_ids)
+    assert not targets.labels.any()
 
 
-def test_the_second_text_may_be_another_one_of_the_same_document() -> None:
+def test_second_text_of_the_same_document() -> None:
     text = [[[1] * 4] * 12] * 6
-    seen = set()
+    relations = set()
     split = NumberedSplit.of(text)
     second = {"next": 0.4, "same-document": 0.4, "random": 0.2}
     source = SegmentPair(length=19, second=second).plan(split, SPECIALS, 0)  # type: ignore[arg-type]
-    index = np.arange(source.num_rows)
+    index = np.arange(source.num_sequences)
     for epoch in range(20):
-        rows = source.rows(index, epoch)
-        assert rows.relation is not None
-        for row, relation in enumerate(rows.relation.tolist()):
-            segment = rows.coordinates.segment[row]  # type: ignore[index]
+        batch = source.sequences(index, epoch)
+        assert batch.relation is not None
+        for i, relation in enumerate(batch.relation.tolist()):
+            segment = batch.token_info.segment_ids[i]  # type: ignore[index]
             a, b = (
-                rows.pieces[row][(segment == n) & ~rows.special[row]].astype(int) - FIRST_PIECE
+                batch.token_ids[i][(segment == n) & ~batch.is_special[i]].astype(int) - FIRST_TOKEN
                 for n in (0, 1)
             )
             documents = np.searchsorted(split.document_starts, [a[0], b[0]], side="right")
             name = RELATIONS[relation]
-            seen.add(name)
+            relations.add(name)
             assert (documents[0] == documents[1]) == (name != "random")
             if name == "next":
                 assert 0 < b[0] - a[-1] <= 16
             if name == "same-document":
                 assert not set(a) & set(b)
                 assert b[0] > a[-1] + 1 or b[-1] < a[0]
-    assert seen == set(second)
+    assert relations == set(second)
 
 
-def test_a_document_of_one_chunk_has_nothing_elsewhere() -> None:
+def test_single_chunk_has_no_other_text_in_its_document() -> None:
     second = {"next": 0.5, "same-document": 0.5}
     source = SegmentPair(length=24, second=second, short=0.0).plan(  # type: ignore[arg-type]
         NumberedSplit.of([[[2], [3], [2]]] * 9), SPECIALS, 0
     )
-    rows = source.rows(np.arange(source.num_rows), 0)
-    assert {RELATIONS[n] for n in rows.relation.tolist()} == {"next", "random"}  # type: ignore[union-attr]
+    batch = source.sequences(np.arange(source.num_sequences), 0)
+    assert {RELATIONS[n] for n in batch.relation.tolist()} == {"next", "random"}  # type: ignore[union-attr]
 
 
-def test_rows_must_know_their_sentences() -> None:
-    rows, draw = rows_of([[[1], [2]]] * 9)
-    from dataclasses import replace
-
-    bare = replace(rows, coordinates=replace(rows.coordinates, sentence=None))
-    with pytest.raises(UserError, match="where sentences begin"):
-        reorder(bare, 3, draw)
+def test_missing_sentence_boundaries_are_an_error() -> None:
+    batch, rng = format_batch([[[1], [2]]] * 9)
+    without_sentences = replace(batch, token_info=replace(batch.token_info, sentence_ids=None))
+    with pytest.raises(UserError, match="sentence boundaries"):
+        reorder_segments(without_sentences, 3, rng)

@@ -1,4 +1,4 @@
-"""A text is read, and then told again."""
+"""A text is read, and then repeated."""
 
 from typing import Any
 
@@ -8,39 +8,44 @@ from hypothesis import given
 from hypothesis import strategies as some
 from numbered_text import SPECIALS, NumberedSplit, documents
 
-from bertwright.errors import UserError
-from bertwright.examples.assembly import Assembly
-from bertwright.examples.repeating import repeat
-from bertwright.examples.vocabulary import Vocabulary
+from bertwright.batches.formats import InputFormat
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.errors import UserError
+from bertwright.objectives.autoencoding import repeat_text
 from bertwright.recipes import Recipe
 
 VOCABULARY = Vocabulary(1000, SPECIALS)
 
 
 @given(documents, some.integers(8, 25), some.sampled_from(["doc-sentences", "full-sentences"]))
-def test_what_is_told_is_the_first_text_that_was_read(text: Any, length: int, kind: str) -> None:
-    source = Assembly.choose({"kind": kind, "length": length}).plan(
+def test_first_text_is_repeated(text: Any, length: int, kind: str) -> None:
+    source = InputFormat.parse({"kind": kind, "length": length}).plan(
         NumberedSplit.of(text), SPECIALS, 0
     )
-    rows = source.rows(np.arange(source.num_rows), 0)
-    shown, question = repeat(rows, False, VOCABULARY)
-    turned, same_question = repeat(rows, True, VOCABULARY)
-    assert (question.where == same_question.where).all()
-    for row, pieces in enumerate(shown.pieces):
-        document = rows.coordinates.document
-        size = length if document is None else int((document[row] == document[row, 0]).sum())
+    batch = source.sequences(np.arange(source.num_sequences), 0)
+    repeated, targets = repeat_text(batch, False, VOCABULARY)
+    reversed_batch, reversed_targets = repeat_text(batch, True, VOCABULARY)
+    assert (targets.positions == reversed_targets.positions).all()
+    for i, token_ids in enumerate(repeated.token_ids):
+        document_ids = batch.token_info.document_ids
+        size = (
+            length if document_ids is None else int((document_ids[i] == document_ids[i, 0]).sum())
+        )
         size = min(size, length // 2)
-        first = rows.pieces[row, :size].tolist()
+        first = batch.token_ids[i, :size].tolist()
         padding = [SPECIALS.pad] * (length - 2 * size)
-        assert pieces.tolist() == [*first, *first, *padding]
-        assert turned.pieces[row].tolist() == [*reversed(first), *first, *padding]
-        assert shown.real[row].tolist() == [True] * 2 * size + [False] * len(padding)
-        mine = (question.where // length == row) & (question.weight > 0)
-        assert (question.where[mine] % length).tolist() == list(range(size, 2 * size - 1))
-        assert question.target[mine].tolist() == same_question.target[mine].tolist() == first[1:]
+        assert token_ids.tolist() == [*first, *first, *padding]
+        assert reversed_batch.token_ids[i].tolist() == [*reversed(first), *first, *padding]
+        assert repeated.is_real[i].tolist() == [True] * 2 * size + [False] * len(padding)
+        is_scored = (targets.positions // length == i) & (targets.weights > 0)
+        assert (targets.positions[is_scored] % length).tolist() == list(range(size, 2 * size - 1))
+        assert (
+            targets.labels[is_scored].tolist()
+            == reversed_targets.labels[is_scored].tolist()
+            == first[1:]
+        )
 
 
-def test_it_is_asked_alone() -> None:
-
-    with pytest.raises(UserError, match="autoencoding tells rows of its own"):
+def test_autoencoding_excludes_other_objectives() -> None:
+    with pytest.raises(UserError, match="autoencoding changes the input"):
         Recipe.load("lstm-autoencoder-tiny", "objectives.causal={}")

@@ -1,69 +1,78 @@
-"""Rows of whole sentences."""
+"""Sequences of whole sentences."""
 
 import numpy as np
 from hypothesis import given
-from numbered_text import CLS, FIRST_PIECE, PAD, SEP, all_rows, documents, planned, text_of
+from numbered_text import (
+    CLS,
+    FIRST_TOKEN,
+    PAD,
+    SEP,
+    all_sequences,
+    documents,
+    plan_text,
+    text_tokens,
+)
 
-from bertwright.examples.assembly import DocSentences, FullSentences
+from bertwright.batches.formats import DocSentences, FullSentences
 
 LENGTH = 10
-# Documents of sentences: 3 + 4 pieces; 2; 3.
+# Documents of sentences: 3 + 4 tokens; 2; 3.
 TEXT = [[[3], [4]], [[2]], [[1, 2]]]
 
 
 def test_full_sentences_cross_documents():
-    source, _ = planned(FullSentences(length=LENGTH), TEXT)
-    assert all_rows(source).pieces.tolist() == [
+    source, _ = plan_text(FullSentences(length=LENGTH), TEXT)
+    assert all_sequences(source).token_ids.tolist() == [
         [CLS, 100, 101, 102, 103, 104, 105, 106, SEP, PAD],
         [CLS, 107, 108, SEP, 109, 110, 111, SEP, PAD, PAD],
     ]
 
 
 def test_doc_sentences_end_with_their_document():
-    source, _ = planned(DocSentences(length=LENGTH), TEXT)
-    assert all_rows(source).pieces.tolist() == [
+    source, _ = plan_text(DocSentences(length=LENGTH), TEXT)
+    assert all_sequences(source).token_ids.tolist() == [
         [CLS, 100, 101, 102, 103, 104, 105, 106, SEP, PAD],
         [CLS, 107, 108, SEP, PAD, PAD, PAD, PAD, PAD, PAD],
         [CLS, 109, 110, 111, SEP, PAD, PAD, PAD, PAD, PAD],
     ]
 
 
-def test_packing_puts_short_sequences_together():
-    source, _ = planned(DocSentences(length=LENGTH, packing=True), TEXT)
-    assert all_rows(source).pieces.tolist() == [
+def test_packing_joins_short_texts():
+    source, _ = plan_text(DocSentences(length=LENGTH, packing=True), TEXT)
+    assert all_sequences(source).token_ids.tolist() == [
         [CLS, 100, 101, 102, 103, 104, 105, 106, SEP, PAD],
         [CLS, 107, 108, SEP, CLS, 109, 110, 111, SEP, PAD],
     ]
 
 
 @given(text=documents)
-def test_each_piece_is_used_once(text):
-    for assembly in (
+def test_tokens_are_used_once(text):
+    for input_format in (
         FullSentences(length=LENGTH),
         DocSentences(length=LENGTH),
         DocSentences(length=LENGTH, packing=True),
     ):
-        source, split = planned(assembly, text)
-        used = np.concatenate(text_of(all_rows(source))) - FIRST_PIECE
-        np.testing.assert_array_equal(used, np.arange(split.num_pieces))
+        source, split = plan_text(input_format, text)
+        used = np.concatenate(text_tokens(all_sequences(source))) - FIRST_TOKEN
+        np.testing.assert_array_equal(used, np.arange(split.num_tokens))
 
 
 @given(text=documents)
-def test_sentences_are_cut_only_where_they_are_longer_than_a_row(text):
-    source, split = planned(FullSentences(length=LENGTH), text)
-    for pieces in text_of(all_rows(source))[1:]:
-        start = pieces[0] - FIRST_PIECE
+def test_only_long_sentences_are_split(text):
+    source, split = plan_text(FullSentences(length=LENGTH), text)
+    for tokens in text_tokens(all_sequences(source))[1:]:
+        start = tokens[0] - FIRST_TOKEN
         sentence = split.sentence_starts[split.sentence_starts <= start][-1]
         assert (start - sentence) % (LENGTH - 2) == 0
 
 
 @given(text=documents)
-def test_rows_are_filled_greedily(text):
-    source, split = planned(FullSentences(length=LENGTH), text)
-    rows = all_rows(source)
-    for i, following in enumerate(text_of(rows)[1:]):
-        start = following[0] - FIRST_PIECE
+def test_sequences_are_filled_greedily(text):
+    source, split = plan_text(FullSentences(length=LENGTH), text)
+    batch = all_sequences(source)
+    for i, next_tokens in enumerate(text_tokens(batch)[1:]):
+        start = next_tokens[0] - FIRST_TOKEN
         later = split.sentence_starts[split.sentence_starts > start]
         sentence = min(LENGTH - 2, later[0] - start)
-        joint = int(start in split.document_starts)
-        assert rows.real[i].sum() + joint + sentence > LENGTH
+        num_separators = int(start in split.document_starts)
+        assert batch.is_real[i].sum() + num_separators + sentence > LENGTH

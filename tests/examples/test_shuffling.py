@@ -1,87 +1,94 @@
-"""Shuffled runs: what changes place, and what is asked of it."""
+"""Shuffled spans and their targets."""
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, strategies
-from numbered_text import SPECIALS, Documents, all_rows, documents, planned
+from numbered_text import SPECIALS, Documents, all_sequences, documents, plan_text
 
-from bertwright.errors import UserError
-from bertwright.examples.assembly import Assembly, Contiguous, SegmentPair
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.corruption import Replace
-from bertwright.examples.questions import hide, span_boundary
-from bertwright.examples.selection import Tokens
-from bertwright.examples.shuffling import shuffle_runs
-from bertwright.examples.vocabulary import Vocabulary
-from bertwright.randomness import Draw
+from bertwright.batches.formats import Contiguous, InputFormat, SegmentPair
+from bertwright.batches.masking import TokenSelection
+from bertwright.batches.masking.corruption import TokenReplacement
+from bertwright.batches.targets import mask_tokens, span_boundary_targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.errors import UserError
+from bertwright.core.rng import CounterRng
+from bertwright.objectives.word_order import shuffle_spans
 
 
-def rows_of(assembly: Assembly, text: Documents) -> Rows:
+def format_batch(input_format: InputFormat, text: Documents) -> SequenceBatch:
     try:
-        return all_rows(planned(assembly, text)[0])
-    except UserError:  # too little text for one row
+        return all_sequences(plan_text(input_format, text)[0])
+    except UserError:  # too little text for one sequence
         assume(False)
         raise
 
 
-# With special pieces around the text, and without any.
+# With special tokens around the text, and without any.
 framed = strategies.sampled_from([SegmentPair(length=24), Contiguous(length=24)])
 
 
 @given(
     text=documents, of=framed, size=strategies.integers(2, 4), rate=strategies.floats(0.05, 0.99)
 )
-def test_runs_are_permuted_in_place_and_asked_for(text, of, size, rate):
-    rows = rows_of(of, text)
-    kept = np.arange(24) % 5 == 0
-    kept = np.broadcast_to(kept, rows.pieces.shape)
-    shown, question = shuffle_runs(rows, kept, size, rate, Draw(1, 2, np.arange(len(kept))))
-    changed = shown.pieces != rows.pieces
-    assert not (changed & (rows.special | kept)).any()
-    asked = np.zeros(kept.size, np.bool_)
-    asked[question.where[question.weight > 0]] = True
-    assert not (changed.ravel() & ~asked).any()
-    right = rows.pieces.ravel()[question.where] == question.target
-    assert right.all()
-    per_row = question.weight.reshape(len(kept), -1).sum(axis=1)
-    assert set((per_row % size).tolist()) <= {0}
-    budget = np.maximum(np.rint(rate * rows.real.sum(axis=1)) // size, 1) * size
-    assert (per_row <= budget).all()
-    for run in question.where[question.weight > 0].reshape(-1, size):
-        assert sorted(shown.pieces.ravel()[run]) == sorted(rows.pieces.ravel()[run])
+def test_spans_are_permuted_and_predicted(text, of, size, rate):
+    batch = format_batch(of, text)
+    is_excluded = np.arange(24) % 5 == 0
+    is_excluded = np.broadcast_to(is_excluded, batch.token_ids.shape)
+    shuffled, targets = shuffle_spans(
+        batch, is_excluded, size, rate, CounterRng(1, 2, np.arange(len(is_excluded)))
+    )
+    changed = shuffled.token_ids != batch.token_ids
+    assert not (changed & (batch.is_special | is_excluded)).any()
+    is_target = np.zeros(is_excluded.size, np.bool_)
+    is_target[targets.positions[targets.weights > 0]] = True
+    assert not (changed.ravel() & ~is_target).any()
+    is_correct = batch.token_ids.ravel()[targets.positions] == targets.labels
+    assert is_correct.all()
+    num_targets = targets.weights.reshape(len(is_excluded), -1).sum(axis=1)
+    assert set((num_targets % size).tolist()) <= {0}
+    budget = np.maximum(np.rint(rate * batch.is_real.sum(axis=1)) // size, 1) * size
+    assert (num_targets <= budget).all()
+    for span in targets.positions[targets.weights > 0].reshape(-1, size):
+        assert sorted(shuffled.token_ids.ravel()[span]) == sorted(batch.token_ids.ravel()[span])
 
 
-def test_runs_that_no_row_holds_are_refused():
-    rows = rows_of(SegmentPair(length=24), [[[1, 1, 1]] * 20] * 4)
-    kept = np.zeros(rows.pieces.shape, np.bool_)
-    draw = Draw(0, 0, np.arange(len(rows.pieces)))
-    assert shuffle_runs(rows, kept, 12, 0.05, draw)[1].weight.size
+def test_too_long_spans_are_an_error():
+    batch = format_batch(SegmentPair(length=24), [[[1, 1, 1]] * 20] * 4)
+    is_excluded = np.zeros(batch.token_ids.shape, np.bool_)
+    rng = CounterRng(0, 0, np.arange(len(batch.token_ids)))
+    assert shuffle_spans(batch, is_excluded, 12, 0.05, rng)[1].weights.size
     with pytest.raises(UserError, match="size to 12 at most"):
-        shuffle_runs(rows, kept, 13, 0.05, draw)
+        shuffle_spans(batch, is_excluded, 13, 0.05, rng)
 
 
 @given(text=documents, of=framed, rate=strategies.floats(0.1, 0.6))
-def test_boundaries_are_the_nearest_places_that_are_not_hidden(text, of, rate):
-    rows = rows_of(of, text)
-    vocabulary, draw = Vocabulary(500, SPECIALS), Draw(0, 0, np.arange(len(rows.pieces)))
-    _, hidden = hide(rows, Tokens(rate=rate), Replace(), vocabulary, draw, 0.0)
-    question = span_boundary(rows, hidden, longest=3)
-    open_places = np.ones(rows.pieces.size, np.bool_)
-    open_places[hidden.where[hidden.weight > 0]] = False
-    special = rows.special.ravel()
-    for where, weight, left, right, offset in zip(
-        question.where,
-        question.weight,
-        *(question.beside[name] for name in ("left", "right", "offset")),
+def test_boundaries_are_the_nearest_unmasked_positions(text, of, rate):
+    batch = format_batch(of, text)
+    vocabulary, rng = Vocabulary(500, SPECIALS), CounterRng(0, 0, np.arange(len(batch.token_ids)))
+    _, masked_targets = mask_tokens(
+        batch, TokenSelection(masking_rate=rate), TokenReplacement(), vocabulary, rng, 0.0
+    )
+    targets = span_boundary_targets(batch, masked_targets, max_offset=3)
+    is_unmasked = np.ones(batch.token_ids.size, np.bool_)
+    is_unmasked[masked_targets.positions[masked_targets.weights > 0]] = False
+    special = batch.is_special.ravel()
+    for position, weight, left, is_correct, offset in zip(
+        targets.positions,
+        targets.weights,
+        *(
+            targets.extra_inputs[name]
+            for name in ("left_positions", "right_positions", "span_offsets")
+        ),
         strict=True,
     ):
         if weight == 0:
             continue
-        assert left < where < right
-        assert left // 24 == right // 24
-        assert open_places[left]
-        assert open_places[right]
-        assert not open_places[left + 1 : right].any()
-        assert not special[left : right + 1].any()
-        assert offset == where - left - 1 < 3
-    assert (question.target == hidden.target).all()
+        assert left < position < is_correct
+        assert left // 24 == is_correct // 24
+        assert is_unmasked[left]
+        assert is_unmasked[is_correct]
+        assert not is_unmasked[left + 1 : is_correct].any()
+        assert not special[left : is_correct + 1].any()
+        assert offset == position - left - 1 < 3
+    assert (targets.labels == masked_targets.labels).all()

@@ -1,94 +1,102 @@
-"""Rows of translations, place by place, and the selections of documents that they are read from."""
+"""Pairs of translations, and splits by language."""
 
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from hypothesis import given
-from numbered_text import CLS, PAD, SEP, NumberedSplit, all_rows, documents, planned
+from numbered_text import CLS, PAD, SEP, NumberedSplit, all_sequences, documents, plan_text
 
-from bertwright.errors import UserError
-from bertwright.examples.assembly import TranslationPair
-from bertwright.text.marks import DOCUMENT_START, SENTENCE_START
-from bertwright.text.selected import SelectedSplit, languages_apart, translations_apart
+from bertwright.batches.formats import TranslationPair
+from bertwright.core.errors import UserError
+from bertwright.data.shards.subset import SplitSubset, split_by_language, split_by_language_pair
+from bertwright.data.tokenization.boundaries import DOCUMENT_START, SENTENCE_START
 
-# Sides of 2, 3; 2, 1; 30, 2 pieces, in words of one and two.
+# Sides of 2, 3; 2, 1; 30, 2 tokens, in words of one and two.
 TEXT = [[[2]], [[1, 2]], [[1, 1]], [[1]], [[1] * 30], [[1, 1]]]
 
 
-def rows_of(**settings: Any):
-    source, _ = planned(TranslationPair(length=16, **settings), TEXT)
-    return all_rows(source)
+def translation_batch(**settings: Any):
+    source, _ = plan_text(TranslationPair(length=16, **settings), TEXT)
+    return all_sequences(source)
 
 
-def test_a_row_is_both_sides_each_counted_from_its_start() -> None:
-    rows = rows_of()
-    coordinates = rows.coordinates
+def test_positions_restart_on_the_second_side() -> None:
+    batch = translation_batch()
+    token_info = batch.token_info
     first = [CLS, 100, 101, SEP, CLS, 102, 103, 104, SEP, *[PAD] * 7]
-    assert rows.pieces[0].tolist() == first
-    assert coordinates.position[0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, *[0] * 7]
-    assert coordinates.document[0].tolist() == [*[0] * 9, *[-1] * 7]
-    assert coordinates.language[0, :9].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1]
-    assert coordinates.word[0].tolist() == [-1, 0, 0, -1, -1, 1, 2, 2, -1, *[-1] * 7]
-    assert coordinates.sentence[0].tolist() == [-1, 0, 0, -1, -1, 1, 1, 1, -1, *[-1] * 7]
-    assert coordinates.segment is None
-    # The long side loses its last pieces, and nothing else does.
-    assert rows.pieces[2].tolist() == [CLS, *range(108, 118), SEP, CLS, 138, 139, SEP]
+    assert batch.token_ids[0].tolist() == first
+    assert token_info.position_ids[0].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, *[0] * 7]
+    assert token_info.document_ids[0].tolist() == [*[0] * 9, *[-1] * 7]
+    assert token_info.language_ids[0, :9].tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 1]
+    assert token_info.word_ids[0].tolist() == [-1, 0, 0, -1, -1, 1, 2, 2, -1, *[-1] * 7]
+    assert token_info.sentence_ids[0].tolist() == [-1, 0, 0, -1, -1, 1, 1, 1, -1, *[-1] * 7]
+    assert token_info.segment_ids is None
+    # Only the long side loses its last tokens.
+    assert batch.token_ids[2].tolist() == [CLS, *range(108, 118), SEP, CLS, 138, 139, SEP]
 
 
-def test_positions_may_go_on() -> None:
-    assert rows_of(restart=False).coordinates.position[0, :9].tolist() == list(range(9))
+def test_positions_may_continue() -> None:
+    assert translation_batch(restart=False).token_info.position_ids[0, :9].tolist() == list(
+        range(9)
+    )
 
 
 def test_packed_pairs_are_isolated() -> None:
-    rows = rows_of(packing=True)
-    assert len(rows.pieces) == 2
+    batch = translation_batch(packing=True)
+    assert len(batch.token_ids) == 2
     pair = [CLS, 105, 106, SEP, CLS, 107, SEP]
-    assert rows.pieces[0, 9:].tolist() == pair
-    assert rows.coordinates.document[0].tolist() == [*[0] * 9, *[1] * 7]
-    assert rows.coordinates.position[0, 9:].tolist() == [0, 1, 2, 3, 0, 1, 2]
-    assert rows.coordinates.word[0, 9:].tolist() == [-1, 3, 4, -1, -1, 5, -1]
+    assert batch.token_ids[0, 9:].tolist() == pair
+    assert batch.token_info.document_ids[0].tolist() == [*[0] * 9, *[1] * 7]
+    assert batch.token_info.position_ids[0, 9:].tolist() == [0, 1, 2, 3, 0, 1, 2]
+    assert batch.token_info.word_ids[0, 9:].tolist() == [-1, 3, 4, -1, -1, 5, -1]
 
 
-def test_without_translations_there_are_no_rows() -> None:
+def test_missing_translations_are_an_error() -> None:
     with pytest.raises(UserError, match="holds no translations"):
-        planned(TranslationPair(length=16), [[[1, 2]]])
+        plan_text(TranslationPair(length=16), [[[1, 2]]])
 
 
 @given(text=documents)
-def test_a_selection_reads_as_its_documents_alone(text: Any) -> None:
-    whole = NumberedSplit.of(text)
-    for split in languages_apart(cast(Any, whole)):
-        number = whole.language_names.index(split.name)
-        mine = np.flatnonzero(whole.languages == number)
-        bounds = zip(whole.document_starts[mine], whole.document_starts[mine + 1], strict=True)
+def test_language_split_equals_its_documents(text: Any) -> None:
+    split_all = NumberedSplit.of(text)
+    for split in split_by_language(cast(Any, split_all)):
+        number = split_all.language_names.index(split.name)
+        documents_of_language = np.flatnonzero(split_all.language_ids == number)
+        bounds = zip(
+            split_all.document_starts[documents_of_language],
+            split_all.document_starts[documents_of_language + 1],
+            strict=True,
+        )
         expected = np.concatenate([100 + np.arange(start, stop) for start, stop in bounds])
-        pieces, marks = (found[:, 0] for found in split.gather(np.arange(split.num_pieces), 1))
-        assert pieces.tolist() == expected.tolist()
+        tokens, boundaries = (
+            values[:, 0] for values in split.gather(np.arange(split.num_tokens), 1)
+        )
+        assert tokens.tolist() == expected.tolist()
         starts = split.document_starts[:-1], split.sentence_starts[:-1]
-        for known, mark in zip(starts, (DOCUMENT_START, SENTENCE_START), strict=True):
-            assert np.flatnonzero(marks & mark).tolist() == known.tolist()
-        length = min(3, split.num_pieces)
-        at = np.arange(split.num_pieces - length + 1)[:, None] + np.arange(length)
-        assert split.gather(at[:, 0], length)[0].tolist() == expected[at].tolist()
-        assert (split.languages == number).all()
+        for expected_starts, flag in zip(starts, (DOCUMENT_START, SENTENCE_START), strict=True):
+            assert np.flatnonzero(boundaries & flag).tolist() == expected_starts.tolist()
+        length = min(3, split.num_tokens)
+        positions = np.arange(split.num_tokens - length + 1)[:, None] + np.arange(length)
+        assert split.gather(positions[:, 0], length)[0].tolist() == expected[positions].tolist()
+        assert (split.language_ids == number).all()
         assert not len(split.translations)
 
 
 @given(text=documents)
-def test_translations_are_selected_by_their_two_languages(text: Any) -> None:
-    whole = cast(Any, NumberedSplit.of(text))
-    found: list[int] = []
-    for split in translations_apart(whole):
+def test_translations_are_split_by_language_pair(text: Any) -> None:
+    split_all = cast(Any, NumberedSplit.of(text))
+    values: list[int] = []
+    for split in split_by_language_pair(split_all):
         assert split.translations.tolist() == list(range(1, split.num_documents, 2))
-        names = [split.language_names[number] for number in split.languages]
+        names = [split.language_names[number] for number in split.language_ids]
         assert {f"{a}-{b}" for a, b in zip(names[::2], names[1::2], strict=True)} == {split.name}
         first = split.gather(split.document_starts[:-1], 1)[0][:, 0]
-        found += whole.document_of(first)[1::2].tolist()
-    assert sorted(found) == whole.translations.tolist()
+        values += split_all.document_of(first)[1::2].tolist()
+    assert sorted(values) == split_all.translations.tolist()
 
 
-def test_a_selection_lies_where_it_lies_in_the_whole() -> None:
-    whole = NumberedSplit.of(TEXT)
-    split = SelectedSplit(cast(Any, whole), np.array([1, 2, 5]), "some")
-    assert list(split._stretches(1, 7)) == [(3, 7), (38, 40)]
+def test_subset_source_ranges() -> None:
+    split_all = NumberedSplit.of(TEXT)
+    split = SplitSubset(cast(Any, split_all), np.array([1, 2, 5]), "some")
+    assert list(split._source_ranges(1, 7)) == [(3, 7), (38, 40)]

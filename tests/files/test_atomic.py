@@ -1,4 +1,4 @@
-"""Files and folders appear whole or not at all, whatever happens on the way."""
+"""Files and folders are written atomically."""
 
 import errno
 import resource
@@ -13,22 +13,22 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from bertwright.errors import UserError
-from bertwright.files import (
+from bertwright.core.errors import UserError
+from bertwright.core.files import (
     atomic_file,
     atomic_folder,
-    read_findings,
+    read_results,
     read_text,
-    require_free,
-    require_other,
+    require_different_file,
+    require_new_folder,
     require_writable,
     write_text,
 )
 
 
 @contextmanager
-def largest_file(size_bytes: int) -> Generator[None]:
-    """A disk that is full after so many bytes of a file."""
+def limit_file_size(size_bytes: int) -> Generator[None]:
+    """Simulate a disk that is full after ``size_bytes`` of a file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
     try:
@@ -37,16 +37,16 @@ def largest_file(size_bytes: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_folder_takes_its_name_when_it_is_whole(tmp_path: Path) -> None:
-    wanted = tmp_path / "deep" / "model"
-    with atomic_folder(wanted) as folder:
+def test_folder_is_renamed_when_complete(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "model"
+    with atomic_folder(target) as folder:
         (folder / "weights").write_bytes(b"123")
-        assert not wanted.exists()
-    assert (wanted / "weights").read_bytes() == b"123"
-    assert list(wanted.parent.iterdir()) == [wanted]
+        assert not target.exists()
+    assert (target / "weights").read_bytes() == b"123"
+    assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_full_disk_is_named_whoever_writes(tmp_path: Path) -> None:
+def test_full_disk_error_names_the_file(tmp_path: Path) -> None:
     def tensors(file: Path) -> None:
         save_file({"a": torch.zeros(10_000)}, file)
 
@@ -61,7 +61,7 @@ def test_a_full_disk_is_named_whoever_writes(tmp_path: Path) -> None:
         file = tmp_path / "model.safetensors"
         with (
             pytest.raises(UserError, match=r"(File too large|No space left on device): free some"),
-            largest_file(5_000),
+            limit_file_size(5_000),
             atomic_file(file) as temporary,
         ):
             write(temporary)
@@ -69,25 +69,25 @@ def test_a_full_disk_is_named_whoever_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"3", b"\xff"])
-def test_findings_that_are_none_are_named(tmp_path: Path, content: bytes) -> None:
+def test_invalid_results_file_raises(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "runs.json"
-    assert read_findings(file) == {}
+    assert read_results(file) == {}
     file.write_text('{"a": 1}')
-    assert read_findings(file) == {"a": 1}
+    assert read_results(file) == {"a": 1}
     file.write_bytes(content)
     with pytest.raises(UserError, match=r"runs\.json"):
-        read_findings(file)
+        read_results(file)
 
 
-def test_an_empty_folder_may_be_filled(tmp_path: Path) -> None:
-    wanted = tmp_path / "model"
-    wanted.mkdir()
-    with atomic_folder(wanted) as folder:
+def test_empty_folder_is_replaced(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    target.mkdir()
+    with atomic_folder(target) as folder:
         (folder / "weights").touch()
-    assert (wanted / "weights").exists()
+    assert (target / "weights").exists()
 
 
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+def test_error_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "model") as folder:
         (folder / "weights").touch()
         raise ZeroDivisionError
@@ -97,35 +97,35 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_there_is_not_overwritten(tmp_path: Path) -> None:
+def test_existing_output_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_bytes(b"precious")
     (tmp_path / "file").touch()
     for name in ("model", "file"):
         with pytest.raises(UserError, match="already exists: choose another folder"):
-            require_free(tmp_path / name)
+            require_new_folder(tmp_path / name)
         with pytest.raises(UserError, match="already exists"), atomic_folder(tmp_path / name):
             pytest.fail("the block was entered")
     with pytest.raises(UserError, match="already exists"):
-        require_free(Path("/"))
+        require_new_folder(Path("/"))
     assert (tmp_path / "model" / "weights").read_bytes() == b"precious"
 
 
-@pytest.mark.parametrize("wanted", ["/proc/x", "/proc/deep/x", "{folder}/file/x"])
-def test_where_nothing_can_be_made_is_said_before_it_is_tried(tmp_path: Path, wanted: str) -> None:
+@pytest.mark.parametrize("target", ["/proc/x", "/proc/deep/x", "{folder}/file/x"])
+def test_uncreatable_output_raises_early(tmp_path: Path, target: str) -> None:
     (tmp_path / "file").touch()
-    path = Path(wanted.format(folder=tmp_path))
-    for require in (require_free, require_writable):
-        with pytest.raises(UserError, match=f"^{path} cannot be made: "):
+    path = Path(target.format(folder=tmp_path))
+    for require in (require_new_folder, require_writable):
+        with pytest.raises(UserError, match=f"^{path} cannot be created: "):
             require(path)
     with pytest.raises(UserError, match="is a folder"):
         require_writable(tmp_path)
     require_writable(tmp_path / "file")
     require_writable(tmp_path / "new" / "file")
-    assert [each.name for each in tmp_path.iterdir()] == ["file"]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
+def test_file_is_replaced_atomically(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "report.json"
     write_text(file, "old")
     with atomic_file(file) as temporary:
@@ -135,12 +135,12 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     assert list(file.parent.iterdir()) == [file]
 
 
-def test_a_full_disk_is_named_and_leaves_the_old_file(tmp_path: Path) -> None:
+def test_full_disk_keeps_the_old_file(tmp_path: Path) -> None:
     file = tmp_path / "report.json"
     write_text(file, "old")
     with (
         pytest.raises(UserError, match=r"report\.json: .* free some space"),
-        largest_file(1000),
+        limit_file_size(1000),
         atomic_file(file) as temporary,
     ):
         temporary.write_bytes(b"x" * 2000)
@@ -148,10 +148,10 @@ def test_a_full_disk_is_named_and_leaves_the_old_file(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_full_disk_leaves_no_folder(tmp_path: Path) -> None:
+def test_full_disk_leaves_no_folder(tmp_path: Path) -> None:
     with (
         pytest.raises(UserError, match=r"model: .* free some space"),
-        largest_file(1000),
+        limit_file_size(1000),
         atomic_folder(tmp_path / "model") as folder,
     ):
         (folder / "small").write_bytes(b"x")
@@ -159,16 +159,16 @@ def test_a_full_disk_leaves_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_names_the_file_as_it_will_be_called(tmp_path: Path) -> None:
+def test_full_disk_error_names_the_final_path(tmp_path: Path) -> None:
     with (
         pytest.raises(UserError, match=rf"^{tmp_path}/model/recipe\.yaml: File too large"),
-        largest_file(1000),
+        limit_file_size(1000),
         atomic_folder(tmp_path / "model") as folder,
     ):
         write_text(folder / "recipe.yaml", "x" * 2000)
 
 
-def test_other_trouble_keeps_its_own_name(tmp_path: Path) -> None:
+def test_other_errors_are_not_translated(tmp_path: Path) -> None:
     with pytest.raises(PermissionError), atomic_folder(tmp_path / "model"):
         raise PermissionError(errno.EACCES, "Permission denied")
 
@@ -176,7 +176,7 @@ def test_other_trouble_keeps_its_own_name(tmp_path: Path) -> None:
 WRITE_AND_WAIT = """
 import sys, time
 from pathlib import Path
-from bertwright.files import atomic_file, atomic_folder
+from bertwright.core.files import atomic_file, atomic_folder
 with atomic_folder(Path(sys.argv[1]) / "model") as folder, atomic_file(
     Path(sys.argv[1]) / "report.json") as file:
     (folder / "weights").write_bytes(b"half")
@@ -186,16 +186,16 @@ with atomic_folder(Path(sys.argv[1]) / "model") as folder, atomic_file(
 """
 
 
-def test_a_kill_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
+def test_kill_leaves_only_hidden_files(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", WRITE_AND_WAIT, str(tmp_path)], stdout=subprocess.PIPE
     ) as writer:
         assert writer.stdout is not None
         assert writer.stdout.readline() == b"written\n"
         writer.kill()
-    left = list(tmp_path.iterdir())
-    assert left
-    assert all(path.name.startswith(".") for path in left)
+    remaining = list(tmp_path.iterdir())
+    assert remaining
+    assert all(path.name.startswith(".") for path in remaining)
     with atomic_folder(tmp_path / "model") as folder:
         (folder / "weights").write_bytes(b"whole")
     write_text(tmp_path / "report.json", "{}")
@@ -203,7 +203,7 @@ def test_a_kill_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "report.json"]
 
 
-def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
+def test_output_of_a_running_process_is_kept(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", WRITE_AND_WAIT, str(tmp_path)], stdout=subprocess.PIPE
     ) as writer:
@@ -214,17 +214,17 @@ def test_what_a_living_process_writes_is_left_alone(tmp_path: Path) -> None:
         writer.kill()
 
 
-def test_what_is_read_is_not_written_over(tmp_path: Path) -> None:
+def test_input_is_not_overwritten(tmp_path: Path) -> None:
     file, link = tmp_path / "texts", tmp_path / "link"
-    require_other(file, file)
+    require_different_file(file, file)
     file.write_text("words")
     link.symlink_to(file)
-    require_other(tmp_path / "other", file)
-    with pytest.raises(UserError, match="link is what is read"):
-        require_other(link, file)
+    require_different_file(tmp_path / "other", file)
+    with pytest.raises(UserError, match="link is the input"):
+        require_different_file(link, file)
 
 
-def test_bytes_that_are_no_text_are_named(tmp_path: Path) -> None:
+def test_invalid_utf8_raises(tmp_path: Path) -> None:
     file = tmp_path / "words"
     file.write_bytes(b"ab\xff")
     with pytest.raises(UserError, match="words: byte 3 is not UTF-8"):

@@ -1,4 +1,4 @@
-"""Links stay, their targets are replaced; devices and pipes are written to as they are."""
+"""Links are kept, their targets replaced; devices and pipes are written to directly."""
 
 import os
 import stat
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.errors import UserError
-from bertwright.files import (
+from bertwright.core.errors import UserError
+from bertwright.core.files import (
     atomic_file,
     atomic_folder,
-    held_alone,
     is_stream,
+    output_lock,
+    require_different_file,
     require_file,
-    require_free,
-    require_other,
+    require_new_folder,
     require_writable,
     write_text,
 )
@@ -27,14 +27,14 @@ from bertwright.files import (
 
 @contextmanager
 def umask(mask: int) -> Generator[None]:
-    before = os.umask(mask)
+    previous = os.umask(mask)
     try:
         yield
     finally:
-        os.umask(before)
+        os.umask(previous)
 
 
-def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path: Path) -> None:
+def test_link_is_kept_and_its_target_replaced(tmp_path: Path) -> None:
     target, link, link_to_link = (tmp_path / name for name in ("target", "link", "again"))
     target.write_text("old")
     link.symlink_to("target")
@@ -46,7 +46,7 @@ def test_a_link_stays_and_the_file_behind_it_is_replaced(tmp_path: Path) -> None
     assert link_to_link.is_symlink()
 
 
-def test_a_dangling_link_stays_and_what_it_names_is_made(tmp_path: Path) -> None:
+def test_dangling_link_is_kept_and_its_target_created(tmp_path: Path) -> None:
     for name in ("file", "folder"):
         (tmp_path / f"{name}-link").symlink_to(tmp_path / name)
     write_text(tmp_path / "file-link", "new")
@@ -58,7 +58,7 @@ def test_a_dangling_link_stays_and_what_it_names_is_made(tmp_path: Path) -> None
     assert (tmp_path / "folder-link").is_symlink()
 
 
-def test_a_link_to_an_empty_folder_stays(tmp_path: Path) -> None:
+def test_link_to_an_empty_folder_is_kept(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to("folder")
     with atomic_folder(tmp_path / "link") as folder:
@@ -71,17 +71,17 @@ def test_a_link_to_an_empty_folder_stays(tmp_path: Path) -> None:
         write_text(tmp_path / "link", "new")
 
 
-def test_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+def test_link_to_itself_raises(tmp_path: Path) -> None:
     loop = tmp_path / "loop"
     loop.symlink_to(loop)
-    for require in (require_free, require_writable):
+    for require in (require_new_folder, require_writable):
         with pytest.raises(UserError, match="loop is a link that leads back to itself"):
             require(loop)
     with pytest.raises(UserError, match="leads back to itself"):
         write_text(loop, "new")
 
 
-def test_devices_are_written_to_and_stay(tmp_path: Path) -> None:
+def test_devices_are_written_to_directly(tmp_path: Path) -> None:
     for name in ("/dev/null", "/dev/full"):
         assert is_stream(Path(name))
         require_writable(Path(name))
@@ -95,28 +95,28 @@ def test_devices_are_written_to_and_stay(tmp_path: Path) -> None:
     for name in ("/dev/null", "/dev/full"):
         assert stat.S_ISCHR(os.stat(name).st_mode)
         with pytest.raises(UserError, match=f"{name} already exists"):
-            require_free(Path(name))
-        with pytest.raises(UserError, match="is no regular file"):
+            require_new_folder(Path(name))
+        with pytest.raises(UserError, match="is not a regular file"):
             require_file(Path(name))
-    require_other(Path("/dev/null"), Path("/dev/null"))
+    require_different_file(Path("/dev/null"), Path("/dev/null"))
 
 
-def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+def test_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    read: list[str] = []
-    reader = threading.Thread(target=lambda: read.append(pipe.read_text()))
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
     reader.start()
     write_text(pipe, "through the pipe")
     reader.join()
-    assert read == ["through the pipe"]
+    assert received == ["through the pipe"]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 @pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
-def test_standard_output_goes_on_behind_what_is_written(tmp_path: Path, name: str) -> None:
+def test_stdout_continues_after_a_write(tmp_path: Path, name: str) -> None:
     program = (
-        "import sys; from pathlib import Path; from bertwright.files import write_text\n"
+        "import sys; from pathlib import Path; from bertwright.core.files import write_text\n"
         "write_text(Path(sys.argv[1]), 'first\\n'); print('second')"
     )
     with open(tmp_path / "out", "wb") as out:
@@ -129,7 +129,7 @@ def test_standard_output_goes_on_behind_what_is_written(tmp_path: Path, name: st
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077, 0o027, 0o002])
-def test_the_umask_decides_permissions_whatever_a_library_writes(tmp_path: Path, mask: int) -> None:
+def test_umask_decides_permissions(tmp_path: Path, mask: int) -> None:
     with umask(mask):
         with atomic_file(tmp_path / "file") as temporary:
             os.close(os.open(temporary, os.O_CREAT | os.O_WRONLY, 0o600))
@@ -143,7 +143,7 @@ def test_the_umask_decides_permissions_whatever_a_library_writes(tmp_path: Path,
         assert stat.S_IMODE((tmp_path / path).stat().st_mode) == 0o777 & ~mask
 
 
-def test_what_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
+def test_replaced_file_keeps_its_permissions(tmp_path: Path) -> None:
     (tmp_path / "file").touch(0o600)
     (tmp_path / "folder").mkdir(0o700)
     write_text(tmp_path / "file", "new")
@@ -153,7 +153,7 @@ def test_what_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "folder").stat().st_mode) == 0o700
 
 
-def test_temporaries_have_new_names_that_no_planted_link_can_have(tmp_path: Path) -> None:
+def test_temporary_names_are_unpredictable(tmp_path: Path) -> None:
     names: set[str] = set()
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious" / "file").touch()
@@ -171,24 +171,24 @@ def test_temporaries_have_new_names_that_no_planted_link_can_have(tmp_path: Path
     assert mine.is_dir()
 
 
-def test_a_name_as_long_as_the_system_takes_is_written(tmp_path: Path) -> None:
+def test_longest_file_name(tmp_path: Path) -> None:
     long = tmp_path / ("ä" * 127)
     write_text(long, "new")
     assert long.read_text() == "new"
     assert list(tmp_path.iterdir()) == [long]
 
 
-def test_two_processes_that_make_one_folder_are_told_apart(tmp_path: Path) -> None:
+def test_concurrent_writers_of_a_folder(tmp_path: Path) -> None:
     with (
-        pytest.raises(UserError, match="was made by another process"),
+        pytest.raises(UserError, match="was created by another process"),
         atomic_folder(tmp_path / "model"),
         atomic_folder(tmp_path / "model") as other,
     ):
         (other / "weights").touch()
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
     with (
-        held_alone(tmp_path),
+        output_lock(tmp_path),
         pytest.raises(UserError, match="another process is writing"),
-        held_alone(tmp_path),
+        output_lock(tmp_path),
     ):
         pytest.fail("the block was entered")

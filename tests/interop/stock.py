@@ -1,4 +1,4 @@
-"""Tiny stock models and tokenizers, made on the spot; nothing is ever looked for on a network."""
+"""Tiny stock models and tokenizers, built locally without network access."""
 
 import os
 
@@ -15,7 +15,7 @@ import transformers
 from tokenizers import models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
 
-from bertwright.encoder.stream import Coordinates
+from bertwright.modules.token_tensors import TokenInfo
 
 transformers.utils.logging.set_verbosity_error()
 transformers.utils.logging.disable_progress_bar()
@@ -46,8 +46,8 @@ MODERN = {
 def wordpiece() -> library.Tokenizer:
     """BERT's kind: letters, their continuations and a few words."""
     letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
-    pieces = [*WORDPIECE_SPECIALS, *letters, *(f"##{c}" for c in letters), *".,:?!", "the", "ship"]
-    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    tokens = [*WORDPIECE_SPECIALS, *letters, *(f"##{c}" for c in letters), *".,:?!", "the", "ship"]
+    vocabulary = {token: index for index, token in enumerate(tokens)}
     backend = library.Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
     backend.normalizer = normalizers.BertNormalizer(lowercase=True)
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -63,8 +63,8 @@ def wordpiece() -> library.Tokenizer:
 def byte_bpe() -> library.Tokenizer:
     """RoBERTa's kind: bytes and two merges."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    pieces = [*BYTE_SPECIALS[:4], *alphabet, "th", "the", "<mask>"]
-    vocabulary = {piece: index for index, piece in enumerate(pieces)}
+    tokens = [*BYTE_SPECIALS[:4], *alphabet, "th", "the", "<mask>"]
+    vocabulary = {token: index for index, token in enumerate(tokens)}
     backend = library.Tokenizer(models.BPE(vocabulary, [("t", "h"), ("th", "e")]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.add_special_tokens(BYTE_SPECIALS)
@@ -92,7 +92,7 @@ TOKENIZERS = {
     "T5": wordpiece,
     "Bart": wordpiece,
 }
-OWN_NAMES = {
+CONFIG_NAMES = {
     "DistilBert": {
         "hidden_size": "dim",
         "num_hidden_layers": "n_layers",
@@ -107,20 +107,20 @@ OWN_NAMES = {
         "max_position_embeddings": "n_positions",
     },
 }
-OWN_NAMES["XLNet"] = {
+CONFIG_NAMES["XLNet"] = {
     "hidden_size": "d_model",
     "num_hidden_layers": "n_layer",
     "num_attention_heads": "n_head",
     "intermediate_size": "d_inner",
 }
 THIN = {"hidden_size": 32, "intra_bottleneck_size": 16, "embedding_size": 24}
-OWN_NAMES["XLM"] = {
+CONFIG_NAMES["XLM"] = {
     "hidden_size": "emb_dim",
     "num_hidden_layers": "n_layers",
     "num_attention_heads": "n_heads",
     "max_position_embeddings": "max_position_embeddings",
 }
-OWN_NAMES["T5"] = {
+CONFIG_NAMES["T5"] = {
     "hidden_size": "d_model",
     "num_hidden_layers": "num_layers",
     "num_attention_heads": "num_heads",
@@ -137,29 +137,29 @@ BART = {
     "decoder_start_token_id": 3,
     "forced_eos_token_id": 3,
 }
-OWN_NAMES["Bart"] = {
+CONFIG_NAMES["Bart"] = {
     "hidden_size": "d_model",
     "max_position_embeddings": "max_position_embeddings",
 }
-OWN_NAMES["OpenAIGPT"] = {ours: n for ours, n in OWN_NAMES["GPT2"].items() if n != "n_inner"}
+CONFIG_NAMES["OpenAIGPT"] = {ours: n for ours, n in CONFIG_NAMES["GPT2"].items() if n != "n_inner"}
 
 
 def family_name(architecture: str) -> str:
-    """Bert of BertForMaskedLM."""
+    """Return Bert for BertForMaskedLM."""
     name = architecture.split("For")[0].removesuffix("Model")
     return name.removesuffix("LMHead").removesuffix("With")
 
 
 def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedModel:
-    """A stock model whose parameters are all random, biases and norms too."""
+    """A stock model with random parameters, biases and norms included."""
     family = family_name(architecture)
     size = TOKENIZERS[family]().get_vocab_size()
-    named = OWN_NAMES.get(family, {name: name for name in SIZES})
-    sizes = {named[name]: value for name, value in SIZES.items() if name in named}
+    names = CONFIG_NAMES.get(family, {name: name for name in SIZES})
+    sizes = {names[name]: value for name, value in SIZES.items() if name in names}
     if family == "DistilBert":
         sizes["max_position_embeddings"] = LENGTH
-    own = {"ModernBert": MODERN, "MobileBert": THIN, "T5": HALVES, "Bart": BART}.get(family, {})
-    settings = {**sizes, "vocab_size": size, **own}
+    extra = {"ModernBert": MODERN, "MobileBert": THIN, "T5": HALVES, "Bart": BART}.get(family, {})
+    settings = {**sizes, "vocab_size": size, **extra}
     config = getattr(transformers, f"{family}Config")(**settings | changes)
     torch.manual_seed(0)
     model = getattr(transformers, architecture)(config).eval()
@@ -174,14 +174,14 @@ def stock_model(architecture: str, **changes: Any) -> transformers.PreTrainedMod
 
 
 UNSCALED = 0.1
-"""Where scores are not scaled: large ones would blow up what float32 rounds away."""
+"""Size of random parameters where scores are unscaled: large ones would amplify rounding."""
 SMALL = 0.05
-"""Of random parameters where no norm keeps states from growing from sublayer to sublayer."""
+"""Size of random parameters where no norm limits the growth of states."""
 
 
 @torch.no_grad()
 def randomise(model: nn.Module, size: float = 0.2) -> None:
-    """Nothing hides behind a zero bias or a norm that does nothing."""
+    """Make all parameters random, zero biases and identity norms included."""
     generator = torch.Generator().manual_seed(1)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
@@ -191,12 +191,12 @@ def randomise(model: nn.Module, size: float = 0.2) -> None:
 
 @torch.no_grad()
 def without_padding(table: nn.Module) -> None:
-    """The vector of the padding is zero, as a stock table begins: trigrams read it."""
+    """Set the padding embedding to zero, a stock table's initial value: trigrams read it."""
     table.weight[0] = 0.0
 
 
 def saved(model: transformers.PreTrainedModel, folder: Path, **config: Any) -> Path:
-    """The folder that Transformers writes, with a tokenizer; ``config`` changes config.json."""
+    """Save a model with a tokenizer; ``config`` changes config.json."""
     model.save_pretrained(folder)
     TOKENIZERS[family_name(type(model).__name__)]().save(str(folder / "tokenizer.json"))
     file = folder / "config.json"
@@ -204,20 +204,21 @@ def saved(model: transformers.PreTrainedModel, folder: Path, **config: Any) -> P
     return folder
 
 
-def rows(vocabulary_size: int, lengths: tuple[int, ...], padding: int) -> tuple[Tensor, Tensor]:
-    """Random pieces (B, L) and which of the places are real."""
+def random_batch(vocab_size: int, lengths: tuple[int, ...], padding: int) -> tuple[Tensor, Tensor]:
+    """Random token ids (B, L) and their attention mask, bool."""
     generator = torch.Generator().manual_seed(2)
-    pieces = torch.randint(
-        5, vocabulary_size - 1, (len(lengths), max(lengths)), generator=generator
+    token_ids = torch.randint(5, vocab_size - 1, (len(lengths), max(lengths)), generator=generator)
+    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return token_ids.masked_fill(~mask, padding), mask
+
+
+def token_info(
+    mask: Tensor, segment_ids: Tensor | None = None, language_ids: Tensor | None = None
+) -> TokenInfo:
+    """Our token info of an attention mask."""
+    return TokenInfo(
+        torch.arange(mask.shape[1])[None],
+        segment_ids=segment_ids,
+        document_ids=None if mask.all() else mask.long() - 1,
+        language_ids=language_ids,
     )
-    real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
-    return pieces.masked_fill(~real, padding), real
-
-
-def coordinates(
-    real: Tensor, segment: Tensor | None = None, language: Tensor | None = None
-) -> Coordinates:
-    """Our way of saying which places are real."""
-    place = torch.arange(real.shape[1])[None]
-    document = None if real.all() else real.long() - 1
-    return Coordinates(place, segment=segment, document=document, language=language)

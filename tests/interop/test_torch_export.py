@@ -1,4 +1,4 @@
-"""A program of PyTorch alone computes what the model computes."""
+"""An exported PyTorch program computes what the model computes."""
 
 import json
 import resource
@@ -10,17 +10,17 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from bertwright.cli.application import app
-from bertwright.errors import UserError
-from bertwright.interop.onnx import parity
-from bertwright.interop.torch_export import PROGRAM
-from bertwright.model import Model
-from bertwright.model.text_model import TextModel
+from bertwright.cli.app import app
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import WordPieceConfig
+from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.interop.graph import parity
+from bertwright.interop.torch_export import PROGRAM_FILE
+from bertwright.models import Model
+from bertwright.models.text_model import TextModel
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
-from bertwright.text.tokenizers import WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
 from recipes_at_toy_size import toy
 from small_tasks import ENGLISH, classes
 
@@ -28,33 +28,35 @@ from small_tasks import ENGLISH, classes
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("programs")
-    tokenizer = train_tokenizer([ENGLISH], WordPieceChoice(size=100))
-    model = TextModel(Model.build(toy("bert"), tokenizer.size), tokenizer, "float32")
+    tokenizer = train_tokenizer([ENGLISH], WordPieceConfig(vocab_size=100))
+    model = TextModel(Model.build(toy("bert"), tokenizer.vocab_size), tokenizer, "float32")
     model.save(folder / "bert")
     kinds = table_task("kinds", Columns())
     settings = {"epochs": 1, "compile": False, "calibrate": False}
-    finetune(model, kinds, train=classes(), dev=classes(), out=folder / "kinds", **settings)
+    finetune(model, kinds, train=classes(), dev=classes(), output=folder / "kinds", **settings)
     return folder
 
 
 @pytest.mark.parametrize("name", ["bert", "kinds"])
-def test_it_answers_without_us(folders: Path, tmp_path: Path, name: str) -> None:
+def test_a_program_runs_without_bertwright(folders: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "program"
-    asked = ["export", str(folders / name), "--to", "torch-export", "-o", str(out), "--json"]
-    ran = CliRunner().invoke(app, asked, catch_exceptions=False)
-    told = json.loads(ran.stdout)
-    assert told["max_difference"] <= 1e-5 < told["greatest_output"]
-    program = torch.export.load(out / PROGRAM).module()
-    pieces = torch.randint(0, 30, (4, 11))
-    states, answers = program(pieces, torch.ones_like(pieces), torch.zeros_like(pieces))
-    assert states.shape[:2] == pieces.shape
-    assert len(answers) == len(pieces)
+    arguments = ["export", str(folders / name), "--to", "torch-export", "-o", str(out), "--json"]
+    process = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    result = json.loads(process.stdout)
+    assert result["max_difference"] <= 1e-5 < result["max_output"]
+    program = torch.export.load(out / PROGRAM_FILE).module()
+    token_ids = torch.randint(0, 30, (4, 11))
+    hidden_states, outputs = program(
+        token_ids, torch.ones_like(token_ids), torch.zeros_like(token_ids)
+    )
+    assert hidden_states.shape[:2] == token_ids.shape
+    assert len(outputs) == len(token_ids)
     assert (out / "task.json").exists() == (name == "kinds")
 
 
-def test_a_full_disk_is_a_sentence(folders: Path, tmp_path: Path) -> None:
+def test_a_full_disk_is_reported(folders: Path, tmp_path: Path) -> None:
     out = tmp_path / "program"
-    ran = subprocess.run(
+    process = subprocess.run(
         [
             *(sys.executable, "-m", "bertwright", "export", folders / "bert"),
             *("--to", "torch-export", "-o", out),
@@ -63,23 +65,37 @@ def test_a_full_disk_is_a_sentence(folders: Path, tmp_path: Path) -> None:
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
     )
-    assert ran.returncode == 2, ran.stderr
-    assert ran.stderr == f"bertwright: {out}: File too large: free some space and run again\n"
+    assert process.returncode == 2, process.stderr
+    assert process.stderr == f"bertwright: {out}: File too large: free some space and run again\n"
     assert not list(tmp_path.iterdir())
 
 
-def test_one_that_differs_is_not_kept(
+def test_a_program_that_differs_is_not_kept(
     folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parity, "TOLERANCE", -1.0)
-    asked = ["export", str(folders / "bert"), "--to", "torch-export", "-o", str(tmp_path / "new")]
+    monkeypatch.setattr(parity, "OUTPUT_TOLERANCE", -1.0)
+    arguments = [
+        "export",
+        str(folders / "bert"),
+        "--to",
+        "torch-export",
+        "-o",
+        str(tmp_path / "new"),
+    ]
     with pytest.raises(UserError, match="differs from the model by"):
-        CliRunner().invoke(app, asked, catch_exceptions=False)
+        CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_options_of_others_are_refused(folders: Path, tmp_path: Path) -> None:
-    asked = ["export", str(folders / "bert"), "--to", "torch-export", "-o", str(tmp_path / "new")]
-    for option, because in (("--int8", "8 bits are those of"), ("--verify", "in any case")):
-        with pytest.raises(UserError, match=because):
-            CliRunner().invoke(app, [*asked, option], catch_exceptions=False)
+def test_options_of_other_formats_are_refused(folders: Path, tmp_path: Path) -> None:
+    arguments = [
+        "export",
+        str(folders / "bert"),
+        "--to",
+        "torch-export",
+        "-o",
+        str(tmp_path / "new"),
+    ]
+    for option, message in (("--int8", "int8 is for"), ("--verify", "always compared")):
+        with pytest.raises(UserError, match=message):
+            CliRunner().invoke(app, [*arguments, option], catch_exceptions=False)

@@ -1,7 +1,7 @@
-"""What a rule hides reaches nobody: for every recipe, rule and kernel, with memory and without.
+"""No leaks through attention masks: every recipe, visibility and kernel, with and without memory.
 
-The gradient of what a place ends with is exactly 0 at every place that it may not know of, through
-all blocks; where a mixer sees all that it may, it is 0 nowhere else.
+The gradient of a final hidden state is exactly 0 at every masked position, through all blocks; if
+a mixer sees all allowed positions, it is nonzero at all others.
 """
 
 from collections.abc import Generator
@@ -13,247 +13,269 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from bertwright.encoder.choice import EncoderChoice
-from bertwright.encoder.kernels.attention import KERNELS
-from bertwright.encoder.locality import rule_at
-from bertwright.encoder.memory import Memory
-from bertwright.encoder.mixers import AttentionChoice, FixedPatterns, LstmChoice
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import (
-    Bidirectional,
-    Causal,
-    Global,
-    InOrder,
-    RandomBlocks,
-    Reversed,
-    SameDocument,
+from bertwright.encoder.config import EncoderConfig
+from bertwright.models import Model
+from bertwright.modules.attention.attention import AttentionConfig
+from bertwright.modules.attention.cache import Memory
+from bertwright.modules.attention.fixed_patterns import FixedPatternsConfig
+from bertwright.modules.attention.kernels.kernels import KERNELS
+from bertwright.modules.attention.mask import (
+    BidirectionalVisibility,
+    CausalVisibility,
+    DilatedWindowVisibility,
+    GlobalVisibility,
+    PermutationVisibility,
+    RandomBlocksVisibility,
+    ReverseCausalVisibility,
+    SameDocumentVisibility,
     Visibility,
-    Window,
-    Windows,
-    is_read_on,
+    WindowVisibility,
+    supports_recurrence,
     tiles,
 )
-from bertwright.model import Model
+from bertwright.modules.attention.mask.windows import visibility_at_block
+from bertwright.modules.recurrent.lstm import LSTMConfig
+from bertwright.modules.token_tensors import TokenInfo
 from recipes_at_toy_size import SYSTEMS, VOCABULARY, published, toy
 
 LENGTH = 16
 
 RULES: dict[str, Visibility | None] = {
     "own": None,
-    "all": Bidirectional(),
-    "causal": Causal(),
-    "documents": SameDocument(),
-    "causal documents": Causal() & SameDocument(),
-    "reversed": Reversed(),
-    "order": InOrder(),
-    "window": Window(size=2),
-    "windows": Causal() & Windows(sizes=(2, 1), dilations=(1, 3), dilated_heads=1),
-    "sparse": Window(size=1, block=2) | Global(last=1) | RandomBlocks(number=1, block=2),
+    "all": BidirectionalVisibility(),
+    "causal": CausalVisibility(),
+    "documents": SameDocumentVisibility(),
+    "causal documents": CausalVisibility() & SameDocumentVisibility(),
+    "reversed": ReverseCausalVisibility(),
+    "order": PermutationVisibility(),
+    "window": WindowVisibility(size=2),
+    "windows": CausalVisibility()
+    & DilatedWindowVisibility(sizes=(2, 1), dilations=(1, 3), dilated_heads=1),
+    "sparse": WindowVisibility(size=1, block=2)
+    | GlobalVisibility(last=1)
+    | RandomBlocksVisibility(number=1, block=2),
 }
 
-PLAIN = Coordinates(torch.arange(LENGTH)[None])
+PLAIN = TokenInfo(torch.arange(LENGTH)[None])
 
 
-def _padded() -> Coordinates:
-    """Rows of two documents and padding behind, of padding in front, and of nothing else."""
-    document = torch.full((3, LENGTH), -1)
-    document[0, :6], document[0, 6:13], document[1, 5:] = 0, 1, 0
-    position = torch.zeros_like(document)
-    position[0, :6], position[0, 6:13] = torch.arange(6), torch.arange(7)
-    position[1, 5:] = torch.arange(LENGTH - 5)
-    return Coordinates(torch.arange(LENGTH)[None], position, document=document)
+def _padded_info() -> TokenInfo:
+    """Return sequences of two documents and padding, of left padding, and of padding only."""
+    document_ids = torch.full((3, LENGTH), -1)
+    document_ids[0, :6], document_ids[0, 6:13], document_ids[1, 5:] = 0, 1, 0
+    position_ids = torch.zeros_like(document_ids)
+    position_ids[0, :6], position_ids[0, 6:13] = torch.arange(6), torch.arange(7)
+    position_ids[1, 5:] = torch.arange(LENGTH - 5)
+    return TokenInfo(torch.arange(LENGTH)[None], position_ids, document_ids=document_ids)
 
 
-def _asking() -> Coordinates:
-    """A row whose last places ask for what stands at others; the first of them sees nothing."""
+def _query_stream_info() -> TokenInfo:
+    """Return a sequence with query positions at the end; the first of them sees nothing."""
     generator = torch.Generator().manual_seed(4)
-    order, where = torch.randperm(LENGTH - 4, generator=generator), torch.arange(3, 7)
-    where[0] = order.argmin()
-    asking = torch.arange(LENGTH) >= LENGTH - 4
-    position = torch.cat((torch.arange(LENGTH - 4), where))
-    return Coordinates(
+    order, positions = torch.randperm(LENGTH - 4, generator=generator), torch.arange(3, 7)
+    positions[0] = order.argmin()
+    is_query_stream = torch.arange(LENGTH) >= LENGTH - 4
+    position_ids = torch.cat((torch.arange(LENGTH - 4), positions))
+    return TokenInfo(
         torch.arange(LENGTH)[None],
-        position[None],
-        order=torch.cat((order, order[where]))[None],
-        asking=asking[None],
+        position_ids[None],
+        factorisation_order=torch.cat((order, order[positions]))[None],
+        is_query_stream=is_query_stream[None],
     )
 
 
-LAYOUTS = {"plain": PLAIN, "padded": _padded(), "asking": _asking()}
+LAYOUTS = {"plain": PLAIN, "padded": _padded_info(), "asking": _query_stream_info()}
 
 
-def kernels_of(system: str) -> list[str]:
-    """Those that can compute what a recipe asks for; a mixer without a choice has one."""
+def supported_kernels(system: str) -> list[str]:
+    """Return the kernels that support a recipe."""
     encoder = published(system).encoder
-    if isinstance(encoder.mixer, LstmChoice):
+    if isinstance(encoder.mixer, LSTMConfig):
         return ["explicit", "auto"]
-    if not isinstance(encoder.mixer, AttentionChoice | FixedPatterns):
+    if not isinstance(encoder.mixer, AttentionConfig | FixedPatternsConfig):
         return [""]
-    adds = encoder.positions.by_distance or isinstance(encoder.mixer, FixedPatterns)
-    able = (k for k in KERNELS.values() if "cpu" in k.devices)
-    return [k.name for k in able if k.bias or not adds]
+    adds_bias = encoder.positions.is_relative or isinstance(encoder.mixer, FixedPatternsConfig)
+    on_cpu = (k for k in KERNELS.values() if "cpu" in k.devices)
+    return [k.name for k in on_cpu if k.supports_bias or not adds_bias]
 
 
-def keeps(system: str, rule: Visibility | None) -> bool:
-    """Whether a recipe has another rule of its own, and a mixer that can keep this one."""
+def supports(system: str, rule: Visibility | None) -> bool:
+    """Return True if a recipe supports this visibility and it is not its own."""
     encoder = published(system).encoder
     if rule is None or rule == encoder.visibility:
         return rule is None
-    if encoder.mixer.recurrent:
-        return is_read_on(rule)
-    return encoder.mixer.any_rule or isinstance(rule, Bidirectional | Causal)
+    if encoder.mixer.is_recurrent:
+        return supports_recurrence(rule)
+    return encoder.mixer.supports_any_visibility or isinstance(
+        rule, BidirectionalVisibility | CausalVisibility
+    )
 
 
 @cache
-def built(system: str, kernel: str) -> Model:
-    # No recipe asks for what is compiled: the automatic choice takes it where it may.
-    fuses = kernel in KERNELS and KERNELS[kernel].compiled
-    named = [f"encoder.mixer.kernel={kernel}"] if kernel and not fuses else []
-    model = Model.build(toy(system, *named), VOCABULARY)
+def build_model(system: str, kernel: str) -> Model:
+    # Compiled kernels have no setting: kernel=auto selects them where possible.
+    fuses = kernel in KERNELS and KERNELS[kernel].needs_compiler
+    overrides = [f"encoder.mixer.kernel={kernel}"] if kernel and not fuses else []
+    model = Model.build(toy(system, *overrides), VOCABULARY)
     if fuses:
-        model.encoder.fuse_attention()
+        model.encoder.compile_softmax()
     return model.requires_grad_(False)
 
 
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
-    monkeypatch.setattr(tiles, "TILE", 4)
-    tiles._of_plain_rows.cache_clear()
+    monkeypatch.setattr(tiles, "TILE_SIZE", 4)
+    tiles._tiles_by_rule.cache_clear()
     yield
-    tiles._of_plain_rows.cache_clear()
+    tiles._tiles_by_rule.cache_clear()
 
 
-# Recipes that have an encoder in common are one case.
+# Recipes with the same encoder are one case.
 DISTINCT = {published(system).encoder.model_dump_json(): system for system in SYSTEMS}
 
 CASES = [
     (system, kernel, name)
     for system in DISTINCT.values()
-    for kernel in kernels_of(system)
+    for kernel in supported_kernels(system)
     for name, rule in RULES.items()
-    if keeps(system, rule)
+    if supports(system, rule)
 ]
 
 
 @pytest.mark.parametrize(("system", "kernel", "name"), CASES)
-def test_nothing_passes_where_the_rule_says_no(system: str, kernel: str, name: str) -> None:
-    model = built(system, kernel)
-    rule = model.encoder.rule if (own := RULES[name]) is None else own
-    for layout, coordinates in LAYOUTS.items():
+def test_no_influence_from_masked_positions(system: str, kernel: str, name: str) -> None:
+    model = build_model(system, kernel)
+    rule = model.encoder.visibility if (visibility := RULES[name]) is None else visibility
+    for layout, token_info in LAYOUTS.items():
         if (layout == "asking") == (name == "order"):
-            for half, of_half in halves(model, rule):
-                found = influence(model, rule, coordinates, half)
-                check(model, found.of_row, reachable(model, of_half, coordinates)[1], coordinates)
+            for half, half_rule in state_halves(model, rule):
+                influences = influence(model, rule, token_info, half)
+                check(
+                    model,
+                    influences.of_sequence,
+                    reachable(model, half_rule, token_info)[1],
+                    token_info,
+                )
 
 
 @cache
-def memory_of(system: str) -> tuple[int, ...]:
-    """The documents of what is remembered: first nothing, then text; none where that cannot be."""
+def memory_document_ids(system: str) -> tuple[int, ...]:
+    """Return the document ids of a memory: first empty, then text; () if unsupported."""
     encoder = published(system).encoder
-    memory = (0,) if encoder.mixer.recurrent else (-1, -1, 0, 0)
+    memory = (0,) if encoder.mixer.is_recurrent else (-1, -1, 0, 0)
     try:
-        EncoderChoice.model_validate({**encoder.model_dump(mode="json"), "memory": len(memory)})
+        EncoderConfig.model_validate(
+            {**encoder.model_dump(mode="json"), "memory_length": len(memory)}
+        )
     except ValidationError:
         return ()
     return memory
 
 
-REMEMBERING = [
+MEMORY_CASES = [
     (system, kernel, name)
     for system, kernel, name in CASES
-    if memory_of(system) and kernel != "tiled" and name != "sparse"
+    if memory_document_ids(system) and kernel != "tiled" and name != "sparse"
 ]
 
 
-@pytest.mark.parametrize(("system", "kernel", "name"), REMEMBERING)
-def test_nothing_is_remembered_that_the_rule_hides(system: str, kernel: str, name: str) -> None:
-    model = built(system, kernel)
-    rule = model.encoder.rule if (own := RULES[name]) is None else own
-    memory = torch.tensor(memory_of(system))
-    for layout, coordinates in LAYOUTS.items():
+@pytest.mark.parametrize(("system", "kernel", "name"), MEMORY_CASES)
+def test_no_influence_from_masked_memory(system: str, kernel: str, name: str) -> None:
+    model = build_model(system, kernel)
+    rule = model.encoder.visibility if (visibility := RULES[name]) is None else visibility
+    memory = torch.tensor(memory_document_ids(system))
+    for layout, token_info in LAYOUTS.items():
         if (layout == "asking") == (name == "order"):
-            ((whole_state, rule_kept),) = halves(model, rule)
-            found = influence(model, rule, coordinates, whole_state, memory)
-            of_memory, of_row = reachable(model, rule_kept, coordinates, memory)
-            check(model, found.of_row, of_row, coordinates)
-            check(model, found.of_memory, of_memory, coordinates)
+            ((full_state, full_rule),) = state_halves(model, rule)
+            influences = influence(model, rule, token_info, full_state, memory)
+            of_memory, of_sequence = reachable(model, full_rule, token_info, memory)
+            check(model, influences.of_sequence, of_sequence, token_info)
+            check(model, influences.of_memory, of_memory, token_info)
 
 
 @dataclass
 class Influence:
-    """What moves what a place ends with: (rows, L, L) bool of the row, and (blocks, rows, L, M) of
-    what each block remembers."""
+    """Nonzero gradients: (B, L, L) bool of the sequence, (blocks, B, L, M) of the memory."""
 
-    of_row: Tensor
+    of_sequence: Tensor
     of_memory: Tensor
 
 
 def influence(
     model: Model,
     rule: Visibility,
-    coordinates: Coordinates,
+    token_info: TokenInfo,
     half: slice,
     memory: Tensor | None = None,
 ) -> Influence:
-    """By gradients: every row stands there ``LENGTH`` times, each asked for another place."""
-    rows = coordinates.num_rows
-    each = coordinates.each(
-        lambda own: own if own is coordinates.place else own.repeat_interleave(LENGTH, 0)
+    """Compute gradients with each sequence repeated ``LENGTH`` times, once per output position."""
+    num_sequences = token_info.num_sequences
+    repeated = token_info.map(
+        lambda visibility: (
+            visibility
+            if visibility is token_info.index
+            else visibility.repeat_interleave(LENGTH, 0)
+        )
     )
     generator = torch.Generator().manual_seed(2)
-    pieces = torch.randint(5, VOCABULARY, (rows, LENGTH), generator=generator)
-    pieces = pieces.repeat_interleave(LENGTH, 0)
-    kept = None if memory is None else remembered(model, pieces, rule, memory)
-    entered: list[Tensor] = []
+    token_ids = torch.randint(5, VOCABULARY, (num_sequences, LENGTH), generator=generator)
+    token_ids = token_ids.repeat_interleave(LENGTH, 0)
+    filled_memory = (
+        None if memory is None else memory_after_other_text(model, token_ids, rule, memory)
+    )
+    inputs: list[Tensor] = []
 
-    def enter(x: Tensor) -> Tensor:
-        entered.append(x.detach().requires_grad_())
-        return entered[-1]
+    def record_input(x: Tensor) -> Tensor:
+        inputs.append(x.detach().requires_grad_())
+        return inputs[-1]
 
-    with model.encoder.replace("embeddings.output", enter):
-        states = model.encoder(pieces, each, rule, memory=kept)
+    with model.encoder.replace("embeddings.output", record_input):
+        states = model.encoder(token_ids, repeated, rule, memory=filled_memory)
     assert states.isfinite().all()
-    place = torch.arange(LENGTH).repeat(rows)
+    index = torch.arange(LENGTH).repeat(num_sequences)
     weight = torch.randn(states.shape[-1], generator=generator)[half]
-    asked = (states[torch.arange(len(place)), place][:, half] @ weight).sum()
-    leaves = [*entered, *(kept.states.values() if kept is not None else [])]
-    gradients = torch.autograd.grad(asked, leaves, materialize_grads=True)
-    moved = [(g.abs().sum(-1) != 0).unflatten(0, (rows, LENGTH)) for g in gradients]
-    return Influence(moved[0], torch.stack(moved[1:]) if moved[1:] else moved[0][:0])
+    output = (states[torch.arange(len(index)), index][:, half] @ weight).sum()
+    leaves = [*inputs, *(filled_memory.hidden_states.values() if filled_memory is not None else [])]
+    gradients = torch.autograd.grad(output, leaves, materialize_grads=True)
+    nonzero = [(g.abs().sum(-1) != 0).unflatten(0, (num_sequences, LENGTH)) for g in gradients]
+    return Influence(nonzero[0], torch.stack(nonzero[1:]) if nonzero[1:] else nonzero[0][:0])
 
 
-def remembered(model: Model, pieces: Tensor, rule: Visibility, document: Tensor) -> Memory:
-    """What rows of other text leave, as leaves of the graph."""
-    kept = Memory.empty(len(document), pieces)
+def memory_after_other_text(
+    model: Model, token_ids: Tensor, rule: Visibility, document_ids: Tensor
+) -> Memory:
+    """Return the memory after other text, as leaves of the graph."""
+    filled_memory = Memory.empty(len(document_ids), token_ids)
     with torch.no_grad():
-        model.encoder((pieces + 7) % VOCABULARY, rule=rule, memory=kept)
-    states = kept.following(Coordinates.plain(pieces)).states
+        model.encoder((token_ids + 7) % VOCABULARY, visibility=rule, memory=filled_memory)
+    states = filled_memory.next_memory(TokenInfo.from_token_ids(token_ids)).hidden_states
     return Memory(
         {block: state.clone().requires_grad_() for block, state in states.items()},
-        document.expand(len(pieces), -1),
+        document_ids.expand(len(token_ids), -1),
     )
 
 
 def reachable(
-    model: Model, rule: Visibility, coordinates: Coordinates, memory: Tensor | None = None
+    model: Model, rule: Visibility, token_info: TokenInfo, memory: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """From where anything may come to each place by the rule: (blocks, rows, L, M) of what each
-    block remembers, and (rows, L, L) of the row."""
-    rows, keys = coordinates.num_rows, coordinates
+    """Return the allowed influences: (blocks, B, L, M) of the memory, (B, L, L) of the sequence."""
+    num_sequences, keys = token_info.num_sequences, token_info
     if memory is not None:
-        keys = Memory({}, memory.expand(rows, -1)).before(coordinates)
-    reached = torch.eye(LENGTH, dtype=torch.bool).expand(rows, -1, -1)
+        keys = Memory({}, memory.expand(num_sequences, -1)).extend_token_info(token_info)
+    reached = torch.eye(LENGTH, dtype=torch.bool).expand(num_sequences, -1, -1)
     itself, of_memory = reached, list[Tensor]()
-    for block, order in reversed([*enumerate(model.recipe.encoder.depth.orders())]):
+    for block, order in reversed([*enumerate(model.recipe.encoder.depth.sublayer_orders())]):
         if "s" not in order:
             continue
-        own = rule_at(block, rule, model.encoder.local)
-        seen = own.visible(coordinates.queries(), keys.keys()).expand(rows, -1, -1)
-        if keys.document is not None:
-            seen = seen & (keys.document >= 0)[:, None]
-        before = seen.shape[-1] - LENGTH
-        of_memory.append(_through(reached, seen[..., :before]))
-        reached = _through(reached, seen[..., before:] | itself)
+        visibility = visibility_at_block(block, rule, model.encoder.sliding_window)
+        visible = visibility.visible(token_info.as_queries(), keys.as_keys()).expand(
+            num_sequences, -1, -1
+        )
+        if keys.document_ids is not None:
+            visible = visible & (keys.document_ids >= 0)[:, None]
+        num_remembered = visible.shape[-1] - LENGTH
+        of_memory.append(_through(reached, visible[..., :num_remembered]))
+        reached = _through(reached, visible[..., num_remembered:] | itself)
     return torch.stack(of_memory[::-1]), reached
 
 
@@ -261,22 +283,22 @@ def _through(later: Tensor, earlier: Tensor) -> Tensor:
     return later.float() @ earlier.float() > 0
 
 
-def halves(model: Model, rule: Visibility) -> list[tuple[slice, Visibility]]:
-    """The parts of a state, and what each may know of: of a mixer that reads, one for each way."""
-    if not model.encoder.ways:
+def state_halves(model: Model, rule: Visibility) -> list[tuple[slice, Visibility]]:
+    """Return the parts of a hidden state and their visibility; a recurrent mixer has two."""
+    if not model.encoder.scan_directions:
         return [(slice(None), rule)]
-    width = model.recipe.encoder.part_width
-    of_way = {"forward": Causal(), "backward": Reversed()}
+    width = model.recipe.encoder.direction_width
+    rule_by_direction = {"forward": CausalVisibility(), "backward": ReverseCausalVisibility()}
     return [
-        (slice(width * number, width * (number + 1)), rule & of_way[way])
-        for number, way in enumerate(model.encoder.ways)
+        (slice(width * number, width * (number + 1)), rule & rule_by_direction[direction])
+        for number, direction in enumerate(model.encoder.scan_directions)
     ]
 
 
-def check(model: Model, found: Tensor, allowed: Tensor, coordinates: Coordinates) -> None:
-    """Nothing is found that is not allowed; at places of text nothing less either."""
-    assert not (found & ~allowed).any()
+def check(model: Model, influences: Tensor, allowed: Tensor, token_info: TokenInfo) -> None:
+    """Require no influence that is not allowed, and all that are between text positions."""
+    assert not (influences & ~allowed).any()
     mixer = model.recipe.encoder.mixer
-    sees_less = hasattr(mixer, "patterns") or hasattr(mixer, "buckets")
-    padding = coordinates.document is not None and (coordinates.document < 0)[..., None]
-    assert sees_less or (found | padding).equal(allowed | padding)
+    is_approximate = hasattr(mixer, "patterns") or hasattr(mixer, "buckets")
+    padding = token_info.document_ids is not None and (token_info.document_ids < 0)[..., None]
+    assert is_approximate or (influences | padding).equal(allowed | padding)

@@ -1,36 +1,36 @@
-"""Where one system with its own device switched off is another system, they compute the same."""
+"""Systems that reduce to another system compute the same."""
 
 import pytest
 import torch
 from torch import Tensor
 
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import Causal, InOrder
-from bertwright.model import Model
+from bertwright.models import Model
+from bertwright.modules.attention.mask import CausalVisibility, PermutationVisibility
+from bertwright.modules.token_tensors import TokenInfo
 from recipes_at_toy_size import LENGTH, VOCABULARY, shaken, toy, toy_batches
 
 
-def built(system: str, *changes: str) -> Model:
-    """In float64, every parameter drawn."""
+def build_model(system: str, *changes: str) -> Model:
+    """Build a model in float64 with random parameters."""
     model = Model.build(toy(system, *changes), VOCABULARY).double()
     return shaken(model, 0.3).requires_grad_(False)
 
 
-def pieces(num_rows: int = 2) -> Tensor:
+def random_tokens(num_sequences: int = 2) -> Tensor:
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(5, VOCABULARY, (num_rows, LENGTH), generator=generator)
+    return torch.randint(5, VOCABULARY, (num_sequences, LENGTH), generator=generator)
 
 
-def same(one: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(one, other, atol=1e-9, rtol=1e-9)
+def assert_equal(mixed_loss: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(mixed_loss, other, atol=1e-9, rtol=1e-9)
 
 
-def test_what_xlnet_knows_in_the_order_of_the_text_is_a_transformer_xl() -> None:
-    xlnet = built("xlnet")
+def test_xlnet_in_text_order_equals_transformer_xl() -> None:
+    xlnet = build_model("xlnet")
     other = Model.build(
         toy(
             "transformer-xl",
-            "encoder.memory=0",
+            "encoder.memory_length=0",
             "encoder.embeddings.scaled=false",
             "encoder.positions.untied=true",
             "encoder.feed_forward.kind=gelu",
@@ -38,73 +38,76 @@ def test_what_xlnet_knows_in_the_order_of_the_text_is_a_transformer_xl() -> None
         ),
         VOCABULARY,
     ).double()
-    known = xlnet.encoder.state_dict()
-    missing, unused = other.encoder.load_state_dict(known, strict=False)
+    parameters = xlnet.encoder.state_dict()
+    missing, unused = other.encoder.load_state_dict(parameters, strict=False)
     assert not missing
-    assert all("segments" in name or "asking" in name for name in unused)
-    place = torch.arange(LENGTH)[None]
-    order = Coordinates(place, order=place.expand(2, -1))
-    same(xlnet.encoder(pieces(), order, InOrder()), other.encoder(pieces(), rule=Causal()))
+    assert all("segment" in name or "query_vector" in name for name in unused)
+    positions = torch.arange(LENGTH)[None]
+    order = TokenInfo(positions, factorisation_order=positions.expand(2, -1))
+    assert_equal(
+        xlnet.encoder(random_tokens(), order, PermutationVisibility()),
+        other.encoder(random_tokens(), visibility=CausalVisibility()),
+    )
 
 
-def test_the_causal_turn_of_gpt_bert_is_a_causal_language_model() -> None:
-    both = built("gpt-bert")
-    alone = Model.build(
-        toy("gpt-bert", "objectives.masked=null", "objectives.causal.share=null"), VOCABULARY
+def test_causal_steps_of_gpt_bert_equal_a_causal_model() -> None:
+    mixed = build_model("gpt-bert")
+    causal_only = Model.build(
+        toy("gpt-bert", "objectives.masked=null", "objectives.causal.fraction=null"), VOCABULARY
     ).double()
-    alone.load_state_dict(both.state_dict())
-    turns = both.recipe.turns_of(0)
-    (number,) = [n for n, turn in enumerate(turns) if "causal" in turn.objectives]
-    batch = toy_batches(both.recipe, 0)[number]
-    (single,) = toy_batches(alone.recipe, 0)
-    assert torch.equal(batch.pieces, single.pieces)
-    one = both.losses(batch, turns[number].objectives)["causal"]
-    other = alone.losses(single, alone.recipe.objectives)["causal"]
-    assert one.count == other.count
-    same(one.sum, other.sum)
+    causal_only.load_state_dict(mixed.state_dict())
+    groups = mixed.recipe.objective_schedule(0)
+    (number,) = [n for n, group in enumerate(groups) if "causal" in group.objectives]
+    batch = toy_batches(mixed.recipe, 0)[number]
+    (single,) = toy_batches(causal_only.recipe, 0)
+    assert torch.equal(batch.token_ids, single.token_ids)
+    mixed_loss = mixed.losses(batch, groups[number].objectives)["causal"]
+    other = causal_only.losses(single, causal_only.recipe.objectives)["causal"]
+    assert mixed_loss.count == other.count
+    assert_equal(mixed_loss.sum, other.sum)
 
 
-def test_the_other_turn_names_a_hidden_piece_where_a_language_model_would() -> None:
-    model = built("gpt-bert", "output.z_loss=0")
-    turn = model.recipe.turns_of(0)[0]
+def test_masked_steps_of_gpt_bert_predict_one_position_before() -> None:
+    model = build_model("gpt-bert", "output.z_loss=0")
+    group = model.recipe.objective_schedule(0)[0]
     batch = toy_batches(model.recipe, 0)[0]
-    (asked,) = batch.questions.values()
-    states = model.encoder(batch.pieces, batch.coordinates).flatten(0, 1)
-    logits = model.logits(states[asked.where - 1])
-    errors = torch.nn.functional.cross_entropy(logits, asked.target, reduction="none")
-    weight = torch.ones_like(errors) if asked.weight is None else asked.weight
-    loss = model.losses(batch, turn.objectives)["masked"]
+    (targets,) = batch.targets.values()
+    states = model.encoder(batch.token_ids, batch.token_info).flatten(0, 1)
+    logits = model.logits(states[targets.positions - 1])
+    errors = torch.nn.functional.cross_entropy(logits, targets.labels, reduction="none")
+    weight = torch.ones_like(errors) if targets.weights is None else targets.weights
+    loss = model.losses(batch, group.objectives)["masked"]
     torch.testing.assert_close(loss.sum.double(), (errors * weight).sum())
 
 
-def test_an_albert_whose_groups_are_its_blocks_is_a_bert() -> None:
-    bert = built("bert")
-    whole = "{kind: factorised, width: 32, segments: 2, norm: true}"
+def test_albert_with_one_group_per_block_equals_bert() -> None:
+    bert = build_model("bert")
+    embeddings = "{kind: factorised, width: 32, segments: 2, norm: true}"
     albert = Model.build(
-        toy("bert", f"encoder.embeddings={whole}", "encoder.depth={sharing: all, groups: 2}"),
+        toy("bert", f"encoder.embeddings={embeddings}", "encoder.depth={sharing: all, groups: 2}"),
         VOCABULARY,
     ).double()
     albert.load_state_dict(bert.state_dict())
-    same(albert(pieces()), bert(pieces()))
+    assert_equal(albert(random_tokens()), bert(random_tokens()))
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2"])
 @pytest.mark.parametrize(
     "depth", ["{kind: sublayers, order: sfsf}", "{kind: sandwich, layers: 2, outside: 0}"]
 )
-def test_attention_and_feed_forward_in_turn_are_a_plain_stack(system: str, depth: str) -> None:
-    plain = built(system)
+def test_alternating_sublayers_equal_a_plain_stack(system: str, depth: str) -> None:
+    plain = build_model(system)
     reordered = Model.build(toy(system, f"encoder.depth={depth}"), VOCABULARY).double()
 
-    def parted(name: str) -> str:
-        """Block i is the sublayers 2 i and 2 i + 1, each a block of its own."""
+    def sublayer_name(name: str) -> str:
+        """Return the name in the reordered stack: block i becomes blocks 2 i and 2 i + 1."""
         head, number, rest = name.split(".", 2)
         return f"{head}.{2 * int(number) + ('feed_forward' in rest)}.{rest}"
 
     reordered.encoder.load_state_dict(
         {
-            parted(name) if name.startswith("blocks.") else name: tensor
+            sublayer_name(name) if name.startswith("blocks.") else name: tensor
             for name, tensor in plain.encoder.state_dict().items()
         }
     )
-    same(reordered(pieces()), plain(pieces()))
+    assert_equal(reordered(random_tokens()), plain(random_tokens()))

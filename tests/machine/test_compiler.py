@@ -1,4 +1,4 @@
-"""Compiled code is for an instruction set that is named, and its toolchain is known by name."""
+"""Compiler flags, toolchain hashes and compilable functions."""
 
 import os
 import stat
@@ -9,20 +9,20 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from bertwright.machine import compiler
-from bertwright.machine.compiled import Compilable, largest_error
-from bertwright.machine.compiler import (
+from bertwright.runtime import compiler
+from bertwright.runtime.compiled_functions import CompilableFunction, max_relative_error
+from bertwright.runtime.compiler import (
     compilation_obstacle,
     compiler_version,
     cpp_compiler,
-    fingerprint,
-    target_flags,
+    march_flags,
     toolchain,
+    toolchain_hash,
 )
 
 
 @pytest.fixture(autouse=True)
-def _forget_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
+def _clear_toolchain_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHINDUCTOR_CPP_MARCH", raising=False)
     compiler_version.cache_clear()
     toolchain.cache_clear()
@@ -39,35 +39,33 @@ def _forget_the_toolchain(monkeypatch: pytest.MonkeyPatch) -> None:
         ("something new", "x86-64"),
     ],
 )
-def test_code_is_for_the_instruction_set_that_pytorch_computes_with(
+def test_march_flags_follow_the_cpu_capability(
     monkeypatch: pytest.MonkeyPatch, capability: str, level: str
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     monkeypatch.setattr(compiler.platform, "machine", lambda: "x86_64")
-    flags = target_flags().split()
+    flags = march_flags().split()
     assert flags[0] == level
     assert any(flag.startswith("-mtune=") for flag in flags)
     assert "native" not in " ".join(flags)
 
 
-def test_other_processors_keep_the_flags_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_march_flags_on_other_processors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler.platform, "machine", lambda: "aarch64")
-    assert target_flags() is None
+    assert march_flags() is None
 
 
-def test_bfloat16_instructions_are_used_where_there_are_some(
+def test_bfloat16_flag(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
     monkeypatch.setattr(compiler.platform, "machine", lambda: "x86_64")
     for has in (True, False):
-        monkeypatch.setattr(compiler, "has_instructions", lambda name, has=has: has)
-        assert ("-mavx512bf16" in target_flags()) == has
+        monkeypatch.setattr(compiler, "has_instruction_set", lambda name, has=has: has)
+        assert ("-mavx512bf16" in march_flags()) == has
 
 
-def test_a_machine_without_a_compiler_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     assert cpp_compiler() is None
@@ -75,7 +73,7 @@ def test_a_machine_without_a_compiler_says_so(
     assert toolchain()
 
 
-def test_another_compiler_of_one_version_is_another_toolchain(
+def test_toolchain_hash_distinguishes_compilers_of_the_same_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = set()
@@ -87,12 +85,12 @@ def test_another_compiler_of_one_version_is_another_toolchain(
         compiler_version.cache_clear()
         toolchain.cache_clear()
         assert compiler_version() == "g++ 12.2.0"
-        names.add(fingerprint("one graph"))
+        names.add(toolchain_hash("one graph"))
     assert len(names) == 3
 
 
 @pytest.mark.parametrize("content", ["#!/bin/sh\nexit 1\n", "no program", ""])
-def test_a_compiler_that_fails_has_a_description(
+def test_version_of_a_broken_compiler(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     broken = tmp_path / "broken"
@@ -102,42 +100,34 @@ def test_a_compiler_that_fails_has_a_description(
     assert str(broken) in compiler_version()
 
 
-def test_a_compilable_is_plain_until_it_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_function_is_eager_until_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "compile", lambda function, dynamic: lambda x: ("compiled", x))
-    function = Compilable(lambda x: ("definition", x), plain=lambda x: ("plain", x))
+    function = CompilableFunction(lambda x: ("definition", x), eager=lambda x: ("plain", x))
     assert function(1) == ("plain", 1)
     function.compile()
     assert function(1) == ("compiled", 1)
 
 
-def test_nothing_stands_against_a_compiler_and_a_folder_for_code(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_compilation_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "new" / "folder"))
     monkeypatch.setenv("CXX", sys.executable)
     assert compilation_obstacle() is None
 
 
 @pytest.mark.parametrize("name", ["no-such-compiler", "", "/no/such/file"])
-def test_a_compiler_that_is_not_there_is_an_obstacle(
-    monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_missing_compiler_is_an_obstacle(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setenv("CXX", name)
     assert "no C++ compiler" in compilation_obstacle()
 
 
-def test_a_folder_that_cannot_be_written_to_is_an_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_cache_is_an_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file" / "folder"))
     monkeypatch.setenv("CXX", sys.executable)
     assert "TORCHINDUCTOR_CACHE_DIR" in compilation_obstacle()
 
 
-def test_a_folder_that_runs_no_code_is_an_obstacle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_noexec_cache_is_an_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("CXX", sys.executable)
     flags = SimpleNamespace(f_flag=os.ST_NOEXEC)
@@ -153,19 +143,19 @@ def test_a_folder_that_runs_no_code_is_an_obstacle(
         ([torch.tensor([1.0, 2.0 * 1.1])], 0.2 / (2.0 + 1.5)),
     ],
 )
-def test_the_largest_error_is_relative(value: list[torch.Tensor], error: float) -> None:
-    assert largest_error(value, [torch.tensor([1.0, 2.0])]) == pytest.approx(error, abs=1e-6)
+def test_max_relative_error(value: list[torch.Tensor], error: float) -> None:
+    assert max_relative_error(value, [torch.tensor([1.0, 2.0])]) == pytest.approx(error, abs=1e-6)
 
 
-def test_infinities_and_steps_are_right_where_they_are_the_same() -> None:
-    right = torch.tensor([-torch.inf, 1.0]), torch.tensor([3, 4], dtype=torch.uint8)
-    off = torch.tensor([torch.inf, 1.0]), torch.tensor([3, 6], dtype=torch.uint8)
-    assert largest_error(right, right) == 0.0
-    assert largest_error(off[0], right[0]) > 1
-    assert largest_error(off[1], right[1]) == 1.0
-    assert largest_error(right[1] + 1, right[1]) == 0.0
+def test_max_relative_error_of_infinities_and_integers() -> None:
+    expected = torch.tensor([-torch.inf, 1.0]), torch.tensor([3, 4], dtype=torch.uint8)
+    wrong = torch.tensor([torch.inf, 1.0]), torch.tensor([3, 6], dtype=torch.uint8)
+    assert max_relative_error(expected, expected) == 0.0
+    assert max_relative_error(wrong[0], expected[0]) > 1
+    assert max_relative_error(wrong[1], expected[1]) == 1.0
+    assert max_relative_error(expected[1] + 1, expected[1]) == 0.0
 
 
-def test_the_instruction_set_can_be_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_march_flags_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHINDUCTOR_CPP_MARCH", "native")
-    assert target_flags() == "native"
+    assert march_flags() == "native"

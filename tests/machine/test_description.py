@@ -1,28 +1,30 @@
-"""The machine describes itself."""
+"""Descriptions of the hardware."""
 
-from bertwright.machine.cores import num_cores
-from bertwright.machine.description import (
+from bertwright.core.hardware import num_cores
+from bertwright.runtime.device import (
     INSTRUCTION_SETS,
-    description,
-    has_instructions,
+    hardware_description,
+    has_instruction_set,
     instruction_sets,
-    versions,
+    package_versions,
 )
-from bertwright.machine.process import seconds_since_start
+from bertwright.runtime.process import process_age_seconds
 
 
-def test_the_description_names_the_cores() -> None:
-    assert f"{num_cores()} cores" in description()
+def test_hardware_description_states_the_cores() -> None:
+    assert f"{num_cores()} cores" in hardware_description()
 
 
-def test_versions_leave_out_what_is_not_installed() -> None:
-    assert versions("torch", "no-such-library").keys() == {"python", "torch"}
+def test_package_versions_omit_missing_packages() -> None:
+    assert package_versions("torch", "no-such-library").keys() == {"python", "torch"}
 
 
-def test_instruction_sets_are_those_that_the_processor_has() -> None:
-    assert set(instruction_sets()) == {name for name in INSTRUCTION_SETS if has_instructions(name)}
+def test_instruction_sets() -> None:
+    assert set(instruction_sets()) == {
+        name for name in INSTRUCTION_SETS if has_instruction_set(name)
+    }
 
 
-def test_this_process_began_before_now() -> None:
-    first, second = seconds_since_start(), seconds_since_start()
+def test_process_age_is_positive() -> None:
+    first, second = process_age_seconds(), process_age_seconds()
     assert 0 < first <= second

@@ -1,8 +1,8 @@
-"""Run what computes under several settings of a machine, and compare: ``make test-machines``.
+"""Run numerical tests under several machine settings and compare the results.
 
-Every setting runs the tests of the rooms that compute, ``doctor --machine``, and short trainings
-whose losses must be those of every other setting, up to rounding. A setting that needs instructions
-which this processor lacks is left out, and that is said.
+``make test-machines`` runs, under every setting, the tests of numerical packages, ``doctor
+--machine``, and short trainings whose losses must agree across settings up to rounding. Settings
+whose instruction set this processor lacks are skipped with a message.
 """
 
 import argparse
@@ -15,34 +15,33 @@ from pathlib import Path
 
 from settings import Setting, possible_settings
 
-from bertwright.document import table, write_section
+from bertwright.runtime.markdown_report import markdown_table, write_section
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
-ROOMS = ("machine", "encoder", "objectives", "optimisers", "model", "training/compilation")
+TEST_FOLDERS = ("machine", "encoder", "objectives", "optimisers", "model", "training/compilation")
 
 TOLERANCES = {"float32": 1e-4, "bf16": 5e-3}
-"""By how much the losses of a setting may be off those of the first, relative."""
-
+"""Relative tolerance of losses, by precision."""
 
 DOCTOR_SECONDS = 60.0
-"""Within which ``doctor --machine`` ends on a quiet machine."""
+"""Time limit of ``doctor --machine``."""
 
 
 @dataclass
 class Result:
-    """What a setting gave."""
+    """Result of a setting."""
 
     name: str
     tests: str
     seconds: float
     doctor_seconds: float
-    wrong_checks: list[str]
+    failed_checks: list[str]
     losses: dict[str, list[float]]
 
 
 def run(setting: Setting, folder: Path, workers: int) -> Result:
-    """Run everything under one setting, with caches of its own."""
+    """Run everything under one setting, with empty caches."""
     environment = setting.environment(folder)
 
     def python(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -51,17 +50,17 @@ def run(setting: Setting, folder: Path, workers: int) -> Result:
             command, env=environment, capture_output=True, text=True, cwd=TESTS.parent, check=False
         )
 
-    began = time.monotonic()
+    start = time.monotonic()
     doctor = python("-m", "bertwright", "doctor", "--machine", "--json")
-    doctor_seconds = time.monotonic() - began
+    doctor_seconds = time.monotonic() - start
     checks = json.loads(doctor.stdout)["checks"]
-    numbers = python(str(HERE / "losses.py"))
-    if numbers.returncode:
-        raise SystemExit(f"{setting.name}: {numbers.stderr}")
-    began = time.monotonic()
-    rooms = [str(TESTS / room) for room in ROOMS]
-    tests = python("-m", "pytest", "-q", "-n", str(workers), *rooms)
-    seconds = time.monotonic() - began
+    trainings = python(str(HERE / "losses.py"))
+    if trainings.returncode:
+        raise SystemExit(f"{setting.name}: {trainings.stderr}")
+    start = time.monotonic()
+    folders = [str(TESTS / folder) for folder in TEST_FOLDERS]
+    tests = python("-m", "pytest", "-q", "-n", str(workers), *folders)
+    seconds = time.monotonic() - start
     print(tests.stdout[-2000:] if tests.returncode else "", end="", file=sys.stderr)
     return Result(
         setting.name,
@@ -69,12 +68,12 @@ def run(setting: Setting, folder: Path, workers: int) -> Result:
         seconds,
         doctor_seconds,
         [f"{check['name']}: {check['detail']}" for check in checks if not check["ok"]],
-        json.loads(numbers.stdout),
+        json.loads(trainings.stdout),
     )
 
 
 def differences(first: Result, other: Result) -> list[str]:
-    """Return the names of the trainings whose losses are further apart than rounding."""
+    """Return the names of the trainings whose losses differ by more than the tolerance."""
     return [
         name
         for name, losses in first.losses.items()
@@ -86,31 +85,31 @@ def differences(first: Result, other: Result) -> list[str]:
 
 
 def main() -> None:
-    """Run all settings, print what each gave, and exit with 1 where one is wrong."""
+    """Run all settings and print their results; exit with 1 if one fails."""
     parser = argparse.ArgumentParser(prog="make test-machines", description=__doc__)
-    parser.add_argument("--document", type=Path, help="a Markdown file to write the table into")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--document", type=Path, help="Markdown file to write the table into")
+    parser.add_argument("--workers", type=int, default=2, help="parallel test processes")
     arguments = parser.parse_args()
-    results, wrong = list[Result](), list[str]()
+    results, failures = list[Result](), list[str]()
     for setting, folder in possible_settings():
         result = run(setting, folder, arguments.workers)
         results.append(result)
-        wrong += [f"{setting.name}: {name}" for name in differences(results[0], result)]
-        wrong += [f"{setting.name}: tests"] * (result.tests == "failed")
-        is_found = [
-            setting.finding is not None and setting.finding in c for c in result.wrong_checks
-        ]
-        if not all(is_found) or (setting.finding is not None and not is_found):
-            wrong.append(f"{setting.name}: what doctor finds")
+        failures += [f"{setting.name}: {name}" for name in differences(results[0], result)]
+        failures += [f"{setting.name}: tests"] * (result.tests == "failed")
+        expected = [] if setting.finding is None else [setting.finding]
+        if [c for c in result.failed_checks if not any(text in c for text in expected)] or (
+            expected and not result.failed_checks
+        ):
+            failures.append(f"{setting.name}: checks of doctor")
         if result.doctor_seconds > DOCTOR_SECONDS:
-            wrong.append(f"{setting.name}: doctor took {result.doctor_seconds:.0f} s")
+            failures.append(f"{setting.name}: doctor took {result.doctor_seconds:.0f} s")
         print(f"{setting.name}: tests {result.tests} in {result.seconds:.0f} s", flush=True)
     lines = _table(results)
     print(*lines, sep="\n")
     if arguments.document is not None:
         write_section(arguments.document, "settings of one machine", lines)
-    if wrong:
-        raise SystemExit("wrong: " + "; ".join(wrong))
+    if failures:
+        raise SystemExit("failed: " + "; ".join(failures))
 
 
 def _table(results: list[Result]) -> list[str]:
@@ -119,8 +118,8 @@ def _table(results: list[Result]) -> list[str]:
         "tests": "tests",
         "seconds": "seconds",
         "doctor": "doctor, seconds",
-        "wrong": "what doctor finds wrong",
-        "apart": "losses further apart than rounding",
+        "failed": "failed checks of doctor",
+        "differences": "losses that differ",
     }
     rows = [
         {
@@ -128,12 +127,12 @@ def _table(results: list[Result]) -> list[str]:
             "tests": result.tests,
             "seconds": round(result.seconds),
             "doctor": round(result.doctor_seconds),
-            "wrong": "; ".join(result.wrong_checks) or "nothing",
-            "apart": ", ".join(differences(results[0], result)) or "none",
+            "failed": "; ".join(result.failed_checks) or "nothing",
+            "differences": ", ".join(differences(results[0], result)) or "none",
         }
         for result in results
     ]
-    return table(columns, rows)
+    return markdown_table(columns, rows)
 
 
 if __name__ == "__main__":

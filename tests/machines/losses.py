@@ -1,37 +1,37 @@
-"""Losses of a few short trainings, as JSON: two compiled, the others not."""
+"""Print the losses of a few short trainings as JSON; two are compiled."""
 
 import json
 import sys
 import tempfile
 from pathlib import Path
 
-from bertwright.machine.process import tune_process
+from bertwright.runtime.process import configure_process
 
-tune_process()
+configure_process()
 
 sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("training", "")]
 
 from small_recipe import small  # noqa: E402
 
-from bertwright.training.metrics_file import read_metrics  # noqa: E402
-from bertwright.training.pretraining import pretrain  # noqa: E402
+from bertwright.training.pretraining.pretrain import pretrain  # noqa: E402
+from bertwright.training.reporters.metrics_file import read_metrics  # noqa: E402
 from conftest import prepared  # noqa: E402
 
 COMPILED = {
     "bert": ("objectives.next-sentence=null", "phases=[{}]"),
     "modern": ("phases=[{objectives: {masked: {}}}]",),
 }
-"""A system with learned positions and one with rotary ones."""
+"""Compiled systems: one with learned and one with rotary positions."""
 
 UNCOMPILED = ("bert", "roberta", "electra", "xlnet", "albert", "t5", "gpt-bert", "transformer-xl")
 
 
 def losses(name: str, precision: str, compiled: bool, folder: Path) -> list[float]:
-    """Return the losses of thirty steps, as means of ten."""
-    changes = COMPILED.get(name, ()) if compiled else ()
+    """Return the losses of thirty steps, as means of ten steps."""
+    overrides = COMPILED.get(name, ()) if compiled else ()
     recipe = small(
         name,
-        *changes,
+        *overrides,
         "steps=30",
         f"precision={precision}",
         f"compile={str(compiled).lower()}",
@@ -44,7 +44,7 @@ def losses(name: str, precision: str, compiled: bool, folder: Path) -> list[floa
 
 
 def main() -> None:
-    """Print the losses of every training by its name."""
+    """Print the losses of every training by name."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
         prepared(folder)

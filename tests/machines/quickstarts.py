@@ -1,5 +1,6 @@
-"""Run the quickstart under several settings of a machine, and compare its held-out loss:
-``python tests/machines/quickstarts.py --document FILE``.
+"""Run the quickstart under several machine settings and compare its held-out loss.
+
+Usage: ``python tests/machines/quickstarts.py --document FILE``.
 """
 
 import argparse
@@ -12,29 +13,29 @@ from typing import Any
 
 from settings import Setting, possible_settings
 
-from bertwright.document import table, write_section
+from bertwright.runtime.markdown_report import markdown_table, write_section
 
-LARGEST_DIFFERENCE = 0.1
-"""Nats between the held-out losses of two settings."""
+MAX_DIFFERENCE = 0.1
+"""Largest difference of held-out losses, in nats."""
 
-SECONDS = 600.0
-"""Within which a quickstart ends."""
+MAX_SECONDS = 600.0
+"""Time limit of a quickstart."""
 
 COLUMNS = {
     "name": "setting",
     "seconds": "seconds",
     "loss": "held-out masked loss, nats",
     "difference": "difference from the first",
-    "log": "what the log says about compiling",
+    "log": "log lines about compilation",
 }
 
 
 def run(setting: Setting, folder: Path, minutes: float) -> dict[str, Any]:
-    """Return the row of a setting."""
+    """Run the quickstart under a setting; return its table row."""
     command = [sys.executable, "-m", "bertwright", "quickstart", "-o", str(folder / "out")]
     command += ["--minutes", str(minutes), "--json"]
-    began = time.monotonic()
-    ended = subprocess.run(
+    start = time.monotonic()
+    process = subprocess.run(
         command,
         env=setting.environment(folder),
         capture_output=True,
@@ -42,39 +43,39 @@ def run(setting: Setting, folder: Path, minutes: float) -> dict[str, Any]:
         errors="replace",
         check=False,
     )
-    seconds = time.monotonic() - began
-    if ended.returncode:
-        raise SystemExit(f"{setting.name}: {ended.stderr}")
-    lines = ended.stderr.replace("\r", "\n").splitlines()
-    about = [line for line in lines if "compile" in line and not line.startswith("training")]
+    seconds = time.monotonic() - start
+    if process.returncode:
+        raise SystemExit(f"{setting.name}: {process.stderr}")
+    lines = process.stderr.replace("\r", "\n").splitlines()
+    compilation = [line for line in lines if "compile" in line and not line.startswith("training")]
     return {
         "name": setting.name,
         "seconds": round(seconds),
-        "loss": json.loads(ended.stdout)["heldout_loss"],
-        "log": "; ".join(dict.fromkeys(about)),
+        "loss": json.loads(process.stdout)["heldout_loss"],
+        "log": "; ".join(dict.fromkeys(compilation)),
     }
 
 
 def main() -> None:
-    """Run all settings, print the table, and exit with 1 where one is too slow or too far off."""
+    """Run all settings and print the table; exit with 1 if one is too slow or differs too much."""
     parser = argparse.ArgumentParser(prog="tests/machines/quickstarts.py", description=__doc__)
-    parser.add_argument("--document", type=Path, help="a Markdown file to write the table into")
-    parser.add_argument("--minutes", type=float, default=5.0, help="of pre-training")
+    parser.add_argument("--document", type=Path, help="Markdown file to write the table into")
+    parser.add_argument("--minutes", type=float, default=5.0, help="minutes of pre-training")
     arguments = parser.parse_args()
-    rows, wrong = list[dict[str, Any]](), list[str]()
+    rows, failures = list[dict[str, Any]](), list[str]()
     for setting, folder in possible_settings():
         row = run(setting, folder, arguments.minutes)
         difference = row["loss"] - (rows or [row])[0]["loss"]
         rows.append({**row, "difference": difference})
-        far = abs(difference) > LARGEST_DIFFERENCE and not setting.slower
-        wrong += [setting.name] * (far or row["seconds"] > SECONDS)
+        differs = abs(difference) > MAX_DIFFERENCE and not setting.slower
+        failures += [setting.name] * (differs or row["seconds"] > MAX_SECONDS)
         print(json.dumps(rows[-1]), flush=True)
-    lines = table(COLUMNS, rows)
+    lines = markdown_table(COLUMNS, rows)
     print(*lines, sep="\n")
     if arguments.document is not None:
         write_section(arguments.document, "the quickstart on several settings", lines)
-    if wrong:
-        raise SystemExit("too slow, or too far off: " + "; ".join(wrong))
+    if failures:
+        raise SystemExit("too slow, or another loss: " + "; ".join(failures))
 
 
 if __name__ == "__main__":

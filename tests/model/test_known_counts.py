@@ -1,13 +1,13 @@
-"""Parameters that are known exactly beside those of whole systems: backbones, heads and parts.
+"""Parameter counts of backbones, heads and parts that are known exactly.
 
-Every figure was found by building the stock class, or the authors' own module, without weights.
+Each was counted in the stock class, or the authors' module, built without weights.
 """
 
 import pytest
 import torch
 
-from bertwright.model import Model
-from bertwright.model.counting import parameters_by_part
+from bertwright.models import Model
+from bertwright.models.costs import num_parameters_by_part
 from bertwright.recipes import Recipe
 
 HEIGHTS, WIDTHS = (2, 4, 6, 8, 10, 12), (128, 256, 512, 768)
@@ -28,8 +28,8 @@ WITH_POOLER = {
         for width, number in zip(WIDTHS, line, strict=True)
     },
     "bert-large": 335_141_888,
-    "bert-base text.tokenizer.size=28996": 108_310_272,
-    "bert-base text.tokenizer.size=119547": 177_853_440,
+    "bert-base text.tokenizer.vocab_size=28996": 108_310_272,
+    "bert-base text.tokenizer.vocab_size=119547": 177_853_440,
     "bert-whole-words-large": 335_141_888,
     "spanbert-base": 108_310_272,
     "spanbert-large": 333_579_264,
@@ -61,7 +61,7 @@ WITHOUT_POOLER = {
     "modernbert-large": 394_781_696,
 }
 
-MASKED_ALONE = {
+MASKED_LM_ONLY = {
     "bert-tiny": 4_416_698,
     "bert-base": 109_514_298,
     "bert-large": 335_174_458,
@@ -72,52 +72,52 @@ MASKED_ALONE = {
 }
 
 XL = "transformer-xl-base encoder.embeddings.scaled=true"
-BYTES = {
-    f"{XL} text.tokenizer.size=204 encoder.width=1024 encoder.depth.layers=24 "
+CHARACTER_MODELS = {
+    f"{XL} text.tokenizer.vocab_size=204 encoder.width=1024 encoder.depth.layers=24 "
     "encoder.mixer.heads=8 encoder.feed_forward.width=3072": 277_231_820,
-    f"{XL} text.tokenizer.size=27 encoder.width=512 encoder.depth.layers=12": 40_964_635,
+    f"{XL} text.tokenizer.vocab_size=27 encoder.width=512 encoder.depth.layers=12": 40_964_635,
 }
 """Transformer-XL for enwik8 (the large one) and for text8."""
 
 
-def recipe_of(words: str) -> Recipe:
-    name, *changes = words.split()
+def load_recipe(description: str) -> Recipe:
+    name, *changes = description.split()
     return Recipe.load(name, *changes)
 
 
 @pytest.mark.parametrize(("words", "exact"), WITH_POOLER.items())
 def test_backbones_with_a_pooler(words: str, exact: int) -> None:
-    bare = recipe_of(words).model_copy(update={"objectives": {}, "pooler": True})
-    assert sum(parameters_by_part(bare).values()) == exact
+    bare = load_recipe(words).model_copy(update={"objectives": {}, "pooler": True})
+    assert sum(num_parameters_by_part(bare).values()) == exact
 
 
 @pytest.mark.parametrize(("words", "exact"), WITHOUT_POOLER.items())
-def test_backbones_without_one(words: str, exact: int) -> None:
-    bare = recipe_of(words).model_copy(update={"objectives": {}})
-    assert sum(parameters_by_part(bare).values()) == exact
+def test_backbones_without_a_pooler(words: str, exact: int) -> None:
+    bare = load_recipe(words).model_copy(update={"objectives": {}})
+    assert sum(num_parameters_by_part(bare).values()) == exact
 
 
-@pytest.mark.parametrize(("words", "exact"), MASKED_ALONE.items())
-def test_masked_language_models_alone(words: str, exact: int) -> None:
-    recipe = recipe_of(words)
-    asked = {"masked": recipe.objectives["masked"]}
-    alone = recipe.model_copy(update={"objectives": asked})
-    assert sum(parameters_by_part(alone).values()) == exact
+@pytest.mark.parametrize(("words", "exact"), MASKED_LM_ONLY.items())
+def test_masked_language_models(words: str, exact: int) -> None:
+    recipe = load_recipe(words)
+    objectives = {"masked": recipe.objectives["masked"]}
+    masked_lm = recipe.model_copy(update={"objectives": objectives})
+    assert sum(num_parameters_by_part(masked_lm).values()) == exact
 
 
-@pytest.mark.parametrize(("words", "exact"), BYTES.items())
-def test_transformer_xl_for_bytes_and_letters(words: str, exact: int) -> None:
-    assert sum(parameters_by_part(recipe_of(words)).values()) == exact
+@pytest.mark.parametrize(("words", "exact"), CHARACTER_MODELS.items())
+def test_transformer_xl_for_bytes_and_characters(words: str, exact: int) -> None:
+    assert sum(num_parameters_by_part(load_recipe(words)).values()) == exact
 
 
-def test_a_table_and_a_block_of_bert() -> None:
-    parts = parameters_by_part(Recipe.load("bert-base"))
+def test_embeddings_and_blocks_of_bert() -> None:
+    parts = num_parameters_by_part(Recipe.load("bert-base"))
     assert parts["embeddings"] == 23_837_184
     assert parts["blocks"] == 12 * 7_087_872
 
 
 @pytest.mark.parametrize(
-    ("words", "own", "discriminator", "alone"),
+    ("words", "unshared", "discriminator", "generator"),
     [
         ("electra-small", 647_162, 13_549_057, 4_620_026),
         ("electra-small objectives.generated.width=1", 9_573_818, 13_549_057, 13_546_682),
@@ -125,33 +125,36 @@ def test_a_table_and_a_block_of_bert() -> None:
         ("electra-large", 19_512_378, 335_142_913, 51_295_290),
     ],
 )
-def test_both_networks_of_electra(words: str, own: int, discriminator: int, alone: int) -> None:
-    """``own`` of the generator beside what it shares, and all of it where it stands ``alone``."""
-    recipe = recipe_of(words)
-    parts = parameters_by_part(recipe)
-    assert parts["head_generated"] == own
-    asked = {"replaced-token": recipe.objectives["replaced-token"]}
-    answering = parameters_by_part(recipe.model_copy(update={"objectives": asked}))
-    assert sum(answering.values()) == discriminator
-    table, width = recipe.encoder.table_width, recipe.encoder.width
+def test_both_networks_of_electra(
+    words: str, unshared: int, discriminator: int, generator: int
+) -> None:
+    """``unshared`` are the generator's parameters without the shared embeddings."""
+    recipe = load_recipe(words)
+    parts = num_parameters_by_part(recipe)
+    assert parts["head_generated"] == unshared
+    objectives = {"replaced-token": recipe.objectives["replaced-token"]}
+    counts = num_parameters_by_part(recipe.model_copy(update={"objectives": objectives}))
+    assert sum(counts.values()) == discriminator
+    table, width = recipe.encoder.token_embedding_width, recipe.encoder.width
     projection = 0 if table == width else table * width + width
-    assert own + parts["embeddings"] - projection == alone
+    assert unshared + parts["embeddings"] - projection == generator
 
 
-def test_the_boundaries_of_spanbert_have_so_many_parameters() -> None:
+def test_the_span_boundary_head_of_spanbert() -> None:
     recipe = Recipe.load("spanbert-large", "objectives.span-boundary.longest=15")
-    assert parameters_by_part(recipe)["head_span-boundary"] == 3_388_668
+    assert num_parameters_by_part(recipe)["head_span-boundary"] == 3_388_668
 
 
-def test_what_elmo_reads_characters_with() -> None:
+def test_character_embeddings_and_layers_of_elmo() -> None:
     with torch.device("meta"):
         encoder = Model(Recipe.load("elmo-base"), 793_471).encoder
-    table = encoder.embeddings.pieces
+    table = encoder.embeddings.tokens
 
-    def number(part: torch.nn.Module) -> int:
+    def count(part: torch.nn.Module) -> int:
         return sum(parameter.numel() for parameter in part.parameters())
 
     parts = (table.characters, table.filters, table.highways, table.projection)
-    assert [number(part) for part in parts] == [4_192, 199_168, 16_785_408, 1_049_088]
-    ways = [way for block in encoder.blocks for way in block.sublayers["attention"].ways]
-    assert [number(way) for way in ways] == [18_890_752] * 4
+    assert [count(part) for part in parts] == [4_192, 199_168, 16_785_408, 1_049_088]
+    mixers = [block.sublayers["attention"] for block in encoder.blocks]
+    layers = [layer for mixer in mixers for layer in mixer.direction_layers]
+    assert [count(layer) for layer in layers] == [18_890_752] * 4

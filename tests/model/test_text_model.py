@@ -1,20 +1,20 @@
-"""A model with its tokenizer: the same answers however texts are batched."""
+"""A model with its tokenizer: the same results however texts are batched."""
 
 import numpy as np
 import pytest
 import torch
 
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import InOrder
-from bertwright.errors import UserError
-from bertwright.model import Model
-from bertwright.model.folder import load_model, save_model
-from bertwright.model.hidden import states_asked
-from bertwright.model.reading import read_batches
-from bertwright.model.scoring import _word_ends
-from bertwright.model.text_model import TextModel
-from bertwright.text.tokenizers import WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import WordPieceConfig
+from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.models import Model
+from bertwright.models.saving import load_model, save_model
+from bertwright.models.scoring.likelihood import _word_ends
+from bertwright.models.scoring.masked_states import masked_hidden_states
+from bertwright.models.text_batches import text_batches
+from bertwright.models.text_model import TextModel
+from bertwright.modules.attention.mask import PermutationVisibility
+from bertwright.modules.token_tensors import TokenInfo
 from recipes_at_toy_size import SYSTEMS, toy
 
 TEXTS = ["a dog sees the cat", "", "the cat", "dogs, cats and the sea " * 3]
@@ -22,56 +22,58 @@ TEXTS = ["a dog sees the cat", "", "the cat", "dogs, cats and the sea " * 3]
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return train_tokenizer(TEXTS * 5, WordPieceChoice(size=60, lowercase=True))
+    return train_tokenizer(TEXTS * 5, WordPieceConfig(vocab_size=60, lowercase=True))
 
 
-def made(system, tokenizer, precision="float32"):
-    by_distance = not toy(system).encoder.mixer.recurrent
+def build_model(system, tokenizer, precision="float32"):
+    uses_positions = not toy(system).encoder.mixer.is_recurrent
     recipe = toy(
         system,
-        *(["encoder.positions={kind: rotary}"] if by_distance else []),
-        f"text.tokenizer.size={tokenizer.size}",
+        *(["encoder.positions={kind: rotary}"] if uses_positions else []),
+        f"text.tokenizer.vocab_size={tokenizer.vocab_size}",
     )
-    return TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer, precision)
+    return TextModel(Model.build(recipe, tokenizer.vocab_size, tokenizer), tokenizer, precision)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_a_text_has_the_same_vectors_alone_and_in_company(system, tokenizer):
-    model = made(system, tokenizer)
-    together = model.embed(TEXTS)
-    for number, text in enumerate(TEXTS):
-        np.testing.assert_allclose(together[number], model.embed([text])[0], atol=1e-5)
+def test_batching_does_not_change_vectors(system, tokenizer):
+    model = build_model(system, tokenizer)
+    batched = model.embed(TEXTS)
+    for index, text in enumerate(TEXTS):
+        np.testing.assert_allclose(batched[index], model.embed([text])[0], atol=1e-5)
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_saving_and_loading_changes_nothing(system, tokenizer, tmp_path):
-    model = made(system, tokenizer)
+    model = build_model(system, tokenizer)
     save_model(tmp_path / "m", model.model, tokenizer)
-    again = TextModel(*load_model(tmp_path / "m"), "float32")
-    np.testing.assert_array_equal(model.embed(TEXTS), again.embed(TEXTS))
-    assert again.model.recipe == model.model.recipe
+    loaded = TextModel(*load_model(tmp_path / "m"), "float32")
+    np.testing.assert_array_equal(model.embed(TEXTS), loaded.embed(TEXTS))
+    assert loaded.model.recipe == model.model.recipe
 
 
-def test_a_text_is_read_in_the_language_that_is_said(tokenizer):
-    model = made("xlm", tokenizer)
-    known = model.model.recipe.encoder.embeddings.languages
-    plain, first, second = (model.embed(TEXTS, language=name) for name in (None, *known[:2]))
-    np.testing.assert_array_equal(plain, first)
-    assert np.abs(plain - second).max() > 1e-3
-    assert model.score(TEXTS, language=known[0]) != model.score(TEXTS, language=known[1])
+def test_the_language_of_a_text_counts(tokenizer):
+    model = build_model("xlm", tokenizer)
+    languages = model.model.recipe.encoder.embeddings.languages
+    default, first, second = (model.embed(TEXTS, language=name) for name in (None, *languages[:2]))
+    np.testing.assert_array_equal(default, first)
+    assert np.abs(default - second).max() > 1e-3
+    assert model.score(TEXTS, language=languages[0]) != model.score(TEXTS, language=languages[1])
     with torch.no_grad():
-        rows = model.model.encoder.embeddings.languages.weight
-        rows[1] = rows[0]
-    for one, other in zip(model.encode(TEXTS, language=known[1]), model.encode(TEXTS), strict=True):
-        np.testing.assert_array_equal(one, other)
-    assert model.fill_mask("the [MASK]", language=known[1]) == model.fill_mask("the [MASK]")
-    assert model.score(TEXTS, language=known[0]) == model.score(TEXTS, language=known[1])
-    with pytest.raises(UserError, match="no vector for the language 'xx'"):
+        table = model.model.encoder.embeddings.languages.weight
+        table[1] = table[0]
+    for actual, expected in zip(
+        model.encode(TEXTS, language=languages[1]), model.encode(TEXTS), strict=True
+    ):
+        np.testing.assert_array_equal(actual, expected)
+    assert model.fill_mask("the [MASK]", language=languages[1]) == model.fill_mask("the [MASK]")
+    assert model.score(TEXTS, language=languages[0]) == model.score(TEXTS, language=languages[1])
+    with pytest.raises(UserError, match="no embedding for the language 'xx'"):
         model.embed(TEXTS, language="xx")
 
 
-def test_states_are_those_of_the_pieces_and_their_mean_is_the_embedding(tokenizer):
-    model = made("modern", tokenizer)
+def test_the_mean_of_hidden_states_is_the_embedding(tokenizer):
+    model = build_model("modern", tokenizer)
     states = model.encode(TEXTS)
     assert [len(s) for s in states] == [len(tokenizer.encode(t)) + 2 for t in TEXTS]
     np.testing.assert_allclose(states[3].mean(0), model.embed([TEXTS[3]])[0], atol=1e-5)
@@ -79,120 +81,133 @@ def test_states_are_those_of_the_pieces_and_their_mean_is_the_embedding(tokenize
 
 
 @pytest.mark.parametrize("system", ["gpt-2", "transformer-xl", "awd-lstm", "elmo"])
-def test_what_names_the_next_piece_fills_no_place(tokenizer, system):
-    with pytest.raises(UserError, match="names what comes next: use generate or score"):
-        made(system, tokenizer).fill_mask("the [MASK] sees")
+def test_causal_models_do_not_fill_masks(tokenizer, system):
+    with pytest.raises(UserError, match="predicts next tokens: use generate or score"):
+        build_model(system, tokenizer).fill_mask("the [MASK] sees")
 
 
-def test_a_language_is_not_said_to_an_encoder_without_any(tokenizer):
+def test_an_encoder_without_languages_refuses_one(tokenizer):
     with pytest.raises(UserError, match="leave --language out"):
-        made("bert", tokenizer).embed(TEXTS, language="en")
+        build_model("bert", tokenizer).embed(TEXTS, language="en")
 
 
-def test_the_last_four_blocks_stand_side_by_side(tokenizer):
-    assert made("modern", tokenizer).embed(TEXTS, layers="last-4").shape == (4, 2 * 32)
-    assert made("modern", tokenizer).embed([]).shape == (0, 32)
+def test_the_last_four_blocks_are_concatenated(tokenizer):
+    assert build_model("modern", tokenizer).embed(TEXTS, layers="last-4").shape == (4, 2 * 32)
+    assert build_model("modern", tokenizer).embed([]).shape == (0, 32)
 
 
-def test_bfloat16_points_the_same_way(tokenizer):
-    exact, fast = made("bert", tokenizer), made("bert", tokenizer, "bf16")
+def test_bfloat16_vectors_are_close(tokenizer):
+    exact, fast = build_model("bert", tokenizer), build_model("bert", tokenizer, "bf16")
     one, other = exact.embed(TEXTS, normalise=True), fast.embed(TEXTS, normalise=True)
     assert (one * other).sum(1).min() > 0.999
 
 
 @pytest.mark.processor
-def test_eight_bits_point_the_same_way_and_are_for_processors_that_multiply_them(
-    tokenizer, monkeypatch
-):
-    monkeypatch.setattr("bertwright.model.text_model.eight_bits_are_fast", lambda: True)
-    exact, fast = made("bert", tokenizer), made("bert", tokenizer, "int8")
+def test_int8_vectors_are_close_and_need_a_fast_processor(tokenizer, monkeypatch):
+    monkeypatch.setattr("bertwright.models.text_model.int8_is_fast", lambda: True)
+    exact, fast = build_model("bert", tokenizer), build_model("bert", tokenizer, "int8")
     one, other = exact.embed(TEXTS, normalise=True), fast.embed(TEXTS, normalise=True)
     assert (one * other).sum(1).min() > 0.99
     alone = np.concatenate([fast.embed(text, normalise=True) for text in TEXTS])
     np.testing.assert_allclose(alone, other, atol=0.01)
-    monkeypatch.setattr("bertwright.model.text_model.eight_bits_are_fast", lambda: False)
+    monkeypatch.setattr("bertwright.models.text_model.int8_is_fast", lambda: False)
     with pytest.raises(UserError, match="int8 needs an x86 processor"):
-        made("bert", tokenizer, "int8")
+        build_model("bert", tokenizer, "int8")
 
 
-def test_a_hidden_place_is_answered_with_probabilities(tokenizer):
-    model = made("modern", tokenizer)
-    guesses = model.fill_mask("the [MASK] sees a [MASK]", top_k=3)
-    assert [len(g) for g in guesses] == [3, 3]
-    chances = [g.probability for g in guesses[0]]
-    assert chances == sorted(chances, reverse=True)
-    with pytest.raises(UserError, match="hides nothing"):
-        model.fill_mask("nothing is hidden")
-    with pytest.raises(UserError, match="no pooling 'max'"):
+def test_masks_are_filled_with_probabilities(tokenizer):
+    model = build_model("modern", tokenizer)
+    predictions = model.fill_mask("the [MASK] sees a [MASK]", top_k=3)
+    assert [len(prediction) for prediction in predictions] == [3, 3]
+    probabilities = [prediction.probability for prediction in predictions[0]]
+    assert probabilities == sorted(probabilities, reverse=True)
+    with pytest.raises(UserError, match="the text has no mask"):
+        model.fill_mask("no mask at all")
+    with pytest.raises(UserError, match="unknown pooling 'max'"):
         model.embed(TEXTS, "max")
 
 
 @pytest.mark.processor
-def test_a_score_is_the_sum_over_hidden_pieces(tokenizer):
-    model = made("modern", tokenizer)
-    ids, starts = tokenizer.encode_words("a dog")
+def test_a_score_is_the_sum_over_masked_tokens(tokenizer):
+    model = build_model("modern", tokenizer)
+    ids, starts = tokenizer.encode_with_word_starts("a dog")
     ends = _word_ends(starts, len(ids))
     total = 0.0
-    for place, piece in enumerate(ids):
-        row = [tokenizer.specials.start, *ids, tokenizer.specials.end]
-        for hidden in range(place + 1, ends[place] + 1):
-            row[hidden] = tokenizer.specials.mask
+    for index, token_id in enumerate(ids):
+        sequence = [tokenizer.special_tokens.start, *ids, tokenizer.special_tokens.end]
+        for position in range(index + 1, ends[index] + 1):
+            sequence[position] = tokenizer.special_tokens.mask
         with torch.no_grad():
-            states = model.model(torch.tensor([row]))[0, place + 1 : place + 2]
-            total += float(torch.log_softmax(model.model.logits(states), -1)[0, piece])
+            states = model.model(torch.tensor([sequence]))[0, index + 1 : index + 2]
+            total += float(torch.log_softmax(model.model.logits(states), -1)[0, token_id])
     assert model.score(["a dog"])[0] == pytest.approx(total, abs=1e-4)
 
 
 @pytest.mark.processor
-def test_who_was_asked_in_permuted_orders_is_never_shown_a_mask(tokenizer):
-    """What hides a place is the order: no other place sees it, and a place behind the text asks."""
-    model = made("xlnet", tokenizer)
+def test_permutation_models_never_see_a_mask(tokenizer):
+    """The order masks a position for all others; a query-stream position predicts it."""
+    model = build_model("xlnet", tokenizer)
     before, after = tokenizer.encode("the"), tokenizer.encode("sees")
-    ids = [tokenizer.specials.start, *before, 0, *after, tokenizer.specials.end]
-    place, number = 1 + len(before), torch.arange(len(ids) + 1)[None]
-    order = ((number == place) | (number == len(ids))).long()
-    position = number.where(number < len(ids), place)
-    coordinates = Coordinates(number, position=position, order=order, asking=number == len(ids))
+    ids = [tokenizer.special_tokens.start, *before, 0, *after, tokenizer.special_tokens.end]
+    position, index = 1 + len(before), torch.arange(len(ids) + 1)[None]
+    order = ((index == position) | (index == len(ids))).long()
+    position_ids = index.where(index < len(ids), position)
+    token_info = TokenInfo(
+        index,
+        position_ids=position_ids,
+        factorisation_order=order,
+        is_query_stream=index == len(ids),
+    )
     with torch.no_grad():
         states = model.model(
-            torch.tensor([[*ids, 0]]), coordinates, InOrder() & model.model.encoder.rule
+            torch.tensor([[*ids, 0]]),
+            token_info,
+            PermutationVisibility() & model.model.encoder.visibility,
         )
         expected = torch.softmax(model.model.logits(states[0, -1:]), -1)[0].tolist()
-    [guesses] = model.fill_mask("the [MASK] sees", top_k=len(expected))
-    for guess in guesses:
-        assert guess.probability == pytest.approx(expected[tokenizer.id(guess.piece)], abs=1e-6)
+    [predictions] = model.fill_mask("the [MASK] sees", top_k=len(expected))
+    for prediction in predictions:
+        assert prediction.probability == pytest.approx(
+            expected[tokenizer.token_to_id(prediction.token)], abs=1e-6
+        )
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-bert", "xlnet"])
-def test_what_is_hidden_is_not_seen(system, tokenizer):
-    whole = made(system, tokenizer)
-    model, device = whole.model, whole.device
-    pieces = torch.tensor([[1, 9, 10, 11, 12, 2]], device=device)
-    hidden = torch.tensor([[False, False, True, True, False, False]], device=device)
-    other = pieces.masked_fill(hidden, 13)
-    where, plain = torch.tensor([[2, 3]], device=device), Coordinates.plain(pieces)
-    one, two = (states_asked(model, p, plain, hidden, where, 4) for p in (pieces, other))
-    assert one.shape == (1, 2, 32)
-    assert torch.equal(one, two)
-    assert not torch.equal(one[:, 0], one[:, 1])
+def test_masked_tokens_are_not_visible(system, tokenizer):
+    text_model = build_model(system, tokenizer)
+    model, device = text_model.model, text_model.device
+    token_ids = torch.tensor([[1, 9, 10, 11, 12, 2]], device=device)
+    is_masked = torch.tensor([[False, False, True, True, False, False]], device=device)
+    changed = token_ids.masked_fill(is_masked, 13)
+    positions, token_info = (
+        torch.tensor([[2, 3]], device=device),
+        TokenInfo.from_token_ids(token_ids),
+    )
+    original, modified = (
+        masked_hidden_states(model, ids, token_info, is_masked, positions, 4)
+        for ids in (token_ids, changed)
+    )
+    assert original.shape == (1, 2, 32)
+    assert torch.equal(original, modified)
+    assert not torch.equal(original[:, 0], original[:, 1])
 
 
-def test_later_pieces_of_a_word_are_hidden_with_the_scored_one():
+def test_later_tokens_of_a_word_are_masked_with_the_scored_one():
     assert _word_ends([0, 3], 5) == [3, 3, 3, 5, 5]
     assert _word_ends([1], 3) == [1, 3, 3]
 
 
 def test_batches_hold_every_text_once_within_the_budget():
-    rows = [[1] * n for n in (3, 9, 1, 5, 5, 2)]
-    batches = list(read_batches(rows, 0, torch.device("cpu"), budget=10))
-    assert sorted(n for b in batches for n in b.numbers) == list(range(6))
-    assert all(b.pieces.numel() <= 10 for b in batches)
+    sequences = [[1] * n for n in (3, 9, 1, 5, 5, 2)]
+    batches = list(text_batches(sequences, 0, torch.device("cpu"), batch_tokens=10))
+    assert sorted(n for b in batches for n in b.indices) == list(range(6))
+    assert all(b.token_ids.numel() <= 10 for b in batches)
 
 
-def test_a_damaged_or_missing_folder_is_named(tokenizer, tmp_path):
+def test_damaged_and_missing_folders_are_refused(tokenizer, tmp_path):
     with pytest.raises(UserError, match="is not a model folder"):
         load_model(tmp_path)
-    model = made("bert", tokenizer)
+    model = build_model("bert", tokenizer)
     save_model(tmp_path / "m", model.model, tokenizer)
     weights = tmp_path / "m" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:500])
@@ -201,8 +216,8 @@ def test_a_damaged_or_missing_folder_is_named(tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_what_is_put_in_place_of_a_value_counts_while_it_is_there(tokenizer, precision):
-    model = TextModel(made("roberta", tokenizer).model, tokenizer, precision)
+def test_replaced_values_count_inside_the_context(tokenizer, precision):
+    model = TextModel(build_model("roberta", tokenizer).model, tokenizer, precision)
     before = model.embed(TEXTS)
     with model.replace("blocks.0.residual", torch.zeros_like):
         assert np.abs(model.embed(TEXTS) - before).max() > 1e-3
@@ -212,43 +227,45 @@ def test_what_is_put_in_place_of_a_value_counts_while_it_is_there(tokenizer, pre
     np.testing.assert_array_equal(model.embed(TEXTS), before)
 
 
-def test_recordings_of_the_same_values_end_apart(tokenizer):
-    model = made("roberta", tokenizer)
+def test_nested_recordings_end_separately(tokenizer):
+    model = build_model("roberta", tokenizer)
     with model.record("output") as outer:
         with model.record("output") as inner:
             model.embed(TEXTS[:1])
         assert inner
         model.embed(TEXTS[1:])
         assert not torch.equal(inner["output"], outer["output"])
-    assert model.model.encoder.taps.idle
+    assert model.model.encoder.taps.is_idle
 
 
 @pytest.mark.processor
-def test_a_value_that_is_not_there_is_refused_by_its_name(tokenizer):
-    model = made("roberta", tokenizer)
-    near = "no value is named blocks.0.residaul: did you mean 'blocks.0.residual'"
-    with pytest.raises(UserError, match=near), model.model.record("blocks.0.residaul"):
+def test_unknown_tap_names_are_refused(tokenizer):
+    model = build_model("roberta", tokenizer)
+    message = "no value is named blocks.0.residaul: did you mean 'blocks.0.residual'"
+    with pytest.raises(UserError, match=message), model.model.record("blocks.0.residaul"):
         model.embed(TEXTS)
     with pytest.raises(UserError, match="no value"), model.model.replace("blocks.9.*", torch.abs):
         model.embed(TEXTS)
-    with pytest.raises(UserError, match="there is no block 99: the last is 1"):
+    with pytest.raises(UserError, match="stop_after is 99"):
         model.model(torch.zeros(1, 8, dtype=torch.int64), stop_after=99)
     with model.model.record("nothing.of.this"):
         pass
 
 
-def test_what_is_no_text_is_named(tokenizer):
-    with pytest.raises(UserError, match="texts are strings, and 1 is none"):
-        made("bert", tokenizer).embed([1, 2])
+def test_other_types_than_text_are_refused(tokenizer):
+    with pytest.raises(UserError, match="texts must be strings, and 1 is not"):
+        build_model("bert", tokenizer).embed([1, 2])
 
 
-def test_one_text_is_one_text(tokenizer):
-    model = made("roberta", tokenizer)
+def test_a_single_text_equals_a_list_of_one(tokenizer):
+    model = build_model("roberta", tokenizer)
     np.testing.assert_array_equal(model.embed(TEXTS[0]), model.embed(TEXTS[:1]))
     np.testing.assert_array_equal(model.encode(TEXTS[0])[0], model.encode(TEXTS[:1])[0])
     assert model.score(TEXTS[0]) == model.score(TEXTS[:1])
 
 
-def test_a_precision_that_is_not_there_is_refused(tokenizer):
-    with pytest.raises(UserError, match="no precision 'fp16': choose one of float32, bf16, int8"):
-        TextModel(made("roberta", tokenizer).model, tokenizer, "fp16")
+def test_an_unknown_precision_is_refused(tokenizer):
+    with pytest.raises(
+        UserError, match="unknown precision 'fp16': choose one of float32, bf16, int8"
+    ):
+        TextModel(build_model("roberta", tokenizer).model, tokenizer, "fp16")

@@ -1,22 +1,28 @@
-"""Which places are asked for their capitals, and what of."""
+"""Targets of the capitalisation objective."""
 
 import numpy as np
 
-from bertwright.examples.coordinates import Coordinates, Rows
-from bertwright.examples.vocabulary import Vocabulary
-from bertwright.objectives.capitalised import Capitalised
-from bertwright.objectives.objective import Asking
-from bertwright.randomness import Draw
-from bertwright.text.tokenizers import Specials
+from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.rng import CounterRng
+from bertwright.data.tokenization.tokenizer import SpecialTokens
+from bertwright.objectives.capitalisation import Capitalisation
+from bertwright.objectives.objective import MaskingContext
 
 
-def test_words_of_which_nobody_said_are_not_asked() -> None:
-    """The first row is of text whose capitals are known, the second, in the same batch, is not."""
-    word = np.array([[-1, 0, 0, 1, -1], [-1, 0, 1, 1, -1]], np.int32)
-    capital = np.array([[0, 1, 0, 0, 0], [-1] * 5], np.int32)
-    rows = Rows(np.full((2, 5), 7, np.int32), Coordinates(word=word, capital=capital), word < 0)
-    specials = Specials(pad=0, unknown=1, start=2, end=3, mask=4)
-    _, question = Capitalised().ask(rows, Asking(Draw(0), Vocabulary(9, specials)))
-    assert np.flatnonzero(question.weight).tolist() == [1, 3]
-    assert question.target[question.weight > 0].tolist() == [1, 0]
-    assert question.target.min() == 0
+def test_words_without_annotation_are_no_targets() -> None:
+    """The first sequence has capitals annotated, the second has not."""
+    word_ids = np.array([[-1, 0, 0, 1, -1], [-1, 0, 1, 1, -1]], np.int32)
+    is_capitalised = np.array([[0, 1, 0, 0, 0], [-1] * 5], np.int32)
+    batch = SequenceBatch(
+        np.full((2, 5), 7, np.int32),
+        TokenInfoArrays(word_ids=word_ids, is_capitalised=is_capitalised),
+        word_ids < 0,
+    )
+    specials = SpecialTokens(pad=0, unknown=1, start=2, end=3, mask=4)
+    _, targets = Capitalisation().make_targets(
+        batch, MaskingContext(CounterRng(0), Vocabulary(9, specials))
+    )
+    assert np.flatnonzero(targets.weights).tolist() == [1, 3]
+    assert targets.labels[targets.weights > 0].tolist() == [1, 0]
+    assert targets.labels.min() == 0

@@ -1,12 +1,12 @@
-"""Laws of the flat parameters."""
+"""Properties of the flat parameters."""
 
 import pytest
 import torch
 from torch import nn
 
-from bertwright.encoder.roles import Role
-from bertwright.errors import UserError
-from bertwright.optimisers.parameters import ALIGNMENT, MasterParameters
+from bertwright.core.errors import UserError
+from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.optimisers.master_parameters import ALIGNMENT, MasterParameters
 
 
 class Small(nn.Module):
@@ -26,11 +26,11 @@ class Small(nn.Module):
 
 
 ROLES = {
-    "norm.weight": Role("norm"),
-    "norm.bias": Role("bias"),
-    "table.weight": Role("table"),
-    "matrix.weight": Role("matrix"),
-    "matrix.bias": Role("bias"),
+    "norm.weight": ParameterRole("norm"),
+    "norm.bias": ParameterRole("bias"),
+    "table.weight": ParameterRole("table"),
+    "matrix.weight": ParameterRole("matrix"),
+    "matrix.bias": ParameterRole("bias"),
 }
 
 
@@ -45,31 +45,31 @@ def test_parameters_keep_their_values_and_become_views(precision: str) -> None:
     parameters = MasterParameters(model, ROLES, precision)
     for name, parameter in model.named_parameters():
         before = dict(plain.named_parameters())[name].detach()
-        assert torch.equal(parameters.state()[name], before)
+        assert torch.equal(parameters.state_dict()[name], before)
         assert torch.equal(parameter.detach(), before.to(parameter.dtype))
     parameters.compute.zero_()
     assert all((p == 0).all() for p in model.parameters())
 
 
-def test_matrices_come_first_then_tables_then_the_rest(precision: str) -> None:
+def test_order_of_groups(precision: str) -> None:
     parameters = MasterParameters(Small(), ROLES, precision)
     names = [slot.name for slot in parameters.slots]
     assert names[:2] == ["matrix.weight", "table.weight"]
     assert all(slot.start % ALIGNMENT == 0 for slot in parameters.slots)
     assert parameters.range("matrix").stop == parameters.range("table").start
     assert parameters.range("matrix", "table") == slice(0, 128)
-    assert [slot.name for slot in parameters.slots_of("table")] == ["table.weight"]
+    assert [slot.name for slot in parameters.trained_slots("table")] == ["table.weight"]
 
 
-def test_gradients_land_in_the_flat_buffer(precision: str) -> None:
+def test_gradients_are_in_the_flat_buffer(precision: str) -> None:
     model = Small()
     parameters = MasterParameters(model, ROLES, precision)
     for _ in range(2):
-        parameters.clear_gradient()
+        parameters.zero_gradient()
         model(torch.arange(7)).float().square().sum().backward()
     plain = Small()
     plain.load_state_dict(
-        parameters.state() | {"output.weight": parameters.state()["table.weight"]}
+        parameters.state_dict() | {"output.weight": parameters.state_dict()["table.weight"]}
     )
     plain(torch.arange(7)).square().sum().backward()
     flat = parameters.views(parameters.gradient)
@@ -81,11 +81,11 @@ def test_gradients_land_in_the_flat_buffer(precision: str) -> None:
 def test_tied_parameters_are_one_storage(precision: str) -> None:
     model = Small()
     parameters = MasterParameters(model, ROLES, precision)
-    assert "output.weight" not in parameters.state()
+    assert "output.weight" not in parameters.state_dict()
     assert model.output.weight.data_ptr() == model.table.weight.data_ptr()
 
 
-def test_frozen_parameters_are_laid_last_and_have_no_gradient(precision: str) -> None:
+def test_frozen_parameters_are_last_without_gradient(precision: str) -> None:
     model = Small()
     model.table.weight.requires_grad_(False)
     parameters = MasterParameters(model, ROLES, precision)
@@ -96,23 +96,23 @@ def test_frozen_parameters_are_laid_last_and_have_no_gradient(precision: str) ->
     assert parameters.views(parameters.step_gradient())["matrix.weight"].any()
 
 
-def test_state_and_load_are_inverse(precision: str) -> None:
+def test_state_dict_round_trip(precision: str) -> None:
     parameters = MasterParameters(Small(), ROLES, precision)
-    saved = {name: tensor.clone() for name, tensor in parameters.state().items()}
+    saved = {name: tensor.clone() for name, tensor in parameters.state_dict().items()}
     parameters.master.zero_()
-    parameters.load(saved)
-    assert all(torch.equal(t, saved[n]) for n, t in parameters.state().items())
+    parameters.load_state_dict(saved)
+    assert all(torch.equal(t, saved[n]) for n, t in parameters.state_dict().items())
     assert torch.equal(parameters.compute.float().bfloat16(), parameters.master.bfloat16())
 
 
-def test_loading_what_does_not_fit_is_an_error() -> None:
+def test_loading_mismatched_state_is_an_error() -> None:
     parameters = MasterParameters(Small(), ROLES, "float32")
-    state = dict(parameters.state())
+    state = dict(parameters.state_dict())
     with pytest.raises(UserError, match="shape"):
-        parameters.load({**state, "norm.bias": torch.zeros(6)})
+        parameters.load_state_dict({**state, "norm.bias": torch.zeros(6)})
     del state["norm.bias"]
     with pytest.raises(UserError, match=r"norm\.bias"):
-        parameters.load(state)
+        parameters.load_state_dict(state)
 
 
 def test_released_parameters_are_plain_float32(precision: str) -> None:
@@ -122,39 +122,39 @@ def test_released_parameters_are_plain_float32(precision: str) -> None:
     for name, parameter in model.named_parameters():
         assert parameter.dtype == torch.float32
         assert parameter.grad is None
-        assert torch.equal(parameter.detach(), parameters.state()[name])
+        assert torch.equal(parameter.detach(), parameters.state_dict()[name])
     model(torch.arange(3)).sum().backward()
 
 
-def back(model: "Small", slope: float) -> None:
-    """A backward pass in which everything has this gradient."""
+def backward_with_gradient(model: "Small", slope: float) -> None:
+    """Backpropagate the same gradient to all parameters."""
     sum((p * slope).sum() for p in model.parameters()).backward()
 
 
 def test_micro_batches_are_summed_in_float32() -> None:
     model = Small()
     parameters = MasterParameters(model, ROLES, "bf16")
-    parameters.clear_gradient()
+    parameters.zero_gradient()
     for _ in range(3):
-        back(model, 1 + 2**-7)
-        parameters.accumulate()
-    found = parameters.step_gradient()
-    assert found.dtype == torch.float32
-    assert all((view == 3 + 3 * 2**-7).all() for view in parameters.views(found).values())
-    parameters.clear_gradient()
+        backward_with_gradient(model, 1 + 2**-7)
+        parameters.accumulate_gradient()
+    result = parameters.step_gradient()
+    assert result.dtype == torch.float32
+    assert all((view == 3 + 3 * 2**-7).all() for view in parameters.views(result).values())
+    parameters.zero_gradient()
     assert (parameters.step_gradient() == 0).all()
 
 
-def test_a_step_of_one_micro_batch_keeps_its_gradient_after_one_of_several(precision: str) -> None:
+def test_single_micro_batch_after_several(precision: str) -> None:
     model = Small()
     parameters = MasterParameters(model, ROLES, precision)
 
     def step(slopes: list[float]) -> set[float]:
-        parameters.clear_gradient()
+        parameters.zero_gradient()
         for slope in slopes:
-            back(model, slope)
+            backward_with_gradient(model, slope)
             if len(slopes) > 1:
-                parameters.accumulate()
+                parameters.accumulate_gradient()
         views = parameters.views(parameters.step_gradient()).values()
         return {float(number) for view in views for number in view.flatten()}
 
@@ -163,13 +163,13 @@ def test_a_step_of_one_micro_batch_keeps_its_gradient_after_one_of_several(preci
     assert step([5, 2]) == {7}
 
 
-def test_what_no_loss_comes_to_has_no_gradient(precision: str) -> None:
+def test_unreached_parameters_have_no_gradient(precision: str) -> None:
     model = Small()
     parameters = MasterParameters(model, ROLES, precision)
-    parameters.clear_gradient()
-    back(model, 1)
+    parameters.zero_gradient()
+    backward_with_gradient(model, 1)
     parameters.step_gradient()
-    parameters.clear_gradient()
+    parameters.zero_gradient()
     model.matrix.weight.sum().backward()
     views = parameters.views(parameters.step_gradient())
     assert {name for name, view in views.items() if view.any()} == {"matrix.weight"}

@@ -1,4 +1,4 @@
-"""Recipes: files and changes become one point on the axes, and mistakes are named."""
+"""Recipes are loaded from files and overrides, and errors are named."""
 
 import gc
 import subprocess
@@ -6,49 +6,57 @@ import sys
 
 import pytest
 
-from bertwright.errors import UserError
+from bertwright.core.errors import UserError
 from bertwright.recipes import Recipe
-from bertwright.recipes.loading import import_plugin, merged, recipe_names, systems
+from bertwright.recipes.loading import import_plugin, merge, recipe_names, system_names
 
 
 def test_mappings_merge_kinds_replace_null_removes_and_lists_are_replaced():
     parent = {"a": {"x": 1, "y": 2}, "b": {"kind": "one", "x": 1}, "c": {"d": {}}, "e": [1, 2]}
     child = {"a": {"y": 3}, "b": {"kind": "two"}, "c": {"d": None}, "e": [3]}
-    assert merged(parent, child) == {"a": {"x": 1, "y": 3}, "b": {"kind": "two"}, "c": {}, "e": [3]}
+    assert merge(parent, child) == {"a": {"x": 1, "y": 3}, "b": {"kind": "two"}, "c": {}, "e": [3]}
 
 
 @pytest.mark.parametrize("name", recipe_names())
-def test_every_recipe_loads_and_bears_its_name(name):
+def test_every_recipe_loads_under_its_name(name):
     assert Recipe.load(name).name == name
 
 
-def test_roberta_states_only_what_differs_from_bert():
+def test_roberta_inherits_from_bert():
     bert, roberta = Recipe.load("bert-base"), Recipe.load("roberta-base")
     assert roberta.encoder.mixer == bert.encoder.mixer
     assert "next-sentence" not in roberta.objectives
     assert roberta.encoder.positions.offset == 2
 
 
-def test_a_size_has_what_its_system_states_for_it():
-    assert Recipe.load("roberta-base").optimiser.rate == 6e-4
-    assert Recipe.load("roberta-large").optimiser.rate == 4e-4
+def test_sizes_override_settings():
+    assert Recipe.load("roberta-base").optimiser.learning_rate == 6e-4
+    assert Recipe.load("roberta-large").optimiser.learning_rate == 4e-4
     assert Recipe.load("roberta-large").optimiser.beta_2 == 0.98
 
 
-def test_changes_are_yaml_and_numbers_may_have_exponents():
-    recipe = Recipe.load("bert-mini", "steps=1e3", "optimiser.rate=2e-4", "encoder.dropout=0")
-    assert (recipe.steps, recipe.optimiser.rate, recipe.encoder.dropout) == (1000, 2e-4, 0.0)
+def test_overrides_are_yaml():
+    recipe = Recipe.load(
+        "bert-mini", "steps=1e3", "optimiser.learning_rate=2e-4", "encoder.dropout=0"
+    )
+    assert (recipe.steps, recipe.optimiser.learning_rate, recipe.encoder.dropout) == (
+        1000,
+        2e-4,
+        0.0,
+    )
 
 
-def test_what_is_said_of_a_choice_stays_with_its_name():
-    said = ("optimiser=muon", "optimiser.matrix_rate=5e-3")
-    apart, at_once = Recipe.load("bert-mini", *said), Recipe.load("bert-mini", said[0])
-    assert apart.optimiser == at_once.optimiser.model_copy(update={"matrix_rate": 5e-3})
+def test_settings_extend_a_choice_given_by_name():
+    changes = ("optimiser=muon", "optimiser.matrix_learning_rate=5e-3")
+    separate, combined = Recipe.load("bert-mini", *changes), Recipe.load("bert-mini", changes[0])
+    assert separate.optimiser == combined.optimiser.model_copy(
+        update={"matrix_learning_rate": 5e-3}
+    )
 
 
-def test_the_last_word_on_the_length_of_rows_is_heard(tmp_path):
+def test_last_length_override_wins(tmp_path):
     def lengths(recipe):
-        return [recipe.assembly_of(phase).length for phase in range(len(recipe.phases))]
+        return [recipe.input_format_of(phase).length for phase in range(len(recipe.phases))]
 
     assert lengths(Recipe.load("bert-mini")) == [128, 512]
     assert lengths(Recipe.load("bert-mini", "assembly.length=64")) == [64, 64]
@@ -62,13 +70,13 @@ def test_the_last_word_on_the_length_of_rows_is_heard(tmp_path):
         Recipe.load("bert-mini", "assembly.length=1000")
 
 
-@pytest.mark.parametrize("system", systems())
-def test_one_length_for_all_phases_leaves_as_many_places_in_a_step(system):
+@pytest.mark.parametrize("system", system_names())
+def test_common_length_keeps_batch_tokens(system):
     recipe = Recipe.load(system)
-    changed = Recipe.load(system, f"assembly.length={recipe.assembly_of(0).length}")
-    for was, phase in zip(recipe.phases, changed.phases, strict=True):
+    changed = Recipe.load(system, f"assembly.length={recipe.input_format_of(0).length}")
+    for before, phase in zip(recipe.phases, changed.phases, strict=True):
         assert phase.length is None
-        assert phase.batch == (was.batch if was.length is None else 1.0)
+        assert phase.batch == (before.batch if before.length is None else 1.0)
 
 
 @pytest.mark.parametrize(
@@ -76,31 +84,34 @@ def test_one_length_for_all_phases_leaves_as_many_places_in_a_step(system):
     [
         (["encoder.widht=3"], "encoder: has no key 'widht': did you mean 'width'"),
         (["encoder.norm.kind=layernrm"], "did you mean 'layernorm'"),
-        (["optimiser.rat=3"], "optimiser: has no key 'rat': did you mean 'rate'"),
+        (
+            ["optimiser.learning_rat=3"],
+            "optimiser: has no key 'learning_rat': did you mean 'learning_rate'",
+        ),
         (["steps"], "'steps' is not of the form key.path=value"),
         (["steps=[}"], "the value is not YAML"),
         (["assembly.kind=packed"], "next-sentence needs pairs"),
         (["encoder.positions.size=64"], "a length of 128 is more than encoder.positions.size"),
-        (["phases=[{objectives: {mask: {}}}]"], "mask is not one of objectives"),
-        (["objectives.causal={}"], "see the text differently"),
+        (["phases=[{objectives: {mask: {}}}]"], "mask is not one of the recipe's objectives"),
+        (["objectives.causal={}"], "need different visibility"),
     ],
 )
-def test_mistakes_are_one_sentence(changes, sentence):
+def test_errors_are_one_sentence(changes, sentence):
     with pytest.raises(UserError, match=r"^[^\n]*$") as raised:
         Recipe.load("bert-mini", *changes)
     assert sentence in str(raised.value)
 
 
-def test_an_unknown_recipe_says_which_is_near():
+def test_unknown_recipe_suggests_a_name():
     with pytest.raises(UserError, match="did you mean 'bert-mini'"):
         Recipe.load("brt-mini")
 
 
-def test_a_file_extends_a_recipe_and_a_plugin_brings_a_kind(tmp_path):
+def test_files_extend_recipes_and_plugins_add_kinds(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from typing import ClassVar, Literal\n"
-        "from bertwright.encoder.feed_forward import FeedForward\n"
-        "class Silu(FeedForward):\n"
+        "from bertwright.modules.feed_forward import FeedForwardConfig\n"
+        "class Silu(FeedForwardConfig):\n"
         "    kind: Literal['test-silu'] = 'test-silu'\n"
         "    activation: ClassVar = 'silu'\n"
     )
@@ -116,7 +127,7 @@ def test_a_file_extends_a_recipe_and_a_plugin_brings_a_kind(tmp_path):
     assert loaded.encoder.feed_forward.activation == "silu"
 
 
-def test_missing_files_are_named(tmp_path):
+def test_missing_files_are_errors(tmp_path):
     with pytest.raises(UserError, match="there is no file"):
         Recipe.load(tmp_path / "none.yaml")
     with pytest.raises(UserError, match="there is no such file"):
@@ -132,37 +143,37 @@ def test_missing_files_are_named(tmp_path):
         ("d.yaml", "a: 1\n", "ends in .py"),
     ],
 )
-def test_a_plugin_that_cannot_be_is_named(name, text, message, tmp_path):
+def test_invalid_plugins_are_errors(name, text, message, tmp_path):
     (tmp_path / name).write_text(text)
     with pytest.raises(UserError, match=message) as error:
         import_plugin(tmp_path / name)
     assert f"--plugin {tmp_path / name}" in str(error.value)
 
 
-def test_a_plugin_brings_no_kind_that_is_there(tmp_path):
+def test_plugins_cannot_replace_kinds(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from typing import Literal\n"
-        "from bertwright.objectives import Masked\n"
-        "class Mine(Masked):\n"
+        "from bertwright.objectives import MaskedLM\n"
+        "class Mine(MaskedLM):\n"
         "    kind: Literal['masked'] = 'masked'\n"
     )
-    # In a process of its own: a class that was refused would be known to the tests that follow.
-    words = ["recipes", "show", "bert-tiny", "--plugin", str(tmp_path / "mine.py")]
-    done = subprocess.run([sys.executable, "-m", "bertwright", *words], capture_output=True)
-    assert done.returncode == 2
-    assert b"Mine has the kind of Masked: choose another" in done.stderr
-    assert done.stderr.count(b"\n") == 1
+    # In a separate process: the refused class would be known to the following tests.
+    arguments = ["recipes", "show", "bert-tiny", "--plugin", str(tmp_path / "mine.py")]
+    result = subprocess.run([sys.executable, "-m", "bertwright", *arguments], capture_output=True)
+    assert result.returncode == 2
+    assert b"Mine has the same kind as MaskedLM: choose another" in result.stderr
+    assert result.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("extends: mine.yaml\n", "which extends it in turn"),
-        ("steps: 5\nsteps: 6\n", "line 2, the key steps stands there twice"),
+        ("steps: 5\nsteps: 6\n", "line 2, the key steps occurs twice"),
         ("steps: [5\n", "is not YAML: line 2"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_told_where(text, message, tmp_path):
+def test_invalid_files_name_the_line(text, message, tmp_path):
     (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(UserError, match=message):
         Recipe.load(tmp_path / "mine.yaml")

@@ -1,19 +1,19 @@
-"""What a user types for a text stays that text, though YAML makes something else of it."""
+"""Values of text settings stay as typed, even if YAML reads them otherwise."""
 
 from typing import Annotated, Any, Literal
 
 import pytest
 from pydantic import Field
 
-from bertwright.axes import Settings
-from bertwright.recipes.loading import changed, spelled
-from bertwright.recipes.spelling import as_spelled
+from bertwright.core.config import Settings
+from bertwright.recipes.loading import apply_overrides, overrides_as_text
+from bertwright.recipes.yaml_values import restore_text_values
 
 TYPED = ["yes", "no", "on", "off", "true", "null", "~", "1", "007", "0x1F", "1.0", "1e-3", "1_000"]
 TYPED += ["2024-01-01", "12:30:00", ".inf", "'1'", '"yes"', "plain words"]
 
 
-class Own(Settings):
+class ExampleSettings(Settings):
     word: str = ""
     maybe: str | None = None
     either: Literal["all"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
@@ -24,11 +24,15 @@ class Own(Settings):
 
 
 def read(*changes: str) -> Any:
-    return Own.model_validate(as_spelled(Own, changed({}, changes), spelled(changes)))
+    return ExampleSettings.model_validate(
+        restore_text_values(
+            ExampleSettings, apply_overrides({}, changes), overrides_as_text(changes)
+        )
+    )
 
 
 @pytest.mark.parametrize("typed", TYPED)
-def test_a_text_is_as_it_is_typed(typed: str) -> None:
+def test_text_stays_as_typed(typed: str) -> None:
     text = typed.strip("'\"")
     assert read(f"word={typed}").word == text
     assert read(f"words.b={typed}").words == {"b": text}
@@ -37,8 +41,13 @@ def test_a_text_is_as_it_is_typed(typed: str) -> None:
     assert read(f"either={{{typed}: 2, b: 1e-3}}").either == {text: 2.0, "b": 1e-3}
 
 
-def test_what_is_no_text_is_as_yaml_reads_it() -> None:
-    found = read("number=1e3", "switch=yes", "maybe=null", "either=all", "word=last")
-    assert (found.number, found.switch, found.maybe, found.either) == (1000.0, True, None, "all")
+def test_other_values_are_yaml() -> None:
+    settings = read("number=1e3", "switch=yes", "maybe=null", "either=all", "word=last")
+    assert (settings.number, settings.switch, settings.maybe, settings.either) == (
+        1000.0,
+        True,
+        None,
+        "all",
+    )
     assert read("maybe=no").maybe == "no"
     assert read("number=null", "word=a", "word=1").word == "1"

@@ -1,4 +1,4 @@
-"""Who looks at the inside of an encoder is alone with it, however many threads its model has."""
+"""The read-write lock, and exclusive access to an encoder."""
 
 import time
 from collections.abc import Callable
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from bertwright.serving import explorer
-from bertwright.serving.company import Company
+from bertwright.serving.api import explorer
+from bertwright.serving.rw_lock import ReadWriteLock
 
 MOMENT_SECONDS = 0.3
-"""In which whoever is not held back has long begun."""
+"""Time after which an unblocked thread has certainly entered."""
 
 
 @pytest.fixture
@@ -23,98 +23,96 @@ def threads() -> Any:
         yield pool
 
 
-def entering(enter: Callable[[], Any], inside: Event, leave: Event) -> None:
-    with enter():
-        inside.set()
-        assert leave.wait(20)
+def hold(acquire: Callable[[], Any], acquired: Event, release: Event) -> None:
+    with acquire():
+        acquired.set()
+        assert release.wait(20)
 
 
-def test_many_are_together(threads: ThreadPoolExecutor) -> None:
-    company, leave = Company(), Event()
-    inside = [Event(), Event(), Event()]
-    begun = [threads.submit(entering, company.together, own, leave) for own in inside]
-    assert all(own.wait(20) for own in inside)
-    leave.set()
-    for own in begun:
-        own.result(20)
+def test_readers_share_the_lock(threads: ThreadPoolExecutor) -> None:
+    lock, release = ReadWriteLock(), Event()
+    acquired = [Event(), Event(), Event()]
+    futures = [threads.submit(hold, lock.read_lock, event, release) for event in acquired]
+    assert all(event.wait(20) for event in acquired)
+    release.set()
+    for future in futures:
+        future.result(20)
 
 
-def test_all_come_in_the_order_in_which_they_asked(threads: ThreadPoolExecutor) -> None:
-    company = Company()
-    names = ("first", "page", "other page", "late")
-    inside, leave = ({name: Event() for name in names} for _ in range(2))
+def test_the_lock_is_fair(threads: ThreadPoolExecutor) -> None:
+    lock = ReadWriteLock()
+    names = ("first", "writer", "other writer", "late")
+    acquired, release = ({name: Event() for name in names} for _ in range(2))
 
-    def begin(name: str, enter: Callable[[], Any]) -> Any:
-        return threads.submit(entering, enter, inside[name], leave[name])
+    def start(name: str, acquire: Callable[[], Any]) -> Any:
+        return threads.submit(hold, acquire, acquired[name], release[name])
 
-    begun = [begin("first", company.together)]
-    assert inside["first"].wait(20)
-    begun.append(begin("page", company.alone))
-    assert not inside["page"].wait(MOMENT_SECONDS)
-    begun.append(begin("late", company.together))
-    assert not inside["late"].wait(MOMENT_SECONDS)
-    leave["first"].set()
-    assert inside["page"].wait(20)
-    begun.append(begin("other page", company.alone))
-    assert not inside["late"].wait(MOMENT_SECONDS)
-    assert not inside["other page"].is_set()
-    leave["page"].set()
-    assert inside["late"].wait(20)
-    assert not inside["other page"].wait(MOMENT_SECONDS)
-    for name in ("other page", "late"):
-        leave[name].set()
-    for own in begun:
-        own.result(20)
+    futures = [start("first", lock.read_lock)]
+    assert acquired["first"].wait(20)
+    futures.append(start("writer", lock.write_lock))
+    assert not acquired["writer"].wait(MOMENT_SECONDS)
+    futures.append(start("late", lock.read_lock))
+    assert not acquired["late"].wait(MOMENT_SECONDS)
+    release["first"].set()
+    assert acquired["writer"].wait(20)
+    futures.append(start("other writer", lock.write_lock))
+    assert not acquired["late"].wait(MOMENT_SECONDS)
+    assert not acquired["other writer"].is_set()
+    release["writer"].set()
+    assert acquired["late"].wait(20)
+    assert not acquired["other writer"].wait(MOMENT_SECONDS)
+    for name in ("other writer", "late"):
+        release[name].set()
+    for future in futures:
+        future.result(20)
 
 
-def test_who_fails_leaves() -> None:
-    company = Company()
-    for enter in (company.alone, company.together, company.alone):
-        with pytest.raises(ZeroDivisionError), enter():
+def test_an_error_releases_the_lock() -> None:
+    lock = ReadWriteLock()
+    for acquire in (lock.write_lock, lock.read_lock, lock.write_lock):
+        with pytest.raises(ZeroDivisionError), acquire():
             raise ZeroDivisionError
 
 
-def test_a_page_sees_no_value_of_another_request(
+def test_a_page_records_no_activations_of_other_requests(
     serving, encoder, threads: ThreadPoolExecutor, monkeypatch
 ) -> None:
     torch.set_num_threads(2)
-    client, view_page = serving(), explorer.view_page
-    alone = client.post("/explore", json={"text": "The red bird"}).text
-    begun, passed = Event(), []
+    client, render_view = serving(), explorer.render_view
+    expected_page = client.post("/explore", json={"text": "The red bird"}).text
+    has_started, recorded = Event(), []
 
-    def slowly(*given: Any) -> str:
+    def render_slowly(*args: Any) -> str:
         with encoder.record("*") as values:
-            begun.set()
+            has_started.set()
             time.sleep(MOMENT_SECONDS)
-        passed.extend(values)
-        return view_page(*given)
+        recorded.extend(values)
+        return render_view(*args)
 
-    monkeypatch.setattr(explorer, "view_page", slowly)
+    monkeypatch.setattr(explorer, "render_view", render_slowly)
     page = threads.submit(client.post, "/explore", json={"text": "The red bird"})
-    assert begun.wait(20)
-    answer = client.post("/embed", json={"inputs": ["An old tree", "red"]})
-    assert page.result(20).text == alone
-    assert not passed
+    assert has_started.wait(20)
+    response = client.post("/embed", json={"inputs": ["An old tree", "red"]})
+    assert page.result(20).text == expected_page
+    assert not recorded
     expected = encoder.embed(["An old tree", "red"], normalise=True)
-    np.testing.assert_allclose(np.array(answer.json()), expected, atol=1e-4)
+    np.testing.assert_allclose(np.array(response.json()), expected, atol=1e-4)
 
 
-def test_every_kind_of_batch_was_computed_before_by_a_thread_with_the_same_share(
-    serving, encoder, monkeypatch
-) -> None:
+def test_the_warm_up_covers_every_kind_of_batch(serving, encoder, monkeypatch) -> None:
     torch.set_num_threads(2)
     kinds: list[tuple[int, bool, bool]] = []
-    compute = encoder.states
+    hidden_states = encoder.hidden_states
 
-    def noted(layers: Any, batch: Any, wanted: Any = None) -> Any:
-        filled_up = batch.coordinates.document is not None
-        kinds.append((torch.get_num_threads(), len(batch.lengths) > 1, filled_up))
-        return compute(layers, batch, wanted)
+    def record(layers: Any, batch: Any, output_positions: Any = None) -> Any:
+        is_padded = batch.token_info.document_ids is not None
+        kinds.append((torch.get_num_threads(), len(batch.lengths) > 1, is_padded))
+        return hidden_states(layers, batch, output_positions)
 
-    monkeypatch.setattr(encoder, "states", noted)
+    monkeypatch.setattr(encoder, "hidden_states", record)
     client = serving()
-    before = set(kinds)
+    warmed_up = set(kinds)
     for texts in (["red"], ["red", "red"], ["red", "An old tree"]):
         assert client.post("/embed", json={"inputs": texts}).status_code == 200
-    assert len(before) == 3
-    assert set(kinds) == before
+    assert len(warmed_up) == 3
+    assert set(kinds) == warmed_up

@@ -1,4 +1,4 @@
-"""What is answered over HTTP is what the same model says offline."""
+"""HTTP responses equal the results of the same model offline."""
 
 import asyncio
 import base64
@@ -7,40 +7,40 @@ import re
 import numpy as np
 import pytest
 
-from bertwright.interop.onnx.reading import load_onnx
-from bertwright.interop.onnx.writing import export_onnx
-from bertwright.serving.refusals import OpenAIRefused, Refused
-from bertwright.tasks.formats.examples import Example, Question
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.onnx.exporter import export_onnx
+from bertwright.interop.onnx.model import load_onnx
+from bertwright.serving.errors import ApiErrorBody, OpenAIErrorBody
+from bertwright.tasks.formats.examples import Example, ExtractiveQuestion
 from small_tasks import TEXTS
 
-ODD = ["", "red", "The [MASK] bird", "unbelievably " * 20, *TEXTS[:5]]
+VARIED_TEXTS = ["", "red", "The [MASK] bird", "unbelievably " * 20, *TEXTS[:5]]
 """Texts of very different lengths."""
 
 
-def vectors_close(found: object, expected: np.ndarray) -> None:
-    np.testing.assert_allclose(np.array(found), expected, atol=1e-4)
+def assert_close(values: object, expected: np.ndarray) -> None:
+    np.testing.assert_allclose(np.array(values), expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("normalise", [True, False])
-def test_embed_is_embed(serving, encoder, normalise: bool) -> None:
-    answer = serving().post("/embed", json={"inputs": ODD, "normalize": normalise})
-    vectors_close(answer.json(), encoder.embed(ODD, normalise=normalise))
+def test_embed_equals_the_model(serving, encoder, normalise: bool) -> None:
+    response = serving().post("/embed", json={"inputs": VARIED_TEXTS, "normalize": normalise})
+    assert_close(response.json(), encoder.embed(VARIED_TEXTS, normalise=normalise))
 
 
-def test_one_text_is_a_list_of_one(serving, encoder) -> None:
-    answer = serving().post("/embed", json={"inputs": "red"})
-    vectors_close(answer.json(), encoder.embed("red", normalise=True))
+def test_a_single_text_is_a_list_of_one(serving, encoder) -> None:
+    response = serving().post("/embed", json={"inputs": "red"})
+    assert_close(response.json(), encoder.embed("red", normalise=True))
 
 
-def test_a_long_text_is_cut_where_that_is_asked_for(serving, encoder) -> None:
+def test_a_long_text_is_truncated_on_request(serving, encoder) -> None:
     long = "bird " * 600
-    answer = serving().post("/embed", json={"inputs": long, "truncate": True})
-    vectors_close(answer.json(), encoder.embed(long, normalise=True))
+    response = serving().post("/embed", json={"inputs": long, "truncate": True})
+    assert_close(response.json(), encoder.embed(long, normalise=True))
 
 
 @pytest.mark.parametrize(
-    ("path", "asked", "nulls"),
+    ("path", "body", "nulls"),
     [
         ("/embed", {"inputs": "red"}, ["truncate", "normalize", "prompt_name", "dimensions"]),
         ("/embed", {"inputs": "red"}, ["model", "truncation_direction"]),
@@ -48,138 +48,147 @@ def test_a_long_text_is_cut_where_that_is_asked_for(serving, encoder) -> None:
         ("/fill-mask", {"inputs": "[MASK]"}, ["top_k", "model"]),
     ],
 )
-def test_null_is_nothing_said(serving, path: str, asked: dict, nulls: list[str]) -> None:
+def test_null_fields_are_ignored(serving, path: str, body: dict, nulls: list[str]) -> None:
     client = serving()
-    answer = client.post(path, json=asked | dict.fromkeys(nulls))
-    assert answer.status_code == 200, answer.text
-    assert answer.json() == client.post(path, json=asked).json()
+    response = client.post(path, json=body | dict.fromkeys(nulls))
+    assert response.status_code == 200, response.text
+    assert response.json() == client.post(path, json=body).json()
 
 
-def test_openai_embeddings_have_length_one_and_are_counted(serving, encoder) -> None:
-    answer = serving().post("/v1/embeddings", json={"input": ODD, "model": "encoder"}).json()
-    vectors_close([one["embedding"] for one in answer["data"]], encoder.embed(ODD, normalise=True))
-    assert [one["index"] for one in answer["data"]] == list(range(len(ODD)))
-    num_tokens = sum(len(ids) + 2 for ids in encoder.tokenizer.encode_batch(ODD))
-    assert answer["usage"] == {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
-    assert answer["model"] == "encoder"
+def test_openai_embeddings_are_normalised_and_counted(serving, encoder) -> None:
+    response = (
+        serving().post("/v1/embeddings", json={"input": VARIED_TEXTS, "model": "encoder"}).json()
+    )
+    assert_close(
+        [one["embedding"] for one in response["data"]], encoder.embed(VARIED_TEXTS, normalise=True)
+    )
+    assert [one["index"] for one in response["data"]] == list(range(len(VARIED_TEXTS)))
+    num_tokens = sum(len(ids) + 2 for ids in encoder.tokenizer.encode_batch(VARIED_TEXTS))
+    assert response["usage"] == {"prompt_tokens": num_tokens, "total_tokens": num_tokens}
+    assert response["model"] == "encoder"
 
 
-def test_base64_is_the_same_numbers(serving, encoder) -> None:
-    asked = {"input": ODD, "encoding_format": "base64"}
-    answer = serving().post("/v1/embeddings", json=asked).json()
-    found = [np.frombuffer(base64.b64decode(one["embedding"]), "<f4") for one in answer["data"]]
-    vectors_close(found, encoder.embed(ODD, normalise=True))
+def test_base64_encodes_the_same_numbers(serving, encoder) -> None:
+    body = {"input": VARIED_TEXTS, "encoding_format": "base64"}
+    response = serving().post("/v1/embeddings", json=body).json()
+    vectors = [np.frombuffer(base64.b64decode(one["embedding"]), "<f4") for one in response["data"]]
+    assert_close(vectors, encoder.embed(VARIED_TEXTS, normalise=True))
 
 
-def test_fewer_dimensions_are_the_first_ones_of_length_one(serving, encoder) -> None:
-    answer = serving().post("/v1/embeddings", json={"input": "red bird", "dimensions": 7}).json()
+def test_fewer_dimensions_are_truncated_and_normalised(serving, encoder) -> None:
+    response = serving().post("/v1/embeddings", json={"input": "red bird", "dimensions": 7}).json()
     first = encoder.embed("red bird")[:, :7]
-    vectors_close(answer["data"][0]["embedding"], (first / np.linalg.norm(first))[0])
+    assert_close(response["data"][0]["embedding"], (first / np.linalg.norm(first))[0])
 
 
-def test_fill_mask_is_fill_mask(serving, encoder) -> None:
+def test_fill_mask_equals_the_model(serving, encoder) -> None:
     texts = ["The [MASK] bird is [MASK]", "[MASK]"]
-    answer = serving().post("/fill-mask", json={"inputs": texts, "top_k": 3}).json()
-    for text, places in zip(texts, answer, strict=True):
+    response = serving().post("/fill-mask", json={"inputs": texts, "top_k": 3}).json()
+    for text, masks in zip(texts, response, strict=True):
         expected = encoder.fill_mask(text, 3)
-        assert [[g["piece"] for g in p] for p in places] == [[g.piece for g in p] for p in expected]
-        said = [[g["probability"] for g in p] for p in places]
-        vectors_close(said, np.array([[g.probability for g in p] for p in expected]))
+        assert [[p["token"] for p in m] for m in masks] == [[p.token for p in m] for m in expected]
+        probabilities = [[p["probability"] for p in m] for m in masks]
+        assert_close(probabilities, np.array([[p.probability for p in m] for m in expected]))
 
 
-@pytest.mark.parametrize("name", ["judge", "topics"])
-def test_predict_has_all_labels_the_likeliest_first(serving, solvers, name: str) -> None:
-    model = solvers[name]
-    answer = serving({name: model}).post("/predict", json={"inputs": [[t] for t in ODD]}).json()
-    for said, prediction in zip(answer, model.predict([Example(t) for t in ODD]), strict=True):
-        scores = {one["label"]: one["score"] for one in said}
+@pytest.mark.parametrize("name", ["sentiment", "topics"])
+def test_predict_returns_all_labels_by_probability(serving, task_models, name: str) -> None:
+    model = task_models[name]
+    response = (
+        serving({name: model}).post("/predict", json={"inputs": [[t] for t in VARIED_TEXTS]}).json()
+    )
+    predictions = model.predict([Example(t) for t in VARIED_TEXTS])
+    for labels, prediction in zip(response, predictions, strict=True):
+        scores = {one["label"]: one["score"] for one in labels}
         assert scores == pytest.approx(prediction.probabilities, abs=1e-4)
         assert list(scores.values()) == sorted(scores.values(), reverse=True)
 
 
-def test_raw_scores_become_the_probabilities(serving, solvers) -> None:
-    client = serving({"judge": solvers["judge"]})
+def test_raw_scores_become_the_probabilities(serving, task_models) -> None:
+    client = serving({"sentiment": task_models["sentiment"]})
     raw = client.post("/predict", json={"inputs": "red bird", "raw_scores": True}).json()
-    powers = np.exp([one["score"] for one in raw])
-    said = client.post("/predict", json={"inputs": "red bird"}).json()
-    vectors_close([one["score"] for one in said], powers / powers.sum())
-    assert [one["label"] for one in said] == [one["label"] for one in raw]
+    exponentials = np.exp([one["score"] for one in raw])
+    scores = client.post("/predict", json={"inputs": "red bird"}).json()
+    assert_close([one["score"] for one in scores], exponentials / exponentials.sum())
+    assert [one["label"] for one in scores] == [one["label"] for one in raw]
 
 
-@pytest.mark.parametrize(("name", "label"), [("number", "number"), ("near", "closeness")])
-def test_a_number_is_said_by_its_kind(serving, solvers, name: str, label: str) -> None:
-    model = solvers[name]
+@pytest.mark.parametrize(("name", "label"), [("number", "number"), ("similarity", "closeness")])
+def test_a_number_has_its_output_type_as_label(serving, task_models, name: str, label: str) -> None:
+    model = task_models[name]
     texts = ["red bird", "red tree"][: 1 if name == "number" else 2]
-    answer = serving({name: model}).post("/predict", json={"inputs": texts})
+    response = serving({name: model}).post("/predict", json={"inputs": texts})
     (prediction,) = model.predict([Example(*texts)])
-    assert answer.json() == [{"label": label, "score": pytest.approx(prediction.answer, abs=1e-4)}]
+    assert response.json() == [{"label": label, "score": pytest.approx(prediction.value, abs=1e-4)}]
 
 
-def test_pairs_and_lists_of_pairs(serving, solvers) -> None:
-    pair, model = ["red bird", "blue tree"], solvers["pairs"]
+def test_pairs_and_lists_of_pairs(serving, task_models) -> None:
+    pair, model = ["red bird", "blue tree"], task_models["pairs"]
     client = serving({"pairs": model})
-    alone = client.post("/predict", json={"inputs": pair}).json()
+    single = client.post("/predict", json={"inputs": pair}).json()
     (prediction,) = model.predict([Example(*pair)])
-    assert {one["label"]: one["score"] for one in alone} == pytest.approx(
+    assert {one["label"]: one["score"] for one in single} == pytest.approx(
         prediction.probabilities, abs=1e-4
     )
-    assert client.post("/predict", json={"inputs": [pair]}).json() == [alone]
+    assert client.post("/predict", json={"inputs": [pair]}).json() == [single]
 
 
-def test_rerank_is_in_the_order_of_relevance(serving, solvers) -> None:
-    model = solvers["rank"]
+def test_rerank_sorts_by_relevance(serving, task_models) -> None:
+    model = task_models["rank"]
     client = serving({"rank": model})
-    asked = {"query": "red bird", "texts": TEXTS[:9]}
-    ranks = client.post("/rerank", json=asked).json()
+    body = {"query": "red bird", "texts": TEXTS[:9]}
+    ranks = client.post("/rerank", json=body).json()
     predictions = model.predict([Example("red bird", text) for text in TEXTS[:9]])
-    said = {rank["index"]: rank["score"] for rank in ranks}
-    assert said == pytest.approx({n: p.answer for n, p in enumerate(predictions)}, abs=1e-4)
+    scores = {rank["index"]: rank["score"] for rank in ranks}
+    assert scores == pytest.approx({n: p.value for n, p in enumerate(predictions)}, abs=1e-4)
     assert [r["score"] for r in ranks] == sorted((r["score"] for r in ranks), reverse=True)
     assert set(ranks[0]) == {"index", "score"}
-    raw = client.post("/rerank", json={**asked, "raw_scores": True, "return_text": True}).json()
+    raw = client.post("/rerank", json={**body, "raw_scores": True, "return_text": True}).json()
     assert [rank["text"] for rank in raw] == [TEXTS[rank["index"]] for rank in ranks]
-    vectors_close([1 / (1 + np.exp(-r["score"])) for r in raw], [r["score"] for r in ranks])
+    assert_close([1 / (1 + np.exp(-r["score"])) for r in raw], [r["score"] for r in ranks])
 
 
-def test_tag_says_a_tag_for_each_word(serving, solvers) -> None:
-    model = solvers["tagger"]
+def test_tag_returns_a_tag_for_each_word(serving, task_models) -> None:
+    model = task_models["tagger"]
     texts = ["The red bird", "", "remarkably large"]
-    answer = serving({"tagger": model}).post("/tag", json={"inputs": texts}).json()
-    for text, said, prediction in zip(texts, answer, model.predict(texts), strict=True):
-        assert [one["word"] for one in said] == text.split()
-        assert tuple(one["tag"] for one in said) == prediction.answer
-        vectors_close([one["probability"] for one in said], prediction.probabilities)
+    response = serving({"tagger": model}).post("/tag", json={"inputs": texts}).json()
+    for text, words, prediction in zip(texts, response, model.predict(texts), strict=True):
+        assert [one["word"] for one in words] == text.split()
+        assert tuple(one["tag"] for one in words) == prediction.value
+        assert_close([one["probability"] for one in words], prediction.probabilities)
 
 
-def test_answer_says_a_part_of_the_text(serving, solvers) -> None:
-    model = solvers["reader"]
-    asked = [{"question": "The bird is", "text": text} for text in (TEXTS[0], " ".join(TEXTS))]
-    answer = serving({"reader": model}).post("/answer", json={"inputs": asked}).json()
-    predictions = model.predict([Question(**each) for each in asked])
-    assert [one["answer"] for one in answer] == [p.answer for p in predictions]
-    vectors_close([one["probability"] for one in answer], [p.probabilities for p in predictions])
+def test_answer_returns_a_span_of_the_text(serving, task_models) -> None:
+    model = task_models["reader"]
+    body = [{"question": "The bird is", "text": text} for text in (TEXTS[0], " ".join(TEXTS))]
+    response = serving({"reader": model}).post("/answer", json={"inputs": body}).json()
+    predictions = model.predict([ExtractiveQuestion(**question) for question in body])
+    assert [one["answer"] for one in response] == [p.value for p in predictions]
+    assert_close([one["probability"] for one in response], [p.probabilities for p in predictions])
 
 
-def test_a_model_is_asked_by_its_name_else_the_first_that_can(serving, encoder, solvers) -> None:
-    client = serving({"judge": solvers["judge"], "encoder": encoder, "number": solvers["number"]})
+def test_a_model_is_selected_by_name_or_by_endpoint(serving, encoder, task_models) -> None:
+    client = serving(
+        {"sentiment": task_models["sentiment"], "encoder": encoder, "number": task_models["number"]}
+    )
     assert [one["id"] for one in client.get("/v1/models").json()["data"]] == [
-        "judge",
+        "sentiment",
         "encoder",
         "number",
     ]
     assert len(client.post("/predict", json={"inputs": "a"}).json()) == 2
     assert len(client.post("/predict", json={"inputs": "a", "model": "number"}).json()) == 1
     assert client.post("/fill-mask", json={"inputs": "[MASK]"}).status_code == 200
-    lacking = client.post("/fill-mask", json={"inputs": "[MASK]", "model": "judge"})
-    assert lacking.status_code == 400
-    assert "which judge is not: ask encoder" in lacking.json()["error"]
+    unsupported = client.post("/fill-mask", json={"inputs": "[MASK]", "model": "sentiment"})
+    assert unsupported.status_code == 400
+    assert "which sentiment is not: use encoder" in unsupported.json()["error"]
     unknown = client.post("/v1/embeddings", json={"input": "a", "model": "encodr"})
     assert unknown.status_code == 404
     assert "did you mean 'encoder'?" in unknown.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
+    ("path", "body"),
     [
         ("/predict", {"inputs": "a"}),
         ("/rerank", {"query": "a", "texts": ["b"]}),
@@ -187,19 +196,19 @@ def test_a_model_is_asked_by_its_name_else_the_first_that_can(serving, encoder, 
         ("/answer", {"inputs": [{"question": "a", "text": "b"}]}),
     ],
 )
-def test_what_no_model_can_is_said_in_a_sentence(serving, path: str, asked: dict) -> None:
-    answer = serving().post(path, json=asked)
-    assert answer.status_code == 404
-    assert answer.json()["error"].startswith("no model here can do that")
+def test_an_unsupported_endpoint_is_reported(serving, path: str, body: dict) -> None:
+    response = serving().post(path, json=body)
+    assert response.status_code == 404
+    assert response.json()["error"].startswith("no model here supports this")
 
 
-def test_a_model_that_is_named_and_cannot_is_a_mistake(serving) -> None:
-    answer = serving().post("/rerank", json={"query": "a", "texts": ["b"], "model": "encoder"})
-    assert answer.status_code == 400
-    assert "which encoder is not: ask another server" in answer.json()["error"]
+def test_a_named_model_that_does_not_support_an_endpoint_is_reported(serving) -> None:
+    response = serving().post("/rerank", json={"query": "a", "texts": ["b"], "model": "encoder"})
+    assert response.status_code == 400
+    assert "which encoder is not: use another server" in response.json()["error"]
 
 
-def test_a_model_is_told_by_its_name(serving) -> None:
+def test_a_model_is_described_by_name(serving) -> None:
     client = serving()
     assert client.get("/v1/models/encoder").json() == client.get("/v1/models").json()["data"][0]
     unknown = client.get("/v1/models/encodr")
@@ -207,36 +216,36 @@ def test_a_model_is_told_by_its_name(serving) -> None:
     assert "did you mean 'encoder'?" in unknown.json()["error"]["message"]
 
 
-def test_a_causal_model_fills_no_places(serving) -> None:
-    from bertwright.analysis.planted.models import small_subject
+def test_a_causal_model_does_not_fill_masks(serving) -> None:
+    from experiments.analyses.models import small_model
 
-    model = small_subject("gpt-2").text_model
+    model = small_model("gpt-2").text_model
     model.model.float()
     client = serving({"gpt": model})
-    assert "fill-mask" not in client.get("/v1/models").json()["data"][0]["abilities"]
+    assert "fill-mask" not in client.get("/v1/models").json()["data"][0]["endpoints"]
     assert client.post("/fill-mask", json={"inputs": "[MASK]"}).status_code == 404
 
 
-def test_a_graph_is_not_looked_into_and_stands_in_nobodys_way(serving, encoder, tmp_path) -> None:
+def test_an_onnx_model_only_supports_embed(serving, encoder, tmp_path) -> None:
     export_onnx(encoder, tmp_path / "graph")
     graph = load_onnx(tmp_path / "graph", threads=1)
     client = serving({"graph": graph, "encoder": encoder})
-    listed = {one["id"]: one["abilities"] for one in client.get("/v1/models").json()["data"]}
-    asked: dict[str, dict] = {
+    listed = {one["id"]: one["endpoints"] for one in client.get("/v1/models").json()["data"]}
+    bodies: dict[str, dict] = {
         "embed": {"inputs": "The red bird"},
         "explore": {"text": "The red bird"},
         "fill-mask": {"inputs": "The [MASK] bird"},
     }
-    for name, abilities in listed.items():
-        for ability, body in asked.items():
-            status = client.post(f"/{ability}", json={**body, "model": name}).status_code
-            assert status == (200 if ability in abilities else 400), (name, ability)
-    for ability, body in asked.items():
-        assert client.post(f"/{ability}", json=body).status_code == 200
+    for name, endpoints in listed.items():
+        for endpoint, body in bodies.items():
+            status = client.post(f"/{endpoint}", json={**body, "model": name}).status_code
+            assert status == (200 if endpoint in endpoints else 400), (name, endpoint)
+    for endpoint, body in bodies.items():
+        assert client.post(f"/{endpoint}", json=body).status_code == 200
     assert listed["graph"] == ["embed"]
 
 
-def test_everything_is_described(serving) -> None:
+def test_all_endpoints_are_described(serving) -> None:
     client = serving()
     paths = client.get("/openapi.json").json()["paths"]
     assert set(paths) >= {"/v1/embeddings", "/v1/models", "/embed", "/predict", "/rerank"}
@@ -245,7 +254,7 @@ def test_everything_is_described(serving) -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-def test_pages_name_no_other_server(serving, path: str) -> None:
+def test_pages_are_self_contained(serving, path: str) -> None:
     page = serving().get(path)
     assert page.headers["content-type"].startswith("text/html")
     assert not re.findall(r"(?:https?:)?//[a-z]|\bsrc=|@import|<link", page.text)
@@ -253,26 +262,28 @@ def test_pages_name_no_other_server(serving, path: str) -> None:
     assert set(re.findall(r'fetch\("(.*?)"', page.text)) <= {"explore", "openapi.json"}
 
 
-def test_refusals_are_described_as_they_are(serving) -> None:
-    client = serving(text_tokens=8)
-    described = client.get("/openapi.json").json()
-    for path, asked, status in [
+def test_errors_match_their_description(serving) -> None:
+    client = serving(max_text_tokens=8)
+    schema = client.get("/openapi.json").json()
+    for path, body, status in [
         ("/embed", {"inputs": "red " * 9}, 413),
         ("/embed", {"inputs": 5}, 422),
         ("/embed", {"inputs": "a", "model": "no"}, 404),
         ("/v1/embeddings", {"input": 5}, 422),
         ("/explore", {"text": "a", "model": "no"}, 404),
     ]:
-        answer = client.post(path, json=asked)
-        assert answer.status_code == status
-        told = described["paths"][path]["post"]["responses"][str(status)]
-        name = told["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
-        {"Refused": Refused, "OpenAIRefused": OpenAIRefused}[name].model_validate(answer.json())
-        assert set(answer.json()) == set(described["components"]["schemas"][name]["properties"])
-    every = described["paths"]["/embed"]["post"]["responses"]
-    assert set(every) == {str(s) for s in (200, 400, 401, 404, 408, 413, 422, 429, 500, 503, 504)}
-    assert set(described["paths"]["/health"]["get"]["responses"]) == {"200", "500", "503"}
-    assert "HTTPValidationError" not in str(described)
+        response = client.post(path, json=body)
+        assert response.status_code == status
+        description = schema["paths"][path]["post"]["responses"][str(status)]
+        name = description["content"]["application/json"]["schema"]["$ref"].rpartition("/")[2]
+        models = {model.__name__: model for model in (ApiErrorBody, OpenAIErrorBody)}
+        models[name].model_validate(response.json())
+        assert set(response.json()) == set(schema["components"]["schemas"][name]["properties"])
+    responses = schema["paths"]["/embed"]["post"]["responses"]
+    statuses = (200, 400, 401, 404, 408, 413, 422, 429, 500, 503, 504)
+    assert set(responses) == {str(status) for status in statuses}
+    assert set(schema["paths"]["/health"]["get"]["responses"]) == {"200", "500", "503"}
+    assert "HTTPValidationError" not in str(schema)
 
 
 def test_metrics_count_requests_and_batches(serving) -> None:
@@ -286,14 +297,14 @@ def test_metrics_count_requests_and_batches(serving) -> None:
         'bertwright_requests_total{path="/embed",status="422"} 1.0',
         'bertwright_requests_total{path="other",status="404"} 1.0',
         'bertwright_request_seconds_count{path="/embed"} 2.0',
-        'bertwright_batch_rows_sum{model="encoder"} 2.0',
+        'bertwright_batch_size_sum{model="encoder"} 2.0',
         'bertwright_tokens_total{model="encoder"} 7.0',
         'bertwright_queue_tokens{model="encoder"} 0.0',
     ):
         assert line in lines
 
 
-def test_the_page_shows_the_text(serving, solvers) -> None:
+def test_the_page_shows_the_text(serving, task_models) -> None:
     client = serving()
     assert "<form>" in client.get("/").text
     page = client.post("/explore", json={"text": "The red bird"})
@@ -301,30 +312,30 @@ def test_the_page_shows_the_text(serving, solvers) -> None:
     assert '"bird"' in page.text
     long = client.post("/explore", json={"text": "bird " * 70})
     assert long.status_code == 413
-    assert "64 are shown" in long.json()["error"]
+    assert "the maximum is 64" in long.json()["error"]
     assert client.post("/explore", json={"text": " "}).status_code == 422
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
+    ("path", "body"),
     [
         ("/embed", {"inputs": "a"}),
         ("/explore", {"text": "a"}),
         ("/fill-mask", {"inputs": "[MASK]"}),
     ],
 )
-def test_no_text_becomes_pieces_where_requests_are_taken(
-    serving, monkeypatch: pytest.MonkeyPatch, path: str, asked: dict
+def test_tokenization_does_not_block_the_event_loop(
+    serving, monkeypatch: pytest.MonkeyPatch, path: str, body: dict
 ) -> None:
-    looping: list[bool] = []
-    for name in ("encode_batch", "encode_hiding"):
+    in_loop: list[bool] = []
+    for name in ("encode_batch", "encode_with_masks"):
         method = getattr(Tokenizer, name)
 
-        def noted(*given, method=method):
-            looping.append(asyncio._get_running_loop() is not None)
-            return method(*given)
+        def record(*args, method=method):
+            in_loop.append(asyncio._get_running_loop() is not None)
+            return method(*args)
 
-        monkeypatch.setattr(Tokenizer, name, noted)
-    assert serving().post(path, json=asked).status_code == 200
-    assert looping
-    assert not any(looping)
+        monkeypatch.setattr(Tokenizer, name, record)
+    assert serving().post(path, json=body).status_code == 200
+    assert in_loop
+    assert not any(in_loop)

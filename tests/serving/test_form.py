@@ -1,49 +1,49 @@
-"""The page at /: a visitor types a text and sees what the model does with it."""
+"""The explorer page and the API documentation in a browser."""
 
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-from bertwright.model.text_model import TextModel
-from bertwright.serving.application import application
-from bertwright.serving.server import Draining, address_of, listen
-from bertwright.serving.settings import Settings
+from bertwright.models.text_model import TextModel
+from bertwright.serving.app import create_app
+from bertwright.serving.server import DrainingServer, listen, server_address
+from bertwright.serving.settings import ServingSettings
 
 KEY = "a-key-that-is-long-enough"
 
 
 @pytest.fixture
 def address(encoder: TextModel) -> Iterator[str]:
-    """A server in a thread, which asks for a key."""
-    app = application({"encoder": encoder}, Settings(api_keys=frozenset({KEY})))
+    """The URL of a server in a thread that requires a key."""
+    app = create_app({"encoder": encoder}, ServingSettings(api_keys=frozenset({KEY})))
     with listen("127.0.0.1", 0, 30) as listening:
-        server = Draining(app, 30)
+        server = DrainingServer(app, 30)
         thread = threading.Thread(target=server.run, args=([listening],))
-        where = address_of(listening)
+        url = server_address(listening)
         thread.start()
-        yield where
-        app.state.gate.close()
+        yield url
+        app.state.admission.close()
         thread.join(20)
 
 
-def test_what_can_be_asked_is_shown_and_comes_from_here(address: str, browser) -> None:
+def test_the_documentation_is_self_contained(address: str, browser) -> None:
     page = browser.new_page()
-    asked, errors = [], []
-    page.on("request", lambda request: asked.append(request.url))
+    urls, errors = [], []
+    page.on("request", lambda request: urls.append(request.url))
     page.on("pageerror", lambda error: errors.append(error))
     page.goto(f"{address}/docs")
     page.wait_for_selector("section")
     headings = page.locator("h2").all_inner_texts()
-    assert {"POST /v1/embeddings", "POST /rerank", "GET /health", "Refused"} <= set(headings)
+    assert {"POST /v1/embeddings", "POST /rerank", "GET /health", "ApiErrorBody"} <= set(headings)
     assert "top_k" in page.locator("section", has_text="POST /fill-mask").first.inner_text()
-    assert asked
-    assert all(url.startswith(address) for url in asked)
+    assert urls
+    assert all(url.startswith(address) for url in urls)
     assert not errors
     page.close()
 
 
-def test_a_text_is_looked_at(address: str, browser) -> None:
+def test_a_text_is_explored(address: str, browser) -> None:
     page = browser.new_page()
     errors = []
     page.on("pageerror", lambda error: errors.append(error))
@@ -53,8 +53,8 @@ def test_a_text_is_looked_at(address: str, browser) -> None:
     page.wait_for_function("document.querySelector('[role=status]').textContent.includes('key')")
     page.fill("[name=key]", KEY)
     page.click("button")
-    shown = page.frame_locator("iframe")
-    shown.locator("#from button", has_text="bird").wait_for()
+    frame = page.frame_locator("iframe")
+    frame.locator("#from button", has_text="bird").wait_for()
     assert page.locator("[role=status]").inner_text() == ""
     page.fill("[name=text]", "bird " * 100)
     page.click("button")

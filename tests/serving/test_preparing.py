@@ -1,4 +1,4 @@
-"""What is done before the queue of a model is bounded as that queue is, in size and in time."""
+"""The tokenization pool is limited in size and time."""
 
 import time
 from collections.abc import Iterator
@@ -8,33 +8,33 @@ from typing import Any
 
 import pytest
 
-from bertwright.serving.preparing import BODIES
+from bertwright.serving.tokenization_pool import MAX_QUEUED_BODIES
 
 MANY = 40
-"""Requests: more than any machine has threads for their pieces."""
+"""Requests: more than the pool has threads."""
 
 
-class Slow:
-    """A model whose texts become no pieces until it may go on."""
+class SlowTokenizer:
+    """A model that blocks in tokenize until it may go on."""
 
     def __init__(self, encoder: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.go, self.num_begun = Event(), 0
-        pieces, lock = encoder.pieces, Lock()
+        self.go, self.num_started = Event(), 0
+        tokenize, lock = encoder.tokenize, Lock()
 
-        def slowly(texts: Any) -> Any:
+        def tokenize_slowly(texts: Any) -> Any:
             with lock:
-                self.num_begun += 1
+                self.num_started += 1
             assert self.go.wait(20)
-            return pieces(texts)
+            return tokenize(texts)
 
-        monkeypatch.setattr(encoder, "pieces", slowly)
+        monkeypatch.setattr(encoder, "tokenize", tokenize_slowly)
 
 
 @pytest.fixture
-def slow(encoder, monkeypatch) -> Iterator[Slow]:
-    found = Slow(encoder, monkeypatch)
-    yield found
-    found.go.set()
+def slow(encoder, monkeypatch) -> Iterator[SlowTokenizer]:
+    tokenizer = SlowTokenizer(encoder, monkeypatch)
+    yield tokenizer
+    tokenizer.go.set()
 
 
 @pytest.fixture
@@ -43,45 +43,44 @@ def clients() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def test_time_is_up_before_there_are_pieces_too(serving, slow: Slow, clients: Any) -> None:
-    client = serving(timeout_seconds=0.3)
-    asked = [
+def test_requests_time_out_during_tokenization(serving, slow: SlowTokenizer, clients: Any) -> None:
+    client = serving(request_timeout_seconds=0.3)
+    futures = [
         clients.submit(client.post, "/explore" if n % 2 else "/embed", json={key: "red"})
         for n in range(MANY)
         for key in ["text" if n % 2 else "inputs"]
     ]
-    answers = [each.result(10) for each in asked]
-    assert {answer.status_code for answer in answers} == {504}
-    num_begun = slow.num_begun
-    assert 0 < num_begun < MANY
+    assert {future.result(10).status_code for future in futures} == {504}
+    num_started = slow.num_started
+    assert 0 < num_started < MANY
     slow.go.set()
-    # Behind all of them, had they not been let go.
+    # The timed-out requests were cancelled.
     assert client.post("/embed", json={"inputs": "red"}).status_code == 200
-    assert slow.num_begun == num_begun + 1
+    assert slow.num_started == num_started + 1
 
 
-def test_no_more_waits_than_a_few_of_the_largest_bodies(serving, slow: Slow, clients: Any) -> None:
-    client = serving(body_bytes=100)
+def test_the_waiting_bytes_are_limited(serving, slow: SlowTokenizer, clients: Any) -> None:
+    client = serving(max_body_bytes=100)
     body = {"inputs": "a" * 80}
-    held = [clients.submit(client.post, "/embed", json=body) for _ in range(BODIES)]
-    until = time.monotonic() + 10
-    while slow.num_begun < BODIES:
-        assert time.monotonic() < until
+    futures = [clients.submit(client.post, "/embed", json=body) for _ in range(MAX_QUEUED_BODIES)]
+    deadline = time.monotonic() + 10
+    while slow.num_started < MAX_QUEUED_BODIES:
+        assert time.monotonic() < deadline
         time.sleep(0.002)
-    refusal = client.post("/embed", json=body)
-    assert (refusal.status_code, refusal.headers["retry-after"]) == (429, "1")
-    assert "too many texts wait" in refusal.json()["error"]
+    response = client.post("/embed", json=body)
+    assert (response.status_code, response.headers["retry-after"]) == (429, "1")
+    assert "too many texts are waiting" in response.json()["error"]
     slow.go.set()
-    assert {each.result(10).status_code for each in held} == {200}
+    assert {future.result(10).status_code for future in futures} == {200}
     assert client.post("/embed", json=body).status_code == 200
 
 
-@pytest.mark.parametrize(("num_texts", "num_places"), [(1, 300_000), (512, 500)])
-def test_hidden_places_are_counted_before_there_are_pieces(
-    serving, encoder, monkeypatch, num_texts: int, num_places: int
+@pytest.mark.parametrize(("num_texts", "num_masks"), [(1, 300_000), (512, 500)])
+def test_masks_are_counted_before_tokenization(
+    serving, encoder, monkeypatch, num_texts: int, num_masks: int
 ) -> None:
-    made: list[str] = []
-    monkeypatch.setattr(encoder.tokenizer, "encode_hiding", made.append)
-    asked = {"inputs": ["[MASK]" * num_places] * num_texts}
-    assert serving().post("/fill-mask", json=asked).status_code == 413
-    assert not made
+    encoded: list[str] = []
+    monkeypatch.setattr(encoder.tokenizer, "encode_with_masks", encoded.append)
+    body = {"inputs": ["[MASK]" * num_masks] * num_texts}
+    assert serving().post("/fill-mask", json=body).status_code == 413
+    assert not encoded

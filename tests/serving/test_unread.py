@@ -1,4 +1,4 @@
-"""Who asks and does not read holds neither the answer nor the end of the server."""
+"""Clients that do not read their response."""
 
 import signal
 import socket
@@ -10,24 +10,27 @@ from collections.abc import Iterator
 import pytest
 
 SIZE = 2**25
-"""Bytes of an answer, which no system holds for its reader."""
+"""Bytes of a response, more than any system buffers."""
 
 LARGE = f"""
 from fastapi import FastAPI, Response
-from bertwright.serving.door import Door, Gate
+from bertwright.serving.middleware import AdmissionControl, ServingMiddleware
 from bertwright.serving.metrics import Metrics
-from bertwright.serving.server import address_of, listen, run
-from bertwright.serving.settings import Settings
+from bertwright.serving.server import listen, run_server, server_address
+from bertwright.serving.settings import ServingSettings
 
 app = FastAPI()
-app.state.gate = Gate(8)
+app.state.admission = AdmissionControl(8)
 app.add_middleware(
-    Door, gate=app.state.gate, settings=Settings(timeout_seconds=0.5), metrics=Metrics()
+    ServingMiddleware,
+    admission=app.state.admission,
+    settings=ServingSettings(request_timeout_seconds=0.5),
+    metrics=Metrics(),
 )
 app.add_api_route("/health", lambda: Response(bytes({SIZE})))
 with listen("127.0.0.1", 0, 0.5) as listening:
-    print(address_of(listening), flush=True)
-    run(app, listening, 0.5)
+    print(server_address(listening), flush=True)
+    run_server(app, listening, 0.5)
 """
 
 
@@ -39,8 +42,8 @@ def server() -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def asking(server: subprocess.Popen[str], num_requests: int) -> socket.socket:
-    """A connection that has asked so often and has seen an answer begin."""
+def send_requests(server: subprocess.Popen[str], num_requests: int) -> socket.socket:
+    """Send requests and return the connection after the start of the first response."""
     assert server.stdout is not None
     host, port = server.stdout.readline().strip().removeprefix("http://").split(":")
     connection = socket.socket()
@@ -54,18 +57,18 @@ def asking(server: subprocess.Popen[str], num_requests: int) -> socket.socket:
 
 
 @pytest.mark.parametrize("num_requests", [1, 2])
-def test_a_server_ends_though_an_answer_is_not_read(
+def test_the_server_stops_with_an_unread_response(
     server: subprocess.Popen[str], num_requests: int
 ) -> None:
-    with asking(server, num_requests):
+    with send_requests(server, num_requests):
         server.send_signal(signal.SIGTERM)
         assert server.wait(15) == 0
 
 
-def test_an_answer_that_is_read_is_whole_though_the_server_ends(
+def test_a_response_is_complete_though_the_server_stops(
     server: subprocess.Popen[str],
 ) -> None:
-    with asking(server, 1) as connection:
+    with send_requests(server, 1) as connection:
         server.send_signal(signal.SIGTERM)
         num_read = 0
         while part := connection.recv(2**20):
@@ -74,12 +77,10 @@ def test_an_answer_that_is_read_is_whole_though_the_server_ends(
     assert server.wait(15) == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux cuts such connections by itself")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux closes such connections")
 @pytest.mark.parametrize("num_requests", [1, 2])
-def test_an_answer_that_is_not_read_is_let_go(
-    server: subprocess.Popen[str], num_requests: int
-) -> None:
-    with asking(server, num_requests) as connection:
+def test_an_unread_response_is_dropped(server: subprocess.Popen[str], num_requests: int) -> None:
+    with send_requests(server, num_requests) as connection:
         time.sleep(2)
         num_read = 0
         with pytest.raises(ConnectionResetError):

@@ -1,22 +1,22 @@
-"""The table of what came of a goal."""
+"""The table of a compression to a goal."""
 
-from bertwright.shipping.page import lines
+from bertwright.compression.budget.report import report_table
+
+BASE = {"score": 0.9, "bytes": 90_000_000, "milliseconds": 12.0}
+COMPRESSED = {"score": 0.89, "bytes": 18_000_000, "milliseconds": 3.0}
 
 
-def test_it_says_what_was_lost_and_gained() -> None:
-    base = {"score": 0.9, "bytes": 90_000_000, "milliseconds": 12.0}
-    shipped = {"score": 0.89, "bytes": 18_000_000, "milliseconds": 3.0}
-    head, _, first, second = lines({"base": base, "shipped": shipped, "plan": "3 layers, 8 bits"})
-    assert head == "| what | score | points lost | MB | times smaller | ms | times faster |"
+def test_table_compares_both_models() -> None:
+    result = {"base": BASE, "compressed": COMPRESSED, "plan": "3 layers, 8 bits"}
+    head, _, first, second = report_table(result)
+    assert head == "| model | score | points lost | MB | times smaller | ms | times faster |"
     assert first == "| base | 0.9 | 0 | 90 | 1 | 12 | 1 |"
     assert second == "| 3 layers, 8 bits | 0.89 | 1 | 18 | 5 | 3 | 4 |"
 
 
-def test_it_says_how_far_what_was_lost_can_be_trusted() -> None:
-    base = {"score": 0.9, "bytes": 90_000_000, "milliseconds": 12.0}
-    shipped = {"score": 0.89, "bytes": 18_000_000, "milliseconds": 3.0}
-    result = {"base": base, "shipped": shipped, "plan": "8 bits"}
-    head, _, first, second = lines({**result, "lost_interval": [-0.5, 2.5], "examples": 436})
+def test_table_shows_the_interval_of_the_loss() -> None:
+    result = {"base": BASE, "compressed": COMPRESSED, "plan": "8 bits", "examples": 436}
+    head, _, first, second = report_table({**result, "lost_points_interval": [-0.5, 2.5]})
     assert "| points lost | 95 % interval | examples |" in head
     assert "| 0 |  | 436 |" in first
     assert "| 1 | -0.5, 2.5 | 436 |" in second

@@ -1,15 +1,16 @@
-"""What is shared by the tests of this room."""
+"""Fixtures of the tests of studies."""
 
 from collections.abc import Iterator
 
 import pytest
 
-from bertwright.studies.corpora import story_tasks, village
+from bertwright.studies.corpora import story_tasks
+from experiments.compressions import village
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_examples() -> Iterator[None]:
-    """A text of a hundred documents is written in a moment, its tasks are not."""
+    """Write few examples of the tasks."""
     with pytest.MonkeyPatch.context() as patch:
         for tasks in (story_tasks, village):
             patch.setattr(tasks, "TRAINING", 400)

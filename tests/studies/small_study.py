@@ -1,15 +1,15 @@
-"""A study that runs in a moment."""
+"""A study that takes a moment to run."""
 
 from typing import Any
 
-from bertwright.recipes.loading import merged
+from bertwright.recipes.loading import merge
 from bertwright.studies.study import Study
 
-STATED: dict[str, Any] = {
+SETTINGS: dict[str, Any] = {
     "name": "small",
-    "question": "Does it matter what the first block is told?",
+    "question": "Does the recipe matter?",
     "corpus": {"kind": "grammar", "documents": 100},
-    "tokenizer": {"kind": "wordpiece", "size": 400},
+    "tokenizer": {"kind": "wordpiece", "vocab_size": 400},
     "changes": {
         "assembly": {"length": 32},
         "encoder": {"width": 32, "mixer": {"head_width": 16}},
@@ -26,5 +26,5 @@ STATED: dict[str, Any] = {
 
 
 def small_study(**changes: Any) -> Study:
-    """The study, with other settings merged in."""
-    return Study.model_validate(merged(STATED, changes))
+    """Return the study with changed settings."""
+    return Study.model_validate(merge(SETTINGS, changes))

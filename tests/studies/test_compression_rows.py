@@ -1,4 +1,4 @@
-"""Every row of compression in short: its methods come to their end, and its exact checks hold."""
+"""All quick checks of compression methods, and faults that they detect."""
 
 from collections.abc import Iterator
 
@@ -6,100 +6,106 @@ import pytest
 import torch
 from torch import nn
 
-from bertwright.compression.quantisation import Quantised
-from bertwright.compression.quantisation.scan import rounded_afterwards
-from bertwright.compression.replacement import Either
-from bertwright.compression.surgery import Kept
-from bertwright.encoder.choice import EncoderChoice
-from bertwright.errors import UserError
-from bertwright.recipes.loading import systems
-from bertwright.studies.compression_checks.checking import check
-from bertwright.studies.compression_checks.ground import Ground, made
-from bertwright.studies.compression_checks.row import Measured
-from bertwright.studies.compression_checks.rows import all_rows, learned_bits, surgery
-from bertwright.tasks.fine_tuned import FineTuned
+from bertwright.compression.module_replacement import ReplaceableLayerStack
+from bertwright.compression.pruning.structured import Subnetwork
+from bertwright.compression.quantization.sensitivity import quantize_after_training
+from bertwright.core.errors import UserError
+from bertwright.encoder.config import EncoderConfig
+from bertwright.recipes.loading import system_names
+from bertwright.tasks.adapters.quantization import Quantization
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
+from experiments.compressions.check import MeasuredValue
+from experiments.compressions.checks import (
+    all_checks,
+    quantization_aware_training,
+    structured_pruning,
+)
+from experiments.compressions.run_checks import run_check
+from experiments.compressions.toy_models import ToyModels, train_toy_models
 from short_runs import shorten
 
 
 @pytest.fixture(scope="module")
-def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToyModels]:
     with pytest.MonkeyPatch.context() as patch:
         shorten(patch)
-        yield made(tmp_path_factory.mktemp("ground"), quick=True)
+        yield train_toy_models(tmp_path_factory.mktemp("toy"), is_quick=True)
 
 
-@pytest.mark.parametrize("number", [row.number for row in all_rows()])
-def test_a_row_holds(ground: Ground, number: str) -> None:
-    found = check(ground, number)
-    assert found.ok, found.wrong
-    assert found.checks or found.figures
+@pytest.mark.parametrize("number", [check.number for check in all_checks()])
+def test_check_holds(toy: ToyModels, number: str) -> None:
+    outcome = run_check(toy, number)
+    assert outcome.ok, outcome.problems
+    assert outcome.checks or outcome.values
 
 
-def test_a_predecessor_that_learns_is_seen(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    forward = Either.forward
+def test_trained_teacher_block_is_detected(toy: ToyModels, monkeypatch: pytest.MonkeyPatch) -> None:
+    forward = ReplaceableLayerStack.forward
 
-    def drifting(passage: Either, *given, **named) -> torch.Tensor:
+    def drift(layer_stack: ReplaceableLayerStack, *args, **kwargs) -> torch.Tensor:
         with torch.no_grad():
-            for parameter in passage.old[-1].parameters():
+            for parameter in layer_stack.teacher_blocks[-1].parameters():
                 parameter.mul_(1.001)
-        return forward(passage, *given, **named)
+        return forward(layer_stack, *args, **kwargs)
 
-    monkeypatch.setattr(Either, "forward", drifting)
-    wrong = check(ground, "C13").wrong
-    assert any("predecessor.encoder.blocks.3" in each for each in wrong), wrong
+    monkeypatch.setattr(ReplaceableLayerStack, "forward", drift)
+    problems = run_check(toy, "C13").problems
+    assert any("teacher.encoder.blocks.3" in problem for problem in problems), problems
 
 
-def test_a_head_of_a_successor_that_learns_is_seen(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+def test_trained_head_of_a_replaced_model_is_detected(
+    toy: ToyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(nn.Module, "requires_grad_", lambda module, *_: module)
-    wrong = check(ground, "C13").wrong
-    assert any("head" in each and "encoder.embeddings" in each for each in wrong), wrong
+    problems = run_check(toy, "C13").problems
+    assert any("head" in p and "encoder.embeddings" in p for p in problems), problems
 
 
-def test_rounding_afterwards_rounds_all_that_learning_in_few_bits_does(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+def test_baseline_is_quantized_like_the_model_trained_quantized(
+    toy: ToyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Quantised] = []
+    used: list[Quantization] = []
 
-    def noting(model: FineTuned, how: Quantised, seen: Examples) -> FineTuned:
-        asked.append(how)
-        return rounded_afterwards(model, how, seen)
+    def recorded(
+        model: FineTunedModel, quantization: Quantization, calibration: Examples
+    ) -> FineTunedModel:
+        used.append(quantization)
+        return quantize_after_training(model, quantization, calibration)
 
-    monkeypatch.setattr(learned_bits, "rounded_afterwards", noting)
-    found = check(ground, "C11")
-    whats = [figure.what for figure in found.figures]
-    assert {how.activations.ranges for how in asked if how.activations} == {"static", "token"}
-    for bits in learned_bits.QUICK_BITS:
-        assert sum(f"rounded to {bits} bits" in what for what in whats) == 2
-        assert all(how.activations and how.activations.bits == how.bits for how in asked)
+    monkeypatch.setattr(quantization_aware_training, "quantize_after_training", recorded)
+    names = [value.name for value in run_check(toy, "C11").values]
+    assert {q.activations.ranges for q in used if q.activations} == {"static", "token"}
+    assert all(q.activations and q.activations.bits == q.bits for q in used)
+    for bits in quantization_aware_training.QUICK_BITS:
+        assert sum(f"rounded to {bits} bits" in name for name in names) == 2
 
 
-def test_eight_bits_that_lose_more_than_another_seed_are_seen() -> None:
-    def holds(found: list[float], quick: bool = False) -> list[bool]:
-        came = learned_bits.as_good(found, [0.91, 0.93, 0.9], quick)
-        return [isinstance(each, Measured) or each.holds for each in came]
+def test_loss_beyond_seed_noise_is_detected() -> None:
+    def holds(scores: list[float], quick: bool = False) -> list[bool]:
+        results = quantization_aware_training.within_seed_noise(scores, [0.91, 0.93, 0.9], quick)
+        return [isinstance(result, MeasuredValue) or result.is_met for result in results]
 
     assert holds([0.9, 0.92, 0.92]) == [True]
     assert holds([0.0, 0.93, 0.93]) == [False]
     assert holds([0.0, 0.0, 0.0], quick=True) == []
 
 
-def test_a_system_that_does_not_let_itself_be_cut_any_more_is_seen(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
+def test_system_that_cannot_be_pruned_any_more_is_detected(
+    toy: ToyModels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cut = Kept.cut
+    prune_config = Subnetwork.prune_config
 
-    def refusing(kept: Kept, choice: EncoderChoice) -> EncoderChoice:
-        if choice.depth.sharing == "all":
+    def refuse(subnetwork: Subnetwork, config: EncoderConfig) -> EncoderConfig:
+        if config.depth.sharing == "all":
             raise UserError("no")
-        return cut(kept, choice)
+        return prune_config(subnetwork, config)
 
-    monkeypatch.setattr(Kept, "cut", refusing)
-    wrong = check(ground, "C16").wrong
-    assert any("albert" in each for each in wrong), wrong
+    monkeypatch.setattr(Subnetwork, "prune_config", refuse)
+    problems = run_check(toy, "C16").problems
+    assert any("albert" in problem for problem in problems), problems
 
 
-def test_what_is_known_of_systems_is_of_systems_that_there_are() -> None:
-    assert set(systems()) >= surgery.UNITS_ALONE | surgery.REFUSING
+def test_listed_systems_exist() -> None:
+    known = structured_pruning.UNITS_ONLY | structured_pruning.UNSUPPORTED
+    assert known <= set(system_names())

@@ -1,4 +1,4 @@
-"""The language made to order holds what it is made to hold."""
+"""The corpus of stories."""
 
 import json
 from collections import Counter
@@ -8,72 +8,75 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertwright.studies.corpora import Grammar, Written, story_tasks
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import WordPieceConfig
+from bertwright.studies.corpora import CorpusFolder, StoryCorpus, story_tasks
 from bertwright.studies.corpora.stories import (
     HOURS,
-    Name,
+    EntityName,
     Story,
     World,
-    connected,
-    sentence,
-    stories,
+    add_connectives,
+    format_sentence,
+    generate_stories,
 )
-from bertwright.tasks.catalogue import find_part, table_task, tagging_task
-from bertwright.tasks.formats.minimal_pairs import MinimalPair, read_minimal_pairs
+from bertwright.tasks.catalogue import find_split_file, table_task, tagging_task
 from bertwright.tasks.formats.tables import Columns
-from bertwright.text.shards import Data
-from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.tasks.zero_shot.minimal_pairs import MinimalPair, read_minimal_pairs
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    written = Written(tmp_path_factory.mktemp("grammar") / "corpus")
-    Grammar(documents=100).write(written)
-    return written
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    folder = CorpusFolder(tmp_path_factory.mktemp("grammar") / "corpus")
+    StoryCorpus(documents=100).write(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
-def pairs(written: Written) -> list[MinimalPair]:
-    return read_minimal_pairs(written.pairs)
+def pairs(corpus_folder: CorpusFolder) -> list[MinimalPair]:
+    return read_minimal_pairs(corpus_folder.minimal_pairs)
 
 
-def test_the_same_choice_writes_the_same_bytes(written: Written, tmp_path: Path) -> None:
-    again = Written(tmp_path / "again")
-    Grammar(documents=100).write(again)
-    files = [file for file in written.folder.rglob("*") if file.is_file()]
+def test_corpus_is_reproducible(corpus_folder: CorpusFolder, tmp_path: Path) -> None:
+    again = CorpusFolder(tmp_path / "again")
+    StoryCorpus(documents=100).write(again)
+    files = [file for file in corpus_folder.folder.rglob("*") if file.is_file()]
     assert len(files) == 11
     for file in files:
-        assert (again.folder / file.relative_to(written.folder)).read_bytes() == file.read_bytes()
+        copy = again.folder / file.relative_to(corpus_folder.folder)
+        assert copy.read_bytes() == file.read_bytes()
 
 
-@pytest.mark.parametrize("told", [lambda story: story, connected], ids=["plain", "connected"])
-def test_names_and_phrases_are_where_they_are_said_to_be(told: Callable[[Story], Story]) -> None:
+@pytest.mark.parametrize(
+    "transform", [lambda story: story, add_connectives], ids=["plain", "connected"]
+)
+def test_annotations_cover_all_names_and_phrases(transform: Callable[[Story], Story]) -> None:
     world = World(0)
     names = {str(name) for name in world.people + world.companies + world.towns}
     phrases = {" ".join(phrase) for phrase in world.phrases}
-    number = 0
-    for story in map(told, stories(world, 0, "text", 50)):
-        known = list(story.known(set(world.phrases)))
-        for start, stop, label in known:
-            found = str(story)[start:stop]
-            assert found.casefold() in (phrases if label == "phrase" else names)
-        number += len(known)
+    num_annotations = 0
+    for story in map(transform, generate_stories(world, 0, "text", 50)):
+        annotations = list(story.annotations(set(world.phrases)))
+        for start, stop, label in annotations:
+            text = str(story)[start:stop]
+            assert text.casefold() in (phrases if label == "phrase" else names)
+        num_annotations += len(annotations)
         assert sum(str(story).casefold().count(phrase) for phrase in phrases) == sum(
-            label == "phrase" for *_, label in known
+            label == "phrase" for *_, label in annotations
         )
-    assert number > 100
+    assert num_annotations > 100
 
 
-def test_stories_with_what_is_known_of_them_make_the_same_text(tmp_path: Path) -> None:
-    made: list[Data] = []
+def test_annotated_corpus_has_annotations_and_dialogues(tmp_path: Path) -> None:
+    datasets: list[Dataset] = []
     for annotated in (False, True):
-        corpus = Grammar(documents=100, annotated=annotated, dialogues=40 * annotated)
-        written = Written(tmp_path / str(annotated))
-        corpus.write(written)
+        corpus = StoryCorpus(documents=100, annotated=annotated, dialogues=40 * annotated)
+        folder = CorpusFolder(tmp_path / str(annotated))
+        corpus.write(folder)
         data = tmp_path / f"data-{annotated}"
-        corpus.prepare(written, WordPieceChoice(size=400), tmp_path / "vocabulary", data)
-        made.append(Data.open(data))
-    plain, rich = made
+        corpus.prepare(folder, WordPieceConfig(vocab_size=400), tmp_path / "vocabulary", data)
+        datasets.append(Dataset.open(data))
+    plain, rich = datasets
     assert plain.split("train").phrases is None
     turns, entities = rich.split("train").turns, rich.split("train").entities
     assert turns is not None
@@ -83,23 +86,25 @@ def test_stories_with_what_is_known_of_them_make_the_same_text(tmp_path: Path) -
     assert rich.report["tokens"] > plain.report["tokens"]
 
 
-def test_a_connective_says_what_a_sentence_is_to_the_one_before() -> None:
-    [*plain] = stories(World(0), 0, "text", 20)
-    seen: Counter[str] = Counter()
-    for story, told in zip(plain, map(connected, plain), strict=True):
-        before = -1
-        for (hour, words), (_, own) in zip(story.sentences, told.sentences, strict=True):
-            opening = " ".join(map(str, own[: len(own) - len(words)]))
-            assert [*own[len(own) - len(words) :]] == [*words]
-            if opening in ("then,", "meanwhile,"):
-                assert (opening == "meanwhile,") == (hour == before)
-            assert (opening == "in fact,") <= bool({"founded", "lives", "has"} & {*words})
-            seen[opening], before = seen[opening] + 1, hour
-    assert seen.keys() == {"", "then,", "meanwhile,", "in fact,"}
-    assert 0.55 < 1 - seen[""] / seen.total() < 0.7
+def test_connectives_match_the_relation_of_sentences() -> None:
+    [*stories] = generate_stories(World(0), 0, "text", 20)
+    counts: Counter[str] = Counter()
+    for plain, connected in zip(stories, map(add_connectives, stories), strict=True):
+        previous_hour = -1
+        for (hour, words), (_, new_words) in zip(plain.sentences, connected.sentences, strict=True):
+            num_added = len(new_words) - len(words)
+            connective = " ".join(map(str, new_words[:num_added]))
+            assert [*new_words[num_added:]] == [*words]
+            if connective in ("then,", "meanwhile,"):
+                assert (connective == "meanwhile,") == (hour == previous_hour)
+            assert (connective == "in fact,") <= bool({"founded", "lives", "has"} & {*words})
+            counts[connective] += 1
+            previous_hour = hour
+    assert counts.keys() == {"", "then,", "meanwhile,", "in fact,"}
+    assert 0.55 < 1 - counts[""] / counts.total() < 0.7
 
 
-def test_the_words_of_a_world_are_all_different() -> None:
+def test_words_of_a_world_are_distinct() -> None:
     world = World(seed=3)
     words = [w for nouns in world.nouns for w in nouns] + world.verbs + world.adjectives
     words += [w for phrase in world.phrases for w in phrase]
@@ -107,62 +112,66 @@ def test_the_words_of_a_world_are_all_different() -> None:
     assert len(words) == len(set(words))
 
 
-def test_documents_tell_of_a_day_in_order() -> None:
-    for story in stories(World(0), 0, "text", 20):
+def test_sentences_are_in_order_of_time() -> None:
+    for story in generate_stories(World(0), 0, "text", 20):
         hours = [hour for hour, _ in story.sentences]
         assert hours == sorted(hours)
         assert set(hours) == set(range(len(HOURS)))
 
 
-def test_facts_are_always_the_same() -> None:
+def test_facts_are_consistent() -> None:
     world = World(0)
-    draw = np.random.default_rng(0)
-    told: dict[str, set[str]] = {}
+    rng = np.random.default_rng(0)
+    answers: dict[str, set[str]] = {}
     for _ in range(2000):
-        fact = world.fact(draw)
-        assert isinstance(fact[-1], Name)
-        told.setdefault(" ".join(str(word) for word in fact[:-1]), set()).add(str(fact[-1]))
-    assert all(len(answers) == 1 for answers in told.values())
+        fact = world.fact(rng)
+        assert isinstance(fact[-1], EntityName)
+        answers.setdefault(" ".join(str(word) for word in fact[:-1]), set()).add(str(fact[-1]))
+    assert all(len(names) == 1 for names in answers.values())
 
 
-def test_every_fact_is_asked_for_once(written: Written) -> None:
-    asked = [json.loads(line) for line in written.questions.read_text("utf-8").splitlines()]
-    told = {f"{each['prompt']} {each['answer']}." for each in asked}
-    draw, world = np.random.default_rng(0), World(0)
-    assert told == {sentence(world.fact(draw)) for _ in range(5000)}
-    assert len(told) == len(asked) == 90
-    assert all(e["gap"].replace("[MASK]", e["answer"]) in told for e in asked)
+def test_every_fact_has_one_prompt(corpus_folder: CorpusFolder) -> None:
+    lines = corpus_folder.prompts.read_text("utf-8").splitlines()
+    prompts = [json.loads(line) for line in lines]
+    facts = {f"{prompt['prompt']} {prompt['continuation']}." for prompt in prompts}
+    rng, world = np.random.default_rng(0), World(0)
+    assert facts == {format_sentence(world.fact(rng)) for _ in range(5000)}
+    assert len(facts) == len(prompts) == 90
+    assert all(p["gap"].replace("[MASK]", p["continuation"]) in facts for p in prompts)
 
 
-def test_pairs_of_agreement_differ_in_the_number_of_the_verb(pairs: list[MinimalPair]) -> None:
+def test_agreement_pairs_differ_in_the_number_of_the_verb(pairs: list[MinimalPair]) -> None:
     verbs = set(World(0).verbs)
     for pair in pairs:
         if pair.paradigm != "agreement":
             continue
         good, bad = pair.good.rstrip(".").split(), pair.bad.rstrip(".").split()
-        [(one, other)] = [(g, b) for g, b in zip(good, bad, strict=True) if g != b]
-        assert one.removesuffix("s") == other.removesuffix("s") or {one, other} & verbs
-        assert one != other
+        [(first, second)] = [(g, b) for g, b in zip(good, bad, strict=True) if g != b]
+        assert first.removesuffix("s") == second.removesuffix("s") or {first, second} & verbs
 
 
-def test_pairs_of_order_have_the_same_words(pairs: list[MinimalPair]) -> None:
-    ordered = [pair for pair in pairs if pair.paradigm == "order"]
-    for pair in ordered:
-        both = [sorted(text.lower().rstrip(".").split()) for text in (pair.good, pair.bad)]
-        assert both[0] == both[1]
+def test_order_pairs_have_the_same_words(pairs: list[MinimalPair]) -> None:
+    for pair in pairs:
+        if pair.paradigm == "order":
+            good, bad = (sorted(t.lower().rstrip(".").split()) for t in (pair.good, pair.bad))
+            assert good == bad
 
 
 @pytest.mark.parametrize("name", ["entailment", "order", "topic"])
-def test_tables_can_be_read_and_have_every_class(written: Written, name: str) -> None:
+def test_tables_have_every_class_in_both_splits(corpus_folder: CorpusFolder, name: str) -> None:
     pair = None if name == "topic" else "pair"
     task = table_task(name, Columns("text", pair, "label"))
-    train, dev = (task.read(find_part(written.task(name), part)) for part in ("train", "dev"))
+    train, dev = (
+        task.read_examples(find_split_file(corpus_folder.task(name), split))
+        for split in ("train", "dev")
+    )
     assert {e.label for e in dev} == {e.label for e in train}  # type: ignore[union-attr]
     assert (len(train), len(dev)) == (story_tasks.TRAINING, story_tasks.DEVELOPMENT)
-    assert not {e.first for e in train} & {e.first for e in dev} or name == "order"  # type: ignore[union-attr]
+    assert not {e.text for e in train} & {e.text for e in dev} or name == "order"  # type: ignore[union-attr]
 
 
-def test_names_are_tagged(written: Written) -> None:
-    examples = tagging_task("names").read(find_part(written.task("names"), "dev"))
+def test_names_are_tagged(corpus_folder: CorpusFolder) -> None:
+    file = find_split_file(corpus_folder.task("names"), "dev")
+    examples = tagging_task("names").read_examples(file)
     tags = {tag for example in examples for tag in example.tags or ()}  # type: ignore[union-attr]
     assert {"B-PER", "I-PER", "B-ORG", "B-LOC", "O"} <= tags

@@ -1,4 +1,4 @@
-"""Every recipe finds a text that holds what it reads."""
+"""Every recipe gets a corpus with the annotations that it needs."""
 
 from pathlib import Path
 from typing import get_args
@@ -6,17 +6,17 @@ from typing import get_args
 import pytest
 from toy_stories import stories
 
-from bertwright.examples.coordinates import Need
+from bertwright.batches.token_info import DataRequirement
+from bertwright.data.preparation import prepare
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import TokenizerConfig, WordPieceConfig
+from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.recipes import Recipe
-from bertwright.recipes.loading import systems
-from bertwright.studies import made_to_order
-from bertwright.studies.corpora import Corpus, Duo
-from bertwright.studies.corpora.duo import Other
-from bertwright.studies.made_to_order import MADE_TO_ORDER, is_enough, text_for
-from bertwright.text.preparation import prepare
-from bertwright.text.shards import Data
-from bertwright.text.tokenizers import TokenizerChoice, WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.recipes.loading import system_names
+from bertwright.studies.corpora import Corpus, MultilingualCorpus
+from bertwright.studies.corpora.multilingual import OtherLanguage
+from experiments import recipe_texts
+from experiments.recipe_texts import CORPUS_BY_NEED, has_needs, text_for_recipe
 
 
 @pytest.fixture(scope="module")
@@ -24,36 +24,37 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
     texts = stories(60)
     (folder / "stories.txt").write_text("\n\n".join(texts))
-    tokenizer = train_tokenizer(texts, WordPieceChoice(size=120))
+    tokenizer = train_tokenizer(texts, WordPieceConfig(vocab_size=120))
     prepare(folder / "stories.txt", folder / "data", tokenizer, num_workers=1)
     return folder / "data"
 
 
-def test_there_is_a_text_for_every_need() -> None:
-    assert set(MADE_TO_ORDER) == set(get_args(Need))
+def test_every_requirement_has_a_corpus() -> None:
+    assert set(CORPUS_BY_NEED) == set(get_args(DataRequirement))
 
 
-def test_what_is_given_is_read_where_it_is_enough(plain: Path, tmp_path: Path) -> None:
-    for system in systems():
+def test_sufficient_data_are_used(plain: Path, tmp_path: Path) -> None:
+    for system in system_names():
         recipe = Recipe.load(f"{system}-tiny")
-        if not recipe.needs:
-            text = text_for(recipe, tmp_path, plain)
-            assert (text.data, text.name) == (plain, "")
-    needy = {s for s in systems() if not is_enough(Data.open(plain), Recipe.load(f"{s}-tiny"))}
+        if not recipe.data_requirements:
+            assert text_for_recipe(recipe, tmp_path, plain).data == plain
+    data = Dataset.open(plain)
+    needy = {s for s in system_names() if not has_needs(data, Recipe.load(f"{s}-tiny"))}
     assert {"xlm", "xlm-r", "xlm-e", "bert4rec", "ernie", "ernie-2"} <= needy
 
 
-def test_languages_and_translations_are_made_where_they_are_needed(
+def test_languages_and_translations_are_synthesised_if_needed(
     plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    corpus = Duo(stories=50, others={"de": Other(stories=50, translations=100)})
-    small: dict[Need, tuple[Corpus, TokenizerChoice]] = {
-        need: (corpus, WordPieceChoice(size=400)) for need in ("translations", "languages")
+    corpus = MultilingualCorpus(
+        stories=50, others={"de": OtherLanguage(stories=50, translations=100)}
+    )
+    small: dict[DataRequirement, tuple[Corpus, TokenizerConfig]] = {
+        need: (corpus, WordPieceConfig(vocab_size=400)) for need in ("translations", "languages")
     }
-    monkeypatch.setattr(made_to_order, "MADE_TO_ORDER", small)
+    monkeypatch.setattr(recipe_texts, "CORPUS_BY_NEED", small)
     for system in ("xlm", "xlm-r", "xlm-e"):
         recipe = Recipe.load(f"{system}-tiny")
-        text = text_for(recipe, tmp_path, plain)
-        assert text.name == "read duo"
-        assert is_enough(Data.open(text.data), recipe)
-    assert not is_enough(Data.open(text.data), Recipe.load("bert4rec-tiny"))
+        text = text_for_recipe(recipe, tmp_path, plain)
+        assert has_needs(Dataset.open(text.data), recipe)
+    assert not has_needs(Dataset.open(text.data), Recipe.load("bert4rec-tiny"))

@@ -1,4 +1,4 @@
-"""The quickstart at toy size: a few modules, a few seconds."""
+"""The quickstart with a few modules of the sample text."""
 
 import json
 from functools import partial
@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bertwright.errors import UserError
-from bertwright.studies import quickstart as study
-from bertwright.tasks.restoration import restoration_examples
-from bertwright.text.installed import Package, standard_library
-from bertwright.text.sample import gather_sample
-from bertwright.text.shards import Data
+from bertwright.core.errors import UserError
+from bertwright.data.sample_text.installed_packages import InstalledPackage, standard_library
+from bertwright.data.sample_text.sample import write_sample_text
+from bertwright.data.shards.dataset import Dataset
+from bertwright.studies import quickstart as quickstart_module
+from bertwright.tasks.formats.punctuation_restoration import restoration_examples
 
 KEYS = {
     *("seconds", "heldout_loss", "unigram_entropy", "masked_accuracy", "most_frequent_accuracy"),
@@ -22,61 +22,63 @@ TASK_KEYS = {"name", "score", "majority", "words_alone", "untrained"}
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What it found, what it said, and its folder."""
-    whole = standard_library()
-    few = Package(whole.name, whole.version, whole.modules[::8])
+def quickstart_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The result, the log and the folder."""
+    library = standard_library()
+    package = InstalledPackage(library.name, library.version, library.modules[::8])
     lines: list[str] = []
     folder = tmp_path_factory.mktemp("quickstart") / "out"
+    settings = {**quickstart_module.FINE_TUNING, "epochs": 1, "compile": False}
+    write = partial(write_sample_text, packages=[package])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(study, "gather_sample", partial(gather_sample, packages=[few]))
-        patch.setattr(study, "FINE_TUNING", {**study.FINE_TUNING, "epochs": 1, "compile": False})
-        found = study.quickstart(folder, minutes=0.05, say=lines.append)
-    return found, lines, folder
+        patch.setattr(quickstart_module, "write_sample_text", write)
+        patch.setattr(quickstart_module, "FINE_TUNING", settings)
+        result = quickstart_module.quickstart(folder, minutes=0.05, log=lines.append)
+    return result, lines, folder
 
 
-def test_the_result_has_the_promised_keys(ran: Any) -> None:
-    _, _, folder = ran
+def test_result_has_the_documented_keys(quickstart_run: Any) -> None:
+    _, _, folder = quickstart_run
     result = json.loads((folder / "result.json").read_text())
     assert result.keys() == KEYS
     assert result["task"].keys() == TASK_KEYS
     assert result["export_max_difference"] < 1e-4
 
 
-def test_it_says_a_line_for_every_stage_and_every_figure(ran: Any) -> None:
-    found, lines, folder = ran
+def test_log_has_all_stages_and_metrics(quickstart_run: Any) -> None:
+    result, lines, folder = quickstart_run
     stages = ["sample", "tokenizer", "prepare", "pretrain", "fine-tune", "untrained", "export"]
     assert [line.split()[0] for line in lines[: len(stages)]] == stages
     assert (folder / "output.txt").read_text() == "\n".join(lines) + "\n"
-    for figure in (found.heldout_loss, found.task.score, found.task.untrained):
-        assert any(f"{figure:.3f}" in line for line in lines)
+    for metric in (result.heldout_loss, result.task.score, result.task.untrained):
+        assert any(f"{metric:.3f}" in line for line in lines)
 
 
-def test_there_is_a_picture_and_a_folder_for_transformers(ran: Any) -> None:
-    _, _, folder = ran
+def test_plot_and_export_are_written(quickstart_run: Any) -> None:
+    _, _, folder = quickstart_run
     assert (folder / "quickstart.png").read_bytes().startswith(b"\x89PNG")
     assert (folder / "huggingface" / "config.json").is_file()
 
 
-def test_the_task_is_made_of_the_documents_that_were_held_out(ran: Any) -> None:
-    _, _, folder = ran
-    documents = study.held_out_documents(folder / "sample" / "sample.txt")
-    data = Data.open(folder / "data")
-    assert len(documents) == data.split("heldout").num_documents
+def test_task_is_made_of_held_out_documents(quickstart_run: Any) -> None:
+    _, _, folder = quickstart_run
+    documents = quickstart_module.held_out_documents(folder / "sample" / "sample.txt")
+    data = Dataset.open(folder / "data")
     heldout = data.split("heldout")
-    pieces = [data.tokenizer.encode(document) for document in documents]
-    assert sum(map(len, pieces)) == heldout.num_pieces
+    assert len(documents) == heldout.num_documents
+    tokens = [data.tokenizer.encode(document) for document in documents]
+    assert sum(map(len, tokens)) == heldout.num_tokens
     assert restoration_examples(documents)
 
 
-def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
+def test_existing_folder_raises(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("mine")
     with pytest.raises(UserError, match="already exists"):
-        study.quickstart(tmp_path)
+        quickstart_module.quickstart(tmp_path)
     assert [file.name for file in tmp_path.iterdir()] == ["mine"]
 
 
-def test_a_slow_machine_pre_trains_for_less() -> None:
-    assert study.pretraining_seconds(5, spent=30) == 300
-    assert study.pretraining_seconds(5, spent=80) == 260
-    assert study.pretraining_seconds(5, spent=600) == 150
+def test_pretraining_is_shorter_on_slow_machines() -> None:
+    assert quickstart_module.pretraining_seconds(5, spent=30) == 300
+    assert quickstart_module.pretraining_seconds(5, spent=80) == 260
+    assert quickstart_module.pretraining_seconds(5, spent=600) == 150

@@ -1,4 +1,4 @@
-"""Runs are done once, go on after a stop, and are the same wherever they are done."""
+"""Running studies: reuse, resumption, parallel runs, reports."""
 
 import json
 import time
@@ -9,16 +9,18 @@ from pathlib import Path
 import pytest
 from small_study import small_study
 
-from bertwright.errors import Interrupted, UserError
+from bertwright.core.errors import TrainingInterrupted, UserError
+from bertwright.data.preparation import prepare
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.recipes.loading import import_plugin
-from bertwright.side_by_side import side_by_side
-from bertwright.studies import running
-from bertwright.studies.corpora import Files, Grammar, Written
-from bertwright.studies.report import RESULT, TABLE, lines, write_report
-from bertwright.studies.running import Found, Run, run_study
-from bertwright.text.preparation import prepare
-from bertwright.text.shards import Data
-from bertwright.text.tokenizers import WordPieceChoice
+from bertwright.runtime.parallel import run_parallel
+from bertwright.studies import run as running
+from bertwright.studies.corpora import CorpusFolder, FileCorpus, StoryCorpus
+from bertwright.studies.report import REPORT_FILE, RESULT_FILE, report_lines, write_report
+from bertwright.studies.run import ArmRun, StudyResults, run_study
+from bertwright.training.clock import Progress
+from bertwright.training.pretraining_batches import PretrainingBatches
 
 
 @pytest.fixture(scope="module")
@@ -27,252 +29,249 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def found(folder: Path) -> Found:
+def results(folder: Path) -> StudyResults:
     return run_study(small_study(), folder)
 
 
 @pytest.fixture(scope="module")
-def data(folder: Path, found: Found) -> Path:
-    """The data set that was made for them."""
+def data(folder: Path, results: StudyResults) -> Path:
+    """The data set of the small study."""
     [data] = (folder / "data").iterdir()
     return data
 
 
-def test_every_arm_has_every_seed(found: Found) -> None:
-    assert {arm: sorted(seeds) for arm, seeds in found.items()} == {"one": [0, 1], "other": [0, 1]}
-    losses = [f["held-out.masked_loss"] for seeds in found.values() for f in seeds.values()]
+def test_every_arm_has_every_seed(results: StudyResults) -> None:
+    seeds = {arm: sorted(by_seed) for arm, by_seed in results.items()}
+    assert seeds == {"one": [0, 1], "other": [0, 1]}
+    losses = [m["held-out.masked_loss"] for by_seed in results.values() for m in by_seed.values()]
     assert len(set(losses)) == 4
 
 
-def test_what_is_done_is_not_done_again(
-    folder: Path, found: Found, monkeypatch: pytest.MonkeyPatch
+def test_finished_runs_are_reused(
+    folder: Path, results: StudyResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_more(*_: object, **__: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise AssertionError("it was done before")
 
-    monkeypatch.setattr(running, "pretrain", no_more)
-    monkeypatch.setattr(Grammar, "write", no_more)
-    assert run_study(small_study(name="another", seeds=1), folder)["one"][0] == found["one"][0]
+    monkeypatch.setattr(running, "pretrain", fail)
+    monkeypatch.setattr(StoryCorpus, "write", fail)
+    repeated = run_study(small_study(name="another", seeds=1), folder)
+    assert repeated["one"][0] == results["one"][0]
 
 
-def test_weights_are_needed_until_they_are_measured(
-    folder: Path, tmp_path: Path, data: Path, found: Found, monkeypatch: pytest.MonkeyPatch
+def test_weights_are_needed_only_for_new_measures_and_arms(
+    folder: Path, tmp_path: Path, data: Path, results: StudyResults, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for run in (folder / "runs").iterdir():
-        (tmp_path / "runs" / run.name).mkdir(parents=True)
-        figures = (run / "measures.json").read_text()
-        (tmp_path / "runs" / run.name / "measures.json").write_text(figures)
+        copy = tmp_path / "runs" / run.name
+        copy.mkdir(parents=True)
+        (copy / "measures.json").write_text((run / "measures.json").read_text())
 
-    def no_more(*_: object, **__: object) -> None:
-        raise AssertionError("its figures are known")
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("trained again")
 
-    monkeypatch.setattr(running, "pretrain", no_more)
-    assert run_study(small_study(), tmp_path, data=data) == found
-    after = small_study(arms={"after": {"recipe": "bert-tiny", "start_from": "one"}})
-    with pytest.raises(AssertionError, match="its figures are known"):
-        run_study(after, tmp_path, data=data)
+    monkeypatch.setattr(running, "pretrain", fail)
+    assert run_study(small_study(), tmp_path, data=data) == results
+    started = small_study(arms={"after": {"recipe": "bert-tiny", "start_from": "one"}})
+    with pytest.raises(AssertionError, match="trained again"):
+        run_study(started, tmp_path, data=data)
 
 
-def test_two_at_once_find_the_same_and_a_plugin_goes_where_they_go(
-    tmp_path: Path, data: Path, found: Found
+def test_parallel_runs_agree_and_import_plugins(
+    tmp_path: Path, data: Path, results: StudyResults
 ) -> None:
     (tmp_path / "softer.py").write_text(
         "from typing import ClassVar, Literal\n"
-        "from bertwright.encoder.feed_forward import FeedForward\n"
-        "class Softer(FeedForward):\n"
+        "from bertwright.modules.feed_forward import FeedForwardConfig\n"
+        "class Softer(FeedForwardConfig):\n"
         "    kind: Literal['test-softer'] = 'test-softer'\n"
         "    activation: ClassVar = 'silu'\n"
     )
     import_plugin(tmp_path / "softer.py")
     softer = {"encoder": {"feed_forward": {"kind": "test-softer"}}}
     study = small_study(arms={"softer": {"recipe": "bert-tiny", "changes": softer}}, seeds=1)
-    told = run_study(study, tmp_path / "out", data=data, processes=2)
-    assert told.pop("softer")[0] != told["one"][0]
-    assert told == {arm: {0: seeds[0]} for arm, seeds in found.items()}
+    parallel = run_study(study, tmp_path / "out", data=data, num_processes=2)
+    assert parallel.pop("softer")[0] != parallel["one"][0]
+    assert parallel == {arm: {0: by_seed[0]} for arm, by_seed in results.items()}
 
 
-def test_a_figure_that_is_not_there_ends_the_study_after_one_run(
-    tmp_path: Path, data: Path
-) -> None:
-    wrong = [{"measure": "held-out.maskd_loss", "arm": "one", "below": "other"}]
-    with pytest.raises(UserError, match=r"arm one has no figure .* did you mean"):
-        run_study(small_study(expected=wrong), tmp_path, data=data)
+def test_unknown_metric_ends_the_study_after_one_run(tmp_path: Path, data: Path) -> None:
+    expected = [{"measure": "held-out.maskd_loss", "arm": "one", "below": "other"}]
+    with pytest.raises(UserError, match=r"arm one has no metric .* did you mean"):
+        run_study(small_study(expected=expected), tmp_path, data=data)
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
-def test_a_stopped_run_goes_on(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_run_resumes(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     study = small_study(changes={"checkpoint_every": 1}, seeds=1)
     whole = run_study(study, tmp_path / "whole", data=data)
-    train = running.pretrain
+    make_batches = PretrainingBatches.__call__
 
-    def stopped(*arguments: object, **named: object) -> object:
-        named["quiet"] = True
-        from bertwright.training import pretraining
-
-        step = pretraining.RecipeBatches.__call__
-
-        def second_step(self: object, place: object) -> object:
-            if getattr(place, "step", 0) == 2:
-                raise Interrupted(15, 2, None)
-            return step(self, place)  # type: ignore[arg-type]
-
-        with monkeypatch.context() as patch:
-            patch.setattr(pretraining.RecipeBatches, "__call__", second_step)
-            return train(*arguments, **named)  # type: ignore[arg-type]
+    def interrupt_at_step_2(self: PretrainingBatches, progress: Progress) -> object:
+        if progress.step == 2:
+            raise TrainingInterrupted(15, 2, None)
+        return make_batches(self, progress)
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "pretrain", stopped)
-        with pytest.raises(Interrupted):
+        patch.setattr(PretrainingBatches, "__call__", interrupt_at_step_2)
+        with pytest.raises(TrainingInterrupted):
             run_study(study, tmp_path / "stopped", data=data)
     assert run_study(study, tmp_path / "stopped", data=data) == whole
 
 
-def test_a_run_that_was_killed_while_it_was_saved_is_saved_again(
-    tmp_path: Path, data: Path, found: Found
+def test_run_killed_while_saving_is_saved_again(
+    tmp_path: Path, data: Path, results: StudyResults
 ) -> None:
     class Killed(BaseException):
         pass
 
-    def killed(*_: object) -> None:
+    def kill(*_: object) -> None:
         raise Killed
 
     study = small_study(seeds=1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertwright.model.folder.save_weights", killed)
+        patch.setattr("bertwright.models.saving.save_weights", kill)
         with pytest.raises(Killed):
             run_study(study, tmp_path, data=data)
     assert len(list((tmp_path / "runs").glob("*/training.json"))) == 1
-    assert run_study(study, tmp_path, data=data)["one"][0] == found["one"][0]
+    assert run_study(study, tmp_path, data=data)["one"][0] == results["one"][0]
 
 
-def test_other_questions_are_asked_anew(tmp_path: Path, data: Path) -> None:
+def test_changed_input_is_measured_again(tmp_path: Path, data: Path) -> None:
     folder = tmp_path / "pairs"
     folder.mkdir()
-    pairs = folder / "all.jsonl"
-    one, other = "the ship is late", "ship late the is"
+    sentences = ["the ship is late", "ship late the is"]
     study = small_study(
         seeds=1,
         measures={"pairs": {"kind": "minimal-pairs", "file": str(folder)}},
         expected=[],
     )
-    found: list[float] = []
-    for good, bad in ((one, other), (other, one)):
-        pairs.write_text(json.dumps({"sentence_good": good, "sentence_bad": bad, "UID": "x"}))
-        found.append(run_study(study, tmp_path / "out", data=data)["one"][0]["pairs.accuracy"])
-    assert sum(found) == 1.0
+    accuracies: list[float] = []
+    for good, bad in (sentences, reversed(sentences)):
+        pair = {"sentence_good": good, "sentence_bad": bad, "UID": "x"}
+        (folder / "all.jsonl").write_text(json.dumps(pair))
+        metrics = run_study(study, tmp_path / "out", data=data)["one"][0]
+        accuracies.append(metrics["pairs.accuracy"])
+    assert sum(accuracies) == 1.0
 
 
-def test_text_that_has_changed_is_prepared_anew(tmp_path: Path) -> None:
-    text, tokenizer = tmp_path / "text.txt", WordPieceChoice(size=200)
+def test_changed_text_is_prepared_again(tmp_path: Path) -> None:
+    text, tokenizer = tmp_path / "text.txt", WordPieceConfig(vocab_size=200)
     hashes: list[str] = []
     for thing in ("ship", "boat"):
         text.write_text("\n\n".join(f"The {thing} of {n} men comes home." for n in range(40)))
-        data = running.prepared_for(Files(paths=(str(text),)), tokenizer, tmp_path / "out").data
-        hashes.append(Data.open(data).manifest.hash)
+        data = running.prepare_corpus(
+            FileCorpus(paths=(str(text),)), tokenizer, tmp_path / "out"
+        ).data
+        hashes.append(Dataset.open(data).manifest.hash)
     assert len(set(hashes)) == 2
 
 
-def test_a_text_is_written_by_one_study_at_a_time(
+def test_corpus_is_written_by_one_thread_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write, writers = Grammar.write, list[int]()
+    write, calls = StoryCorpus.write, list[int]()
 
-    def written_slowly(self: Grammar, written: Written) -> None:
-        writers.append(1)
+    def write_slowly(self: StoryCorpus, folder: CorpusFolder) -> None:
+        calls.append(1)
         time.sleep(0.2)
-        write(self, written)
+        write(self, folder)
 
-    monkeypatch.setattr(Grammar, "write", written_slowly)
-    corpus, tokenizer = Grammar(documents=100), WordPieceChoice(size=400)
+    monkeypatch.setattr(StoryCorpus, "write", write_slowly)
+    corpus, tokenizer = StoryCorpus(documents=100), WordPieceConfig(vocab_size=400)
     with ThreadPoolExecutor(2) as pool:
-        turns = [pool.submit(running.prepared_for, corpus, tokenizer, tmp_path) for _ in range(2)]
-    assert len({Data.open(turn.result().data).manifest.hash for turn in turns}) == 1
-    assert len(writers) == 1
+        jobs = [pool.submit(running.prepare_corpus, corpus, tokenizer, tmp_path) for _ in range(2)]
+    assert len({Dataset.open(job.result().data).manifest.hash for job in jobs}) == 1
+    assert len(calls) == 1
 
 
-def test_data_that_do_not_fit_are_known_before_anything_is_trained(
-    tmp_path: Path, data: Path
-) -> None:
+def test_unsuitable_data_raise_before_training(tmp_path: Path, data: Path) -> None:
     (tmp_path / "text.txt").write_text("one line of text\n" * 4)
-    tokenizer = Data.open(data).tokenizer
+    tokenizer = Dataset.open(data).tokenizer
     whole = prepare(tmp_path / "text.txt", tmp_path / "whole", tokenizer, heldout=0.0)
     with pytest.raises(UserError):
         run_study(small_study(), tmp_path, data=whole.path)
     assert not (tmp_path / "runs").exists()
 
 
-def test_equal_operations_are_those_that_were_spent(tmp_path: Path, data: Path) -> None:
+def test_equal_flops(tmp_path: Path, data: Path) -> None:
+    phases = [{"fraction": 3, "length": 16}, {"fraction": 5, "batch": 4}]
     study = small_study(
-        changes={"phases": [{"share": 3, "length": 16}, {"share": 5, "batch": 4}]},
-        equal={"steps": None, "operations": 1e10},
+        changes={"phases": phases},
+        equal={"steps": None, "flops": 1e10},
         seeds=1,
         measures={"cost": {"kind": "cost"}},
         expected=[],
     )
-    for figures in run_study(study, tmp_path, data=data).values():
-        assert figures[0]["cost.operations"] == pytest.approx(1e10, rel=0.05)
+    for by_seed in run_study(study, tmp_path, data=data).values():
+        assert by_seed[0]["cost.flops"] == pytest.approx(1e10, rel=0.05)
 
 
-def test_an_arm_may_start_from_another(tmp_path: Path, data: Path) -> None:
+def test_arm_starts_from_another(tmp_path: Path, data: Path) -> None:
     study = small_study(arms={"other": {"recipe": "bert-tiny", "start_from": "one"}}, seeds=1)
-    later = run_study(study, tmp_path, data=data)
-    assert later["other"][0]["held-out.masked_loss"] < later["one"][0]["held-out.masked_loss"]
+    results = run_study(study, tmp_path, data=data)
+    assert results["other"][0]["held-out.masked_loss"] < results["one"][0]["held-out.masked_loss"]
 
 
-def test_time_is_not_shared(tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arms that are given equal time run one at a time, whatever was asked for."""
+def test_arms_with_equal_time_run_one_at_a_time(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
 
-    asked: list[int] = []
+    def recorded(
+        jobs: Sequence[ArmRun], num_processes: int
+    ) -> Iterator[tuple[int, dict[str, float]]]:
+        used.append(num_processes)
+        return run_parallel(jobs, num_processes)
 
-    def noted(jobs: Sequence[Run], processes: int) -> Iterator[tuple[int, dict[str, float]]]:
-        asked.append(processes)
-        return side_by_side(jobs, processes)
-
-    monkeypatch.setattr(running, "side_by_side", noted)
+    monkeypatch.setattr(running, "run_parallel", recorded)
     timed = small_study(equal={"steps": None, "time": "1s"}, seeds=1)
-    assert set(run_study(timed, tmp_path, data=data, processes=2)) == {"one", "other"}
-    assert asked == [1]
+    assert set(run_study(timed, tmp_path, data=data, num_processes=2)) == {"one", "other"}
+    assert used == [1]
     with pytest.raises(UserError, match="leave out --on"):
-        run_study(timed, tmp_path, data=data, on="ray")
+        run_study(timed, tmp_path, data=data, backend="ray")
 
 
-def test_the_report_says_what_was_found(folder: Path, found: Found) -> None:
-    result = write_report(small_study(), found, folder / "small")
-    assert json.loads((folder / "small" / RESULT).read_text()) == json.loads(json.dumps(result))
-    told = "\n".join(lines(result))
-    assert told in (folder / "small" / TABLE).read_text()
-    assert "one below other: **not seen**" in told, "two seeds are too few"
+def test_report(folder: Path, results: StudyResults) -> None:
+    result = write_report(small_study(), results, folder / "small")
+    stored = json.loads((folder / "small" / RESULT_FILE).read_text())
+    assert stored == json.loads(json.dumps(result))
+    report = "\n".join(report_lines(result))
+    assert report in (folder / "small" / REPORT_FILE).read_text()
+    assert "one below other: **not seen**" in report, "two seeds are too few"
     assert (folder / "small" / "picture.png").stat().st_size > 1000
-    once = {arm: {0: seeds[0]} for arm, seeds in found.items()}
-    assert "NaN" not in json.dumps(write_report(small_study(), once, folder / "once"))
+    one_seed = {arm: {0: by_seed[0]} for arm, by_seed in results.items()}
+    assert "NaN" not in json.dumps(write_report(small_study(), one_seed, folder / "one-seed"))
 
 
 @pytest.mark.parametrize(
-    ("figures", "stated", "shown"),
+    ("metrics", "setting", "shown"),
     [
         ([{"a_loss": 1.0, "x": 2.0}, {"b_loss": 1.0, "x": 2.0}], [], ["m.a_loss", "m.b_loss"]),
         ([{"a_loss": 1.0, "c_loss": 2.0}, {"c_loss": 1.0}], [], ["m.c_loss"]),
         ([{"x": 2.0}, {"y": 2.0}], [], ["m.x", "m.y"]),
         ([{"a_loss": 1.0, "x": 2.0}, {"a_loss": 1.0}], ["m.x"], ["m.x"]),
     ],
-    ids=["none shared", "shared", "no losses", "stated"],
+    ids=["none shared", "shared", "no losses", "set"],
 )
-def test_arms_that_share_no_figure_are_shown(
-    tmp_path: Path, figures: list[dict[str, float]], stated: list[str], shown: list[str]
+def test_shown_metrics(
+    tmp_path: Path, metrics: list[dict[str, float]], setting: list[str], shown: list[str]
 ) -> None:
-    study = small_study(measures={"m": {"kind": "cost"}}, expected=[], shown=stated)
-    found = {
-        arm: {seed: {f"m.{name}": value for name, value in own.items()} for seed in range(2)}
-        for arm, own in zip(study.arms, figures, strict=True)
+    study = small_study(measures={"m": {"kind": "cost"}}, expected=[], shown=setting)
+    results = {
+        arm: {seed: {f"m.{name}": value for name, value in values.items()} for seed in range(2)}
+        for arm, values in zip(study.arms, metrics, strict=True)
     }
-    result = write_report(study, found, tmp_path)
+    result = write_report(study, results, tmp_path)
     assert result["shown"] == shown
-    table = next(line for line in lines(result) if line.startswith("| arm"))
+    table = next(line for line in report_lines(result) if line.startswith("| arm"))
     assert table.count("|") == 2 + len(shown)
 
 
-def test_a_cluster_of_two_nodes_finds_the_same(tmp_path: Path, data: Path, found: Found) -> None:
-    # Takes a while to import, which the other worker need not spend.
+def test_ray_cluster_agrees(tmp_path: Path, data: Path, results: StudyResults) -> None:
+    # Importing it takes a while.
     import ray
     from ray.cluster_utils import Cluster
 
@@ -281,8 +280,8 @@ def test_a_cluster_of_two_nodes_finds_the_same(tmp_path: Path, data: Path, found
     cluster.add_node(num_cpus=1)
     try:
         ray.init(address=cluster.address, log_to_driver=False)
-        told = run_study(small_study(seeds=1), tmp_path, data=data, on="ray")
-        assert told == {arm: {0: seeds[0]} for arm, seeds in found.items()}
+        on_cluster = run_study(small_study(seeds=1), tmp_path, data=data, backend="ray")
+        assert on_cluster == {arm: {0: by_seed[0]} for arm, by_seed in results.items()}
     finally:
         ray.shutdown()
         cluster.shutdown()

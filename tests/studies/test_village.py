@@ -1,66 +1,67 @@
-"""The language of the village holds what its tasks ask for."""
+"""The village corpus of the checks of compression."""
 
 from pathlib import Path
 
 import pytest
 
-from bertwright.studies.compression_checks.ground import TASKS
-from bertwright.studies.corpora import Village, Written
-from bertwright.studies.corpora.village import MOODS, Speech
-from bertwright.tasks.catalogue import find_part
+from bertwright.studies.corpora import CorpusFolder
+from bertwright.tasks.catalogue import find_split_file
 from bertwright.tasks.formats.examples import Examples
+from experiments.compressions.toy_models import TASKS
+from experiments.compressions.village import MOODS, VillageCorpus, VillageLanguage
 
-SMALL = Village(documents=100, second=50)
+CORPUS = VillageCorpus(documents=100, second_documents=50)
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    written = Written(tmp_path_factory.mktemp("village"))
-    SMALL.write(written)
-    return written
+def corpus_folder(tmp_path_factory: pytest.TempPathFactory) -> CorpusFolder:
+    folder = CorpusFolder(tmp_path_factory.mktemp("village"))
+    CORPUS.write(folder)
+    return folder
 
 
-def examples(written: Written, task: str, folder: str | None = None) -> Examples:
-    return TASKS[task].read(find_part(written.task(folder or task), "dev"))
+def dev_examples(corpus_folder: CorpusFolder, task: str, folder: str | None = None) -> Examples:
+    return TASKS[task].read_examples(find_split_file(corpus_folder.task(folder or task), "dev"))
 
 
-def test_the_same_choice_writes_the_same_bytes(written: Written, tmp_path: Path) -> None:
-    again = Written(tmp_path)
-    SMALL.write(again)
-    files = [file for file in written.folder.rglob("*") if file.is_file()]
+def test_corpus_is_reproducible(corpus_folder: CorpusFolder, tmp_path: Path) -> None:
+    again = CorpusFolder(tmp_path)
+    CORPUS.write(again)
+    files = [file for file in corpus_folder.folder.rglob("*") if file.is_file()]
     assert len(files) == 10
     for file in files:
-        assert (again.folder / file.relative_to(written.folder)).read_bytes() == file.read_bytes()
-    assert "\n" in (written.text / "de.txt").read_text()
+        copy = again.folder / file.relative_to(corpus_folder.folder)
+        assert copy.read_bytes() == file.read_bytes()
+    assert "\n" in (corpus_folder.text / "de.txt").read_text()
 
 
-def test_a_text_praises_or_blames(written: Written) -> None:
-    moods = Speech(SMALL.seed).adjectives
-    for example in examples(written, "sentiment"):
-        for said in example.first.rstrip(".").split(". "):
-            *_, before, adjective = said.split()
-            meant = (adjective in moods[1]) ^ (before == "not")
-            assert MOODS[meant] == example.label
+def test_sentences_have_the_sentiment_of_the_text(corpus_folder: CorpusFolder) -> None:
+    adjectives = VillageLanguage(CORPUS.seed).adjectives
+    for example in dev_examples(corpus_folder, "sentiment"):
+        for sentence in example.text.rstrip(".").split(". "):
+            *_, before, adjective = sentence.split()
+            mood = (adjective in adjectives[1]) ^ (before == "not")
+            assert MOODS[mood] == example.label
 
 
-def test_what_follows_is_of_the_kind(written: Written) -> None:
-    speech = Speech(SMALL.seed)
-    kinds = dict(zip(speech.kinds, speech.things, strict=True))
+def test_hypothesis_follows_if_the_thing_is_of_the_kind(corpus_folder: CorpusFolder) -> None:
+    language = VillageLanguage(CORPUS.seed)
+    things = dict(zip(language.kinds, language.things, strict=True))
     labels = []
-    for example in examples(written, "inference"):
-        first, second = (text.rstrip(".").split() for text in (example.first, example.second))
-        assert first[:2] == second[:2]
-        assert (first[-1] in kinds[second[-1]]) == (example.label == "follows")
+    for example in dev_examples(corpus_folder, "inference"):
+        premise, hypothesis = (text.rstrip(".").split() for text in (example.text, example.pair))
+        assert premise[:2] == hypothesis[:2]
+        assert (premise[-1] in things[hypothesis[-1]]) == (example.label == "follows")
         labels.append(example.label)
     assert 0.4 < labels.count("follows") / len(labels) < 0.6
 
 
-def test_the_second_language_has_words_of_its_own_and_its_verbs_last(written: Written) -> None:
-    people = {*Speech(SMALL.seed).people}
-    first, second = (examples(written, "roles", name) for name in ("roles", "roles-de"))
-    shared = {w for e in first for w in e.words} & {w for e in second for w in e.words}
+def test_second_language_shares_names_and_ends_with_verbs(corpus_folder: CorpusFolder) -> None:
+    people = {*VillageLanguage(CORPUS.seed).people}
+    english, german = (dev_examples(corpus_folder, "roles", n) for n in ("roles", "roles-de"))
+    shared = {w for e in english for w in e.words} & {w for e in german for w in e.words}
     assert shared <= people
-    for one, other in zip(first, second, strict=True):
-        assert sorted(one.tags) == sorted(other.tags)
-        assert other.tags[-1] == "VERB"
-        assert {"AGENT", "PATIENT", "VERB"} <= {*one.tags}
+    for first, second in zip(english, german, strict=True):
+        assert sorted(first.tags) == sorted(second.tags)
+        assert second.tags[-1] == "VERB"
+        assert {"AGENT", "PATIENT", "VERB"} <= {*first.tags}

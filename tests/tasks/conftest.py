@@ -1,4 +1,4 @@
-"""What is shared by the tests of this room."""
+"""Shared fixtures."""
 
 from small_encoders import byte_bpe, one_thread, pretrained, wordpiece
 

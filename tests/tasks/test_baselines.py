@@ -1,5 +1,4 @@
-"""Baselines: exact answers on a few words; every task has some, and they stand beside every
-score."""
+"""Baselines: exact predictions on a few words, saved and reported with every score."""
 
 import json
 from pathlib import Path
@@ -7,21 +6,31 @@ from typing import Any
 
 import pytest
 
-from bertwright.errors import UserError
-from bertwright.tasks.answers import Answer, Prediction, SpanAnswer
-from bertwright.tasks.baselines import fitting, majority_tag, tag_of_word
-from bertwright.tasks.baselines.comparing import compare
-from bertwright.tasks.baselines.words import WordsCosine, WordsLinear, WordsSpan
+from bertwright.core.errors import UserError
+from bertwright.tasks.baselines import fit_baselines as fitting
+from bertwright.tasks.baselines import majority_tags, most_frequent_word_tags
+from bertwright.tasks.baselines.comparison import compare_predictions
+from bertwright.tasks.baselines.tf_idf import (
+    SlidingWindowBaseline,
+    TfIdfCosineBaseline,
+    TfIdfLinearBaseline,
+)
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.data import TaskData
-from bertwright.tasks.evaluation import evaluate_beside_baselines
-from bertwright.tasks.fine_tuned import load_fine_tuned
-from bertwright.tasks.finetuning import FineTuneResult, finetune
-from bertwright.tasks.folds import cross_validate
-from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
+from bertwright.tasks.data.task_data import TaskData
+from bertwright.tasks.evaluation.evaluate import evaluate_with_baselines
+from bertwright.tasks.fine_tuned_model import load_fine_tuned_model
+from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
+from bertwright.tasks.formats.examples import (
+    Example,
+    ExtractiveQuestion,
+    MultipleChoice,
+    TaggedSentence,
+)
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.learning_curve import learning_curve
+from bertwright.tasks.outputs import OutputType, Prediction, SpanOutput
 from bertwright.tasks.task import Task
+from bertwright.tasks.tuning.cross_validation import cross_validate
+from bertwright.tasks.tuning.learning_curve import compute_learning_curve
 from small_tasks import (
     classes,
     numbers,
@@ -34,28 +43,28 @@ from small_tasks import (
 )
 
 TRAINING = [
-    TaggedWords(("the", "run", "ended"), ("DET", "NOUN", "VERB")),
-    TaggedWords(("they", "run", "the", "run"), ("PRON", "VERB", "DET", "NOUN")),
+    TaggedSentence(("the", "run", "ended"), ("DET", "NOUN", "VERB")),
+    TaggedSentence(("they", "run", "the", "run"), ("PRON", "VERB", "DET", "NOUN")),
 ]
-ASKED = [TaggedWords(("they", "run")), TaggedWords(("fast",))]
+INPUTS = [TaggedSentence(("they", "run")), TaggedSentence(("fast",))]
 
 
-def test_the_majority_answers_the_same_everywhere() -> None:
+def test_majority_tag_is_constant() -> None:
     # DET, NOUN and VERB stand twice each: the first in the alphabet is taken.
-    assert majority_tag(TRAINING, ASKED) == [("DET", "DET"), ("DET",)]
+    assert majority_tags(TRAINING, INPUTS) == [("DET", "DET"), ("DET",)]
 
 
-def test_each_word_answers_for_itself_and_the_majority_for_new_ones() -> None:
-    assert tag_of_word(TRAINING, ASKED) == [("PRON", "NOUN"), ("DET",)]
+def test_word_tag_baseline_uses_the_majority_for_new_words() -> None:
+    assert most_frequent_word_tags(TRAINING, INPUTS) == [("PRON", "NOUN"), ("DET",)]
 
 
-def test_baselines_do_not_look_at_the_tags_they_are_asked_for() -> None:
-    hidden = [TaggedWords(s.words, ("X",) * len(s.words)) for s in ASKED]
-    assert tag_of_word(TRAINING, hidden) == tag_of_word(TRAINING, ASKED)
+def test_baselines_do_not_read_reference_tags() -> None:
+    retagged = [TaggedSentence(s.words, ("X",) * len(s.words)) for s in INPUTS]
+    assert most_frequent_word_tags(TRAINING, retagged) == most_frequent_word_tags(TRAINING, INPUTS)
 
 
-def learned(model: Any, answer: Any, examples: Any, **settings: Any) -> FineTuneResult:
-    task = Task("own", Answer.choose(answer))
+def learned(model: Any, answer: Any, examples: Any, **settings: Any) -> FineTuningResult:
+    task = Task("own", OutputType.parse(answer))
     return finetune(
         model, task, train=examples, dev=examples, **{"epochs": 0, "compile": False, **settings}
     )
@@ -69,33 +78,31 @@ ALL: dict[str, tuple[Any, Any, list[str]]] = {
     ),
     "number": ("number", numbers(), ["mean of the numbers", "TF-IDF with ridge regression"]),
     "tags": ("tags", tagged(), ["most frequent tag", "most frequent tag of each word"]),
-    "option": ("option", options(), ["most frequent place", "cosine of TF-IDF"]),
+    "option": ("option", options(), ["most frequent position", "cosine of TF-IDF"]),
     "span": (
-        SpanAnswer(unanswerable=True), questions(),
+        SpanOutput(unanswerable=True), questions(),
         ["no answer", "other words of the nearest sentence"],
     ),
-    "closeness": ({"kind": "closeness", "highest": 5.0}, similar(), ["cosine of TF-IDF"]),
-    "relevance": ("relevance", [Example(e.first, e.second, e.label) for e in similar()],
+    "closeness": ({"kind": "closeness", "max_label": 5.0}, similar(), ["cosine of TF-IDF"]),
+    "relevance": ("relevance", [Example(e.text, e.pair, e.label) for e in similar()],
                   ["cosine of TF-IDF"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_every_task_has_baselines_in_its_folder_that_score_the_same(
-    pretrained, kind: str, tmp_path: Path
-) -> None:
+def test_saved_baselines_score_the_same(pretrained, kind: str, tmp_path: Path) -> None:
     answer, examples, names = ALL[kind]
-    result = learned(pretrained(), answer, examples, out=tmp_path / "own")
-    found = result.as_dict()
-    assert [line["baseline"] for line in found["baselines"]] == names
-    assert found["examples"] == len(examples)
-    assert set(found["intervals"]) == set(found["metrics"])
-    for line in found["baselines"]:
-        assert line["trained_on"] == len(examples)
-        assert {f"{metric}_interval" for metric in found["metrics"]} < set(line)
-    model = load_fine_tuned(tmp_path / "own")
-    again = evaluate_beside_baselines(model, examples)
-    assert again["baselines"] == found["baselines"]
+    result = learned(pretrained(), answer, examples, output=tmp_path / "own")
+    report = result.as_dict()
+    assert [line["baseline"] for line in report["baselines"]] == names
+    assert report["examples"] == len(examples)
+    assert set(report["intervals"]) == set(report["metrics"])
+    for line in report["baselines"]:
+        assert line["training_examples"] == len(examples)
+        assert {f"{metric}_interval" for metric in report["metrics"]} < set(line)
+    model = load_fine_tuned_model(tmp_path / "own")
+    again = evaluate_with_baselines(model, examples)
+    assert again["baselines"] == report["baselines"]
     assert again["examples"] == len(examples)
     json.dumps(again)
     assert not list((tmp_path / "own").glob("*.pkl"))
@@ -104,18 +111,20 @@ def test_every_task_has_baselines_in_its_folder_that_score_the_same(
 @pytest.mark.parametrize("kind", ["class", "pairs", "labels", "number", "tags"])
 def test_frozen_features_have_a_linear_baseline_too(pretrained, kind: str, tmp_path: Path) -> None:
     answer, examples, _ = ALL[kind]
-    frozen = {"adaptation": "frozen", "epochs": 3, "out": tmp_path / "own"}
+    frozen = {"adaptation": "frozen", "epochs": 3, "output": tmp_path / "own"}
     result = learned(pretrained("bert"), answer, examples, **frozen)
     last = result.as_dict()["baselines"][-1]
     assert last["baseline"].endswith("regression on the same vectors")
-    again = evaluate_beside_baselines(load_fine_tuned(tmp_path / "own"), examples)["baselines"][-1]
+    again = evaluate_with_baselines(load_fine_tuned_model(tmp_path / "own"), examples)["baselines"][
+        -1
+    ]
     metric = result.metric
     assert again[metric] == pytest.approx(last[metric], abs=0.05)
     assert last[metric] > 0.9
-    assert not result.training.kept_states
+    assert not result.run.frozen_features
 
 
-def test_a_model_that_is_not_better_than_a_baseline_says_so_in_one_sentence(pretrained) -> None:
+def test_model_not_better_than_a_baseline_is_warned_of(pretrained) -> None:
     result = learned(pretrained(), "class", classes())
     (sentence,) = [line for line in result.warnings if "baseline" in line]
     assert sentence.startswith("task own: the model (accuracy 0.")
@@ -123,10 +132,10 @@ def test_a_model_that_is_not_better_than_a_baseline_says_so_in_one_sentence(pret
     unknowing = [Example(f"text {n}", label="ab"[n % 2]) for n in range(40)]
     tuned = finetune(
         pretrained(), table_task("own", Columns()), train=classes(), dev=classes(), epochs=8,
-        rate=3e-3, dropout=0.0, batch=8, compile=False,
+        learning_rate=3e-3, dropout=0.0, batch_size=8, compile=False,
     )  # fmt: skip
     assert tuned.scores == [1.0]
-    compared = compare(
+    compared = compare_predictions(
         tuned.task,
         unknowing,
         [Prediction(e.label) for e in unknowing],
@@ -136,17 +145,17 @@ def test_a_model_that_is_not_better_than_a_baseline_says_so_in_one_sentence(pret
     assert compared.verdict is None
     nearly = [Prediction(e.label if n else "b") for n, e in enumerate(unknowing)]
     right = [Prediction(e.label) for e in unknowing]
-    close = compare(tuned.task, unknowing, right, {"other": nearly}, {"other": 1})
-    assert "by less than 40 examples tell from chance" in (close.verdict or "")
+    close = compare_predictions(tuned.task, unknowing, right, {"other": nearly}, {"other": 1})
+    assert "not significantly on 40 examples" in (close.verdict or "")
 
 
 def test_baselines_are_fitted_once_and_the_same_for_all_seeds(pretrained, monkeypatch) -> None:
     calls: list[int] = []
     original = fitting.fit_baselines
 
-    def spy(*given: Any) -> Any:
+    def spy(*args: Any) -> Any:
         calls.append(1)
-        return original(*given)
+        return original(*args)
 
     monkeypatch.setattr(fitting, "fit_baselines", spy)
     result = learned(pretrained(), "class", classes(), seeds=3)
@@ -156,54 +165,56 @@ def test_baselines_are_fitted_once_and_the_same_for_all_seeds(pretrained, monkey
     assert len(calls) == 2
 
 
-def test_of_many_examples_some_are_used_and_how_many_is_said(pretrained, monkeypatch) -> None:
+def test_baselines_are_fitted_to_a_subset_of_many_examples(pretrained, monkeypatch) -> None:
     monkeypatch.setattr(fitting, "MAX_EXAMPLES", 10)
-    found = learned(pretrained(), "class", classes()).as_dict()["baselines"]
-    assert [line["trained_on"] for line in found] == [10, 10]
+    report = learned(pretrained(), "class", classes()).as_dict()["baselines"]
+    assert [line["training_examples"] for line in report] == [10, 10]
 
 
-def test_a_model_without_a_folder_of_baselines_says_why(pretrained, tmp_path: Path) -> None:
-    result = learned(pretrained(), "class", classes(), out=tmp_path / "own")
+def test_missing_baselines_are_warned_of(pretrained, tmp_path: Path) -> None:
+    result = learned(pretrained(), "class", classes(), output=tmp_path / "own")
     (tmp_path / "own" / "baselines.json").unlink()
-    for model in (load_fine_tuned(tmp_path / "own"), result.model):
-        found = evaluate_beside_baselines(model, classes())
-        assert found["baselines"] == []
-        assert found["warnings"][0].startswith("there are no baselines beside this model")
+    for model in (load_fine_tuned_model(tmp_path / "own"), result.model):
+        report = evaluate_with_baselines(model, classes())
+        assert report["baselines"] == []
+        assert report["warnings"][0].startswith("this model has no baselines")
     (tmp_path / "own" / "baselines.json").write_text("[{")
     with pytest.raises(UserError, match=r"baselines\.json is damaged"):
-        evaluate_beside_baselines(load_fine_tuned(tmp_path / "own"), classes())
+        evaluate_with_baselines(load_fine_tuned_model(tmp_path / "own"), classes())
 
 
 @pytest.mark.parametrize(
     "texts", [["", ""], ["...", "!!!"], ["\u4f60\u597d\u4e16\u754c" * 5, "\u5929\u6c14" * 9]]
 )
-def test_texts_without_words_or_spaces_are_no_mistake(texts: list[str]) -> None:
+def test_texts_without_words_or_spaces_are_supported(texts: list[str]) -> None:
     examples = [Example(text, label="ab"[n]) for n, text in enumerate(texts)] * 6
-    task = Task("own", Answer.choose("class")).gathered(examples)
-    answers = WordsLinear.fit(task, examples).predict(examples)
+    task = Task("own", OutputType.parse("class")).with_labels_from(examples)
+    answers = TfIdfLinearBaseline.fit(task, examples).predict(examples)
     if texts[0][:1] == "\u4f60":
-        assert [own.answer for own in answers] == [e.label for e in examples]
+        assert [prediction.value for prediction in answers] == [e.label for e in examples]
 
 
-def test_the_cosine_ranks_and_the_nearest_sentence_answers() -> None:
-    asked = Question("Where did Peter live?", "Anna sang. Peter lived in Oslo.", ("Oslo",), (26,))
-    (said,) = WordsSpan.fit([asked]).predict([asked])
-    assert said.answer == "lived"
-    example = Options("a red bird", ("a green tree", "the red bird"), label=1)
-    task = Task("own", Answer.choose("option"))
-    assert WordsCosine.fit(task, [example]).predict([example])[0].answer == 1
+def test_tf_idf_cosine_and_sliding_window_baselines() -> None:
+    question = ExtractiveQuestion(
+        "Where did Peter live?", "Anna sang. Peter lived in Oslo.", ("Oslo",), (26,)
+    )
+    (prediction,) = SlidingWindowBaseline.fit([question]).predict([question])
+    assert prediction.value == "lived"
+    example = MultipleChoice("a red bird", ("a green tree", "the red bird"), label=1)
+    task = Task("own", OutputType.parse("option"))
+    assert TfIdfCosineBaseline.fit(task, [example]).predict([example])[0].value == 1
 
 
 def test_folds_and_curves_have_baselines(pretrained) -> None:
     data = TaskData(table_task("own", Columns()), train=classes(), dev=classes())
-    curve = learning_curve(pretrained(), data, [8, None], settings={"epochs": 0}).as_dict()
+    curve = compute_learning_curve(pretrained(), data, [8, None], settings={"epochs": 0}).as_dict()
     assert {row["baseline"] for row in curve["baselines"]} == set(ALL["class"][2])
     assert [row["examples"] for row in curve["baselines"]] == [8, 32, 8, 32]
     folded = TaskData(table_task("own", Columns()), train=classes())
-    said: list[str] = []
-    found = cross_validate(
-        pretrained(), folded, 2, say=said.append, settings={"epochs": 0, "seeds": 2}
+    messages: list[str] = []
+    report = cross_validate(
+        pretrained(), folded, 2, log=messages.append, settings={"epochs": 0, "seeds": 2}
     ).as_dict()
-    assert found["examples"] == len(classes())
-    assert [line["baseline"] for line in found["baselines"]] == ALL["class"][2]
-    assert any("not better than the baseline" in line for line in said)
+    assert report["examples"] == len(classes())
+    assert [line["baseline"] for line in report["baselines"]] == ALL["class"][2]
+    assert any("not better than the baseline" in line for line in messages)

@@ -1,4 +1,4 @@
-"""GLUE: every task that is there, the leaderboard's score, its files, and no work done twice."""
+"""GLUE: all tasks of a folder, the leaderboard score, its files, and resuming."""
 
 import json
 from pathlib import Path
@@ -7,12 +7,12 @@ from shutil import rmtree
 import pytest
 import torch
 
-from bertwright.errors import UserError
-from bertwright.statistics import estimate
-from bertwright.tasks.glue import SUBMISSIONS, run_glue
+from bertwright.core.errors import UserError
+from bertwright.core.statistics import estimate
+from bertwright.tasks.tuning.glue import SUBMISSION_FILES, run_glue
 from small_tasks import TEXTS
 
-SETTINGS = {"epochs": 1, "compile": False, "batch": 16}
+SETTINGS = {"epochs": 1, "compile": False, "batch_size": 16}
 
 
 @pytest.fixture
@@ -52,47 +52,47 @@ def data(tmp_path: Path) -> Path:
     return folder
 
 
-def test_all_that_is_there_is_learned_scored_and_submitted(pretrained, data, tmp_path) -> None:
+def test_present_tasks_are_trained_scored_and_submitted(pretrained, data, tmp_path) -> None:
     out = tmp_path / "out"
-    found = run_glue(pretrained(), data, out, settings=SETTINGS)
-    assert set(found["tasks"]) == {"cola", "mnli", "rte"}
-    assert found["tasks"]["cola"]["score"] == found["tasks"]["cola"]["matthews"]
-    mnli = found["tasks"]["mnli"]
+    result = run_glue(pretrained(), data, out, settings=SETTINGS)
+    assert set(result["tasks"]) == {"cola", "mnli", "rte"}
+    assert result["tasks"]["cola"]["score"] == result["tasks"]["cola"]["matthews"]
+    mnli = result["tasks"]["mnli"]
     assert mnli["score"] == pytest.approx((mnli["matched"] + mnli["mismatched"]) / 2)
-    scores = [of["score"] for of in found["tasks"].values()]
-    assert found["score"] == pytest.approx(sum(scores) / 3)
-    assert json.loads((out / "glue.json").read_text())["score"] == found["score"]
+    scores = [task_result["score"] for task_result in result["tasks"].values()]
+    assert result["score"] == pytest.approx(sum(scores) / 3)
+    assert json.loads((out / "glue.json").read_text())["score"] == result["score"]
     written = {file.name for file in (out / "submission").iterdir()}
-    of_mnli = {"MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"}
-    assert written == {SUBMISSIONS["rte"], SUBMISSIONS["cola"], *of_mnli}
+    mnli_files = {"MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv"}
+    assert written == {SUBMISSION_FILES["rte"], SUBMISSION_FILES["cola"], *mnli_files}
     lines = (out / "submission" / "RTE.tsv").read_text().splitlines()
     assert lines[0] == "index\tprediction"
     assert len(lines) == 1 + len(TEXTS)
     assert {line.split("\t")[1] for line in lines[1:]} <= {"entailment", "not_entailment"}
 
 
-def test_what_is_done_is_not_done_again(pretrained, data, tmp_path, monkeypatch) -> None:
+def test_finished_tasks_are_skipped(pretrained, data, tmp_path, monkeypatch) -> None:
     out = tmp_path / "out"
     first = run_glue(pretrained(), data, out, settings=SETTINGS)
 
     def refuse(*_: object, **__: object) -> None:
-        raise AssertionError("everything is there")
+        raise AssertionError("all tasks are finished")
 
-    monkeypatch.setattr("bertwright.tasks.glue.finetune", refuse)
+    monkeypatch.setattr("bertwright.tasks.tuning.glue.finetune", refuse)
     assert run_glue(pretrained(), data, out, settings=SETTINGS) == first
-    with pytest.raises(UserError, match=r"cola was trained with epochs=1, asked is 2"):
+    with pytest.raises(UserError, match=r"cola was trained with epochs=1, not 2"):
         run_glue(pretrained(), data, out, settings={**SETTINGS, "epochs": 2})
 
 
-def test_what_was_done_otherwise_is_not_taken_for_what_is_asked(
+def test_finished_tasks_with_other_inputs_are_refused(
     pretrained, data: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
     for name in ("MNLI", "CoLA"):
         rmtree(data / name)
     run_glue(pretrained(), data, out, settings=SETTINGS)
-    with pytest.raises(UserError, match=r"rte was trained with rate=.*, asked is 0\.5"):
-        run_glue(pretrained(), data, out, settings={**SETTINGS, "rate": 0.5})
+    with pytest.raises(UserError, match=r"rte was trained with learning_rate=.*, not 0\.5"):
+        run_glue(pretrained(), data, out, settings={**SETTINGS, "learning_rate": 0.5})
     changed = pretrained()
     with torch.no_grad():
         next(iter(changed.model.encoder.parameters())).view(-1)[-1] += 1
@@ -108,30 +108,30 @@ def test_what_was_done_otherwise_is_not_taken_for_what_is_asked(
     assert run_glue(pretrained(), data, out, settings=SETTINGS)["tasks"]["rte"]
 
 
-def test_both_parts_of_mnli_are_means_over_the_seeds(
+def test_both_mnli_scores_are_means_over_seeds(
     pretrained, data: Path, tmp_path: Path, monkeypatch
 ) -> None:
     for name in ("RTE", "CoLA"):
         rmtree(data / name)
     scores = [0.25, 0.75]
-    one_after_the_other = iter(scores)
+    remaining_scores = iter(scores)
 
     def evaluated(*_: object) -> dict[str, dict[str, float]]:
-        return {"metrics": {"accuracy": next(one_after_the_other)}}
+        return {"metrics": {"accuracy": next(remaining_scores)}}
 
-    monkeypatch.setattr("bertwright.tasks.glue.evaluate", evaluated)
+    monkeypatch.setattr("bertwright.tasks.tuning.glue.evaluate", evaluated)
     settings = {**SETTINGS, "seeds": len(scores)}
-    found = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mnli"]
-    about = json.loads((tmp_path / "out" / "mnli" / "training.json").read_text())
-    assert found["matched"] == pytest.approx(sum(about["scores"]) / len(scores))
-    assert found["mismatched"] == pytest.approx(sum(scores) / len(scores))
+    result = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mnli"]
+    record = json.loads((tmp_path / "out" / "mnli" / "training.json").read_text())
+    assert result["matched"] == pytest.approx(sum(record["scores"]) / len(scores))
+    assert result["mismatched"] == pytest.approx(sum(scores) / len(scores))
     again = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mnli"]
-    assert again == found
-    means = [(one + other) / 2 for one, other in zip(about["scores"], scores, strict=True)]
-    assert found["interval"] == pytest.approx(estimate(means).interval)
+    assert again == result
+    means = [(one + other) / 2 for one, other in zip(record["scores"], scores, strict=True)]
+    assert result["interval"] == pytest.approx(estimate(means).interval)
 
 
-def test_an_interval_is_that_of_the_score(pretrained, data: Path, tmp_path: Path) -> None:
+def test_interval_belongs_to_the_score(pretrained, data: Path, tmp_path: Path) -> None:
     for name in ("RTE", "MNLI"):
         rmtree(data / name)
     (data / "CoLA").rename(data / "MRPC")
@@ -140,13 +140,13 @@ def test_an_interval_is_that_of_the_score(pretrained, data: Path, tmp_path: Path
         (data / "MRPC" / f"{part}.tsv").write_text("Quality\t#1 String\t#2 String\n" + rows)
     (data / "MRPC" / "test.tsv").unlink()
     settings = {**SETTINGS, "seeds": 3}
-    found = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mrpc"]
-    about = json.loads((tmp_path / "out" / "mrpc" / "training.json").read_text())
-    by_seed = about["metrics_by_seed"]
-    assert by_seed["accuracy"] == about["scores"]
-    expected = estimate([sum(each) / 2 for each in zip(*by_seed.values(), strict=True)])
-    assert found["score"] == pytest.approx(expected.mean)
-    assert found["interval"] == pytest.approx(expected.interval)
+    result = run_glue(pretrained(), data, tmp_path / "out", settings=settings)["tasks"]["mrpc"]
+    record = json.loads((tmp_path / "out" / "mrpc" / "training.json").read_text())
+    by_seed = record["metrics_by_seed"]
+    assert by_seed["accuracy"] == record["scores"]
+    expected = estimate([sum(values) / 2 for values in zip(*by_seed.values(), strict=True)])
+    assert result["score"] == pytest.approx(expected.mean)
+    assert result["interval"] == pytest.approx(expected.interval)
 
 
 @pytest.mark.parametrize("name", ["RTE/dev.tsv", "MNLI/dev_mismatched.tsv", "MNLI/dev_matched.tsv"])
@@ -163,5 +163,5 @@ def test_a_folder_without_tasks_is_named(pretrained, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such folder"):
         run_glue(pretrained(), tmp_path / "none", tmp_path / "out")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UserError, match="has no folder of a task of GLUE"):
+    with pytest.raises(UserError, match="has no folder of a GLUE task"):
         run_glue(pretrained(), tmp_path / "empty", tmp_path / "out")

@@ -1,104 +1,106 @@
-"""Heads: where they read, what they inherit, and which one a family gets."""
+"""Heads: pooling, initialisation, and the defaults of model families."""
 
 import numpy as np
 import pytest
 import torch
 
-from bertwright.errors import UserError
-from bertwright.model.reading import read_batches
-from bertwright.tasks.answers import Answer
-from bertwright.tasks.apart import keeping_apart
+from bertwright.core.errors import UserError
+from bertwright.models.text_batches import text_batches
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
-from bertwright.tasks.fitting_heads import default_head
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.heads import (
-    Beginning,
-    Dense,
-    HeadChoice,
-    Plain,
-    Pooler,
-    Transformed,
-    begin,
+from bertwright.tasks.heads.default_head import default_head
+from bertwright.tasks.heads.head import (
+    DenseHeadConfig,
+    HeadConfig,
+    LinearHeadConfig,
+    PoolerHeadConfig,
+    TaskHeadContext,
+    TransformHeadConfig,
+    init_head,
 )
-from bertwright.tasks.reading_out import read_last_max_mean, read_mean, read_places
-from bertwright.tasks.task_model import HeadPlan, TaskModel
+from bertwright.tasks.heads.pooling import last_max_mean_pool, mean_pool, pooling_positions
+from bertwright.tasks.heads.task_visibility import with_siamese_visibility
+from bertwright.tasks.outputs import OutputType
+from bertwright.tasks.task_model import HeadSpec, TaskModel
 from recipes_at_toy_size import SYSTEMS, toy
 from small_tasks import classes
 
-OWN = table_task("own", Columns())
+TASK = table_task("own", Columns())
 
 STATES = torch.tensor([[[1.0], [3.0], [100.0]], [[2.0], [4.0], [6.0]]])
 DOCUMENT = torch.tensor([[0, 0, -1], [0, 0, 0]])
 
 
-def test_read_outs_are_what_their_names_say() -> None:
-    pieces, asked = STATES[..., 0].long(), torch.tensor([1, 5])
-    read = {
-        name: read_places(name, pieces, DOCUMENT, asked)
-        for name in ("first", "last", "places", "mean")
+def test_poolings() -> None:
+    token_ids, positions = STATES[..., 0].long(), torch.tensor([1, 5])
+    pooled = {
+        name: pooling_positions(name, token_ids, DOCUMENT, positions)
+        for name in ("first", "last", "positions", "mean")
     }
-    assert read.pop("mean") is None
+    assert pooled.pop("mean") is None
     flat = STATES.flatten()
-    expected = {"first": [1.0, 2.0], "last": [3.0, 6.0], "places": [3.0, 6.0]}
-    assert {name: flat[places].tolist() for name, places in read.items()} == expected
-    assert read_mean(STATES, DOCUMENT).tolist() == [[2.0], [4.0]]
-    assert read_mean(STATES[1:], None).tolist() == [[4.0]]
-    assert read_last_max_mean(STATES, DOCUMENT).tolist() == [[3.0, 3.0, 2.0], [6.0, 6.0, 4.0]]
+    expected = {"first": [1.0, 2.0], "last": [3.0, 6.0], "positions": [3.0, 6.0]}
+    assert {name: flat[indices].tolist() for name, indices in pooled.items()} == expected
+    assert mean_pool(STATES, DOCUMENT).tolist() == [[2.0], [4.0]]
+    assert mean_pool(STATES[1:], None).tolist() == [[4.0]]
+    assert last_max_mean_pool(STATES, DOCUMENT).tolist() == [[3.0, 3.0, 2.0], [6.0, 6.0, 4.0]]
 
 
 @pytest.mark.parametrize(
     ("system", "answer", "expected"),
     [
-        ("bert", "class", Pooler()),
-        ("bert", "tags", Plain(read="places")),
-        ("roberta", "number", Dense()),
-        ("modern", "class", Transformed(read="mean")),
-        ("modern", "tags", Transformed(read="places")),
+        ("bert", "class", PoolerHeadConfig()),
+        ("bert", "tags", LinearHeadConfig(pooling="positions")),
+        ("roberta", "number", DenseHeadConfig()),
+        ("modern", "class", TransformHeadConfig(pooling="mean")),
+        ("modern", "tags", TransformHeadConfig(pooling="positions")),
     ],
 )
-def test_a_family_gets_its_usual_head(system: str, answer: str, expected: HeadChoice) -> None:
-    assert default_head(toy(system), Answer.choose(answer)) == expected
+def test_default_heads(system: str, answer: str, expected: HeadConfig) -> None:
+    assert default_head(toy(system), OutputType.parse(answer)) == expected
 
 
-def test_a_head_goes_on_from_what_was_trained(pretrained) -> None:
+def test_head_starts_from_pretrained_layers(pretrained) -> None:
     bert, modern = pretrained("bert").model, pretrained("modern").model
-    pooler = Pooler().build(Beginning(bert.recipe, 2))
-    begin(pooler, bert, seed=1)
-    assert torch.equal(pooler.enter.dense.weight, bert.heads["next-sentence"].pooler.weight.cpu())
-    choice = Transformed(read="mean")
-    head = choice.build(Beginning(modern.recipe, 2))
-    begin(head, modern, seed=1)
-    assert torch.equal(head.enter.dense.weight, modern.output.transform.dense.weight.cpu())
+    pooler = PoolerHeadConfig().build(TaskHeadContext(bert.recipe, 2))
+    init_head(pooler, bert, seed=1)
+    assert torch.equal(pooler.trunk.dense.weight, bert.heads["next-sentence"].pooler.weight.cpu())
+    choice = TransformHeadConfig(pooling="mean")
+    head = choice.build(TaskHeadContext(modern.recipe, 2))
+    init_head(head, modern, seed=1)
+    assert torch.equal(head.trunk.dense.weight, modern.output.transform.dense.weight.cpu())
 
 
-def test_a_pooler_without_pairs_goes_on_from_the_pooler_of_a_stock_folder(pretrained) -> None:
+def test_pooler_head_starts_from_the_pooler_of_a_stock_model(pretrained) -> None:
     model = pretrained("bert", "objectives.next-sentence=null", "pooler=true").model
-    head = Pooler().build(Beginning(model.recipe, 2))
-    begin(head, model, seed=1)
-    assert torch.equal(head.enter.dense.weight, model.pooler.weight.cpu())
+    head = PoolerHeadConfig().build(TaskHeadContext(model.recipe, 2))
+    init_head(head, model, seed=1)
+    assert torch.equal(head.trunk.dense.weight, model.pooler.weight.cpu())
 
 
-@pytest.mark.parametrize("choice", [Dense(), Plain(read="mean")])
-def test_what_is_not_inherited_is_drawn_from_the_seed(pretrained, choice: HeadChoice) -> None:
+@pytest.mark.parametrize("choice", [DenseHeadConfig(), LinearHeadConfig(pooling="mean")])
+def test_new_head_parameters_depend_on_the_seed(pretrained, choice: HeadConfig) -> None:
     model = pretrained("roberta").model
-    first, same, other = (choice.build(Beginning(model.recipe, 3)) for _ in range(3))
+    first, same, other = (choice.build(TaskHeadContext(model.recipe, 3)) for _ in range(3))
     for head, seed in ((first, 1), (same, 1), (other, 2)):
-        begin(head, model, seed)
-    assert torch.equal(first.out.weight, same.out.weight)
-    assert not torch.equal(first.out.weight, other.out.weight)
+        init_head(head, model, seed)
+    assert torch.equal(first.classifier.weight, same.classifier.weight)
+    assert not torch.equal(first.classifier.weight, other.classifier.weight)
 
 
-def test_a_head_that_cannot_answer_is_refused_with_the_reason(pretrained) -> None:
-    with pytest.raises(UserError, match=r"head\.read: an answer of class is read from first, last"):
-        finetune(pretrained(), OWN, train=classes(), head={"kind": "plain", "read": "places"})
+def test_incompatible_head_is_refused_with_the_reason(pretrained) -> None:
+    with pytest.raises(UserError, match=r"head\.pooling: output type class needs first, last"):
+        finetune(
+            pretrained(), TASK, train=classes(), head={"kind": "plain", "pooling": "positions"}
+        )
     with pytest.raises(UserError, match="transform needs a recipe whose output has a transform"):
         model = pretrained("bert", "output.transform=false")
-        finetune(model, OWN, train=classes(), head="transform")
+        finetune(model, TASK, train=classes(), head="transform")
     with pytest.raises(UserError, match="has no kind 'pooller': did you mean 'pooler'"):
-        finetune(pretrained(), OWN, train=classes(), head="pooller")
+        finetune(pretrained(), TASK, train=classes(), head="pooller")
 
 
 def some_pairs() -> list[Example]:
@@ -106,64 +108,69 @@ def some_pairs() -> list[Example]:
     return [Example(a, b, label="same" if a == b else "other") for a in texts for b in texts]
 
 
-NOT_APART = {"performer", "reformer"}
-"""Whose attention has no place for a rule of documents."""
+WITHOUT_DOCUMENT_MASKS = {"performer", "reformer"}
+"""Systems whose attention does not support document masks."""
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_texts_that_are_read_apart_are_read_as_if_alone(pretrained, system: str) -> None:
+def test_siamese_texts_are_encoded_independently(pretrained, system: str) -> None:
     model = pretrained(system)
-    plan = HeadPlan(Plain(read="apart"), 2)
-    if system in NOT_APART:
-        with pytest.raises(UserError, match="apart is not for this encoder"):
-            keeping_apart(model.model.recipe)
+    head_spec = HeadSpec(LinearHeadConfig(pooling="siamese"), 2)
+    if system in WITHOUT_DOCUMENT_MASKS:
+        with pytest.raises(UserError, match="siamese does not work with this encoder"):
+            with_siamese_visibility(model.model.recipe)
         return
-    recipe = keeping_apart(model.model.recipe)
-    net = TaskModel(recipe, model.model.vocabulary_size, plan)
-    net.encoder.load_state_dict(model.model.encoder.state_dict())
-    apart = FineTuned(net, model.tokenizer, OWN, precision="float32")
+    recipe = with_siamese_visibility(model.model.recipe)
+    task_model = TaskModel(recipe, model.model.vocab_size, head_spec)
+    task_model.encoder.load_state_dict(model.model.encoder.state_dict())
+    siamese = FineTunedModel(task_model, model.tokenizer, TASK, precision="float32")
     pair = Example("the ship comes home", "a lamp", label="yes")
-    (row,) = apart.maker.rows([pair])
-    (batch,) = read_batches(
-        [row.pieces], 0, model.device, row.segments and [row.segments], documents=[row.documents]
+    (sequence,) = siamese.example_encoder.encode([pair])
+    (batch,) = text_batches(
+        [sequence.token_ids],
+        0,
+        model.device,
+        sequence.segment_ids and [sequence.segment_ids],
+        document_ids=[sequence.document_ids],
     )
-    found = apart.states(net.head.layers, batch).float()
-    first, second = model.embed([pair.first, pair.second])
+    states = siamese.hidden_states(task_model.head.layers, batch).float()
+    first, second = model.embed([pair.text, pair.pair])
     expected = np.concatenate((first, second, np.abs(first - second), first * second))
-    read = net.head.read(found, batch.coordinates.document)[0].detach().cpu().numpy()
-    np.testing.assert_allclose(read, expected, atol=2e-5)
+    pooled = task_model.head.pool(states, batch.token_info.document_ids)[0].detach().cpu().numpy()
+    np.testing.assert_allclose(pooled, expected, atol=2e-5)
 
 
-def test_pairs_are_learned_apart(pretrained) -> None:
-    """Whether two texts are the same can be told from what their states differ by."""
+def test_siamese_head_learns_pairs(pretrained) -> None:
+    """Train on whether two texts are equal, a function of their difference."""
     same = some_pairs()
-    head = {"kind": "dense", "read": "apart"}
-    chosen = {"rate": 3e-3, "dropout": 0.0, "epochs": 30, "compile": False, "head": head}
-    found = finetune(pretrained("bert"), OWN, train=same, dev=same, **chosen)
-    assert found.best.score == 1
+    head = {"kind": "dense", "pooling": "siamese"}
+    settings = {"learning_rate": 3e-3, "dropout": 0.0, "epochs": 30, "compile": False, "head": head}
+    result = finetune(pretrained("bert"), TASK, train=same, dev=same, **settings)
+    assert result.best.score == 1
 
 
-@pytest.mark.parametrize("read", ["first", "last", "mean", "last-max-mean", "apart"])
-def test_what_was_scored_by_kept_states_is_what_the_model_says(pretrained, read: str) -> None:
+@pytest.mark.parametrize("read", ["first", "last", "mean", "last-max-mean", "siamese"])
+def test_predictions_on_frozen_features_match_the_model(pretrained, read: str) -> None:
     model = pretrained("bert")
     model.precision = "float32"
-    found = finetune(
-        model, OWN, train=some_pairs(), dev=some_pairs(), adaptation="frozen", epochs=2, rate=1e-2,
-        calibrate=False, precision="float32", head={"kind": "dense", "read": read},
+    result = finetune(
+        model, TASK, train=some_pairs(), dev=some_pairs(), adaptation="frozen", epochs=2,
+        learning_rate=1e-2, calibrate=False, precision="float32",
+        head={"kind": "dense", "pooling": read},
     )  # fmt: skip
-    scored = [p.probabilities for p in found.best.predictions[0]]
-    found.model.precision = "float32"
-    for one, other in zip(scored, found.model.predict(some_pairs()), strict=True):
+    scored = [p.probabilities for p in result.best.predictions[0]]
+    result.model.precision = "float32"
+    for one, other in zip(scored, result.model.predict(some_pairs()), strict=True):
         assert one == pytest.approx(other.probabilities, abs=1e-5)
 
 
 @pytest.mark.parametrize(
     ("head", "examples", "message"),
     [
-        ({"kind": "plain", "read": "apart"}, classes(), "compares two texts, and this is one"),
-        ({"kind": "plain", "read": "apart", "mix": "sum"}, some_pairs(), "choose concat"),
+        ({"kind": "plain", "pooling": "siamese"}, classes(), "compares two texts, and this is one"),
+        ({"kind": "plain", "pooling": "siamese", "mix": "sum"}, some_pairs(), "choose concat"),
     ],
 )
-def test_what_cannot_be_read_apart_is_refused(pretrained, head, examples, message: str) -> None:
+def test_incompatible_siamese_head_is_refused(pretrained, head, examples, message: str) -> None:
     with pytest.raises(UserError, match=message):
-        finetune(pretrained("bert"), OWN, train=examples, dev=examples, head=head)
+        finetune(pretrained("bert"), TASK, train=examples, dev=examples, head=head)

@@ -1,15 +1,20 @@
-"""Intervals: the figure of sums is the metric, its interval that of drawn examples."""
+"""Bootstrap intervals: sums reproduce the metrics, and intervals contain the scores."""
 
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
-from bertwright.tasks import intervals as module
-from bertwright.tasks.answers import Answer, ClassAnswer, Prediction
 from bertwright.tasks.catalogue import find_task
-from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
-from bertwright.tasks.intervals import intervals, lead
+from bertwright.tasks.evaluation import bootstrap as module
+from bertwright.tasks.evaluation.bootstrap import bootstrap_intervals, paired_difference
+from bertwright.tasks.formats.examples import (
+    Example,
+    ExtractiveQuestion,
+    MultipleChoice,
+    TaggedSentence,
+)
+from bertwright.tasks.outputs import ClassificationOutput, OutputType, Prediction
 from bertwright.tasks.task import Task
 
 NUMBER = 60
@@ -26,8 +31,8 @@ def of_classes(names: list[str]) -> tuple[list[Any], list[Any]]:
 
 def of_labels() -> tuple[list[Any], list[Any]]:
     some = [("a",), (), ("a", "b"), ("b", "c"), ("c",)]
-    right, said = ([some[n] for n in DRAW.integers(0, 5, NUMBER)] for _ in range(2))
-    return [Example(str(n), label=a) for n, a in enumerate(right)], said
+    right, values = ([some[n] for n in DRAW.integers(0, 5, NUMBER)] for _ in range(2))
+    return [Example(str(n), label=a) for n, a in enumerate(right)], values
 
 
 def of_numbers() -> tuple[list[Any], list[Any]]:
@@ -38,20 +43,22 @@ def of_numbers() -> tuple[list[Any], list[Any]]:
 
 def of_tags() -> tuple[list[Any], list[Any]]:
     tags, words = ["O", "B-X", "I-X", "B-Y"], ("a", "b", "c")
-    right, said = (
+    right, values = (
         [tuple(tags[n] for n in DRAW.integers(0, 4, 3)) for _ in range(NUMBER)] for _ in range(2)
     )
-    return [TaggedWords(words, own) for own in right], said
+    return [TaggedSentence(words, tags_of_sentence) for tags_of_sentence in right], values
 
 
 def of_options() -> tuple[list[Any], list[Any]]:
-    examples = [Options("a", ("b", "c", "d"), label=n % 3) for n in range(NUMBER)]
+    examples = [MultipleChoice("a", ("b", "c", "d"), label=n % 3) for n in range(NUMBER)]
     return examples, DRAW.integers(0, 3, NUMBER).tolist()
 
 
 def of_questions() -> tuple[list[Any], list[Any]]:
     examples = [
-        Question("which", "a red bird", () if n % 3 else ("red bird",), (2,) * (n % 3 == 0))
+        ExtractiveQuestion(
+            "which", "a red bird", () if n % 3 else ("red bird",), (2,) * (n % 3 == 0)
+        )
         for n in range(NUMBER)
     ]
     return examples, drawn(["", "red", "red bird"])
@@ -79,60 +86,62 @@ CASES: dict[str, tuple[Any, tuple[str, ...], tuple[list[Any], list[Any]]]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_the_interval_of_every_metric_is_about_its_score(case: str) -> None:
-    answer, metrics, (examples, said) = CASES[case]
-    task = Task("own", Answer.choose(answer), metrics=metrics)
-    predictions = [Prediction(own) for own in said]
+def test_interval_of_every_metric_contains_its_score(case: str) -> None:
+    answer, metrics, (examples, values) = CASES[case]
+    task = Task("own", OutputType.parse(answer), metrics=metrics)
+    predictions = [Prediction(value) for value in values]
     scores = task.score(examples, predictions)
-    found = intervals(task, examples, predictions, scores)
+    intervals = bootstrap_intervals(task, examples, predictions, scores)
     for name, score in scores.items():
-        ends = found[name]
+        ends = intervals[name]
         assert ends is not None, name
         assert ends[0] <= score <= ends[1]
         assert ends[0] < ends[1]
-    again = lead(task, examples, predictions, predictions)
+    again = paired_difference(task, examples, predictions, predictions)
     assert (again.value, again.low, again.high) == (0.0, 0.0, 0.0)
 
 
-def test_an_accuracy_is_as_uncertain_as_the_binomial_says() -> None:
-    right = [n < 320 for n in range(400)]
+def test_accuracy_interval_matches_the_binomial() -> None:
+    correct = [n < 320 for n in range(400)]
     examples = [Example(str(n), label="1") for n in range(400)]
-    predictions = [Prediction("1" if own else "0") for own in right]
-    task = Task("own", Answer.choose("class"), metrics=("accuracy",))
-    ends = intervals(task, examples, predictions, {"accuracy": 0.8})["accuracy"]
+    predictions = [Prediction("1" if is_correct else "0") for is_correct in correct]
+    task = Task("own", OutputType.parse("class"), metrics=("accuracy",))
+    ends = bootstrap_intervals(task, examples, predictions, {"accuracy": 0.8})["accuracy"]
     half = 1.96 * (0.8 * 0.2 / 400) ** 0.5
     assert ends == pytest.approx([0.8 - half, 0.8 + half], abs=0.006)
 
 
-def test_many_examples_are_drawn_in_groups_with_the_same_interval(monkeypatch) -> None:
+def test_resampling_in_groups_gives_the_same_interval(monkeypatch) -> None:
     answer, metrics, _ = CASES["class"]
-    task = Task("own", Answer.choose(answer), metrics=metrics)
+    task = Task("own", OutputType.parse(answer), metrics=metrics)
     right = np.random.default_rng(1).integers(0, 3, 4000)
-    said = np.where(np.random.default_rng(2).random(4000) < 0.7, right, 0)
-    examples = [Example(str(n), label=str(own)) for n, own in enumerate(right)]
-    predictions = [Prediction(str(own)) for own in said]
+    values = np.where(np.random.default_rng(2).random(4000) < 0.7, right, 0)
+    examples = [Example(str(n), label=str(label)) for n, label in enumerate(right)]
+    predictions = [Prediction(str(label)) for label in values]
     scores = task.score(examples, predictions)
-    whole = intervals(task, examples, predictions, scores)
+    whole = bootstrap_intervals(task, examples, predictions, scores)
     monkeypatch.setattr(module, "MAX_UNITS", 500)
-    grouped = intervals(task, examples, predictions, scores)
+    grouped = bootstrap_intervals(task, examples, predictions, scores)
     for name in scores:
         assert grouped[name] == pytest.approx(whole[name], abs=0.006)
 
 
-def test_a_metric_of_ones_own_that_is_no_mean_has_no_interval() -> None:
-    def worst(right: Any, said: Any) -> float:
-        return min(float(a == b) for a, b in zip(right, said, strict=True))
+def test_custom_metric_that_is_no_mean_has_no_interval() -> None:
+    def worst(right: Any, values: Any) -> float:
+        return min(float(a == b) for a, b in zip(right, values, strict=True))
 
-    class Own(ClassAnswer):
+    class CustomOutput(ClassificationOutput):
         metrics: ClassVar[Any] = {"worst": worst}
 
-    task = Task("own", Own(), metrics=("worst",))
+    task = Task("own", CustomOutput(), metrics=("worst",))
     examples = [Example("a", label="1"), Example("b", label="0")]
     predictions = [Prediction("1"), Prediction("1")]
-    assert intervals(task, examples, predictions, {"worst": 0.0}) == {"worst": None}
+    assert bootstrap_intervals(task, examples, predictions, {"worst": 0.0}) == {"worst": None}
 
 
 def test_one_example_has_no_interval() -> None:
     task = find_task("sst-2")
-    found = intervals(task, [Example("a", label="1")], [Prediction("1")], {"accuracy": 1.0})
-    assert found == {"accuracy": None}
+    intervals = bootstrap_intervals(
+        task, [Example("a", label="1")], [Prediction("1")], {"accuracy": 1.0}
+    )
+    assert intervals == {"accuracy": None}

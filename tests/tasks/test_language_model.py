@@ -1,53 +1,63 @@
-"""A language model beside the task: it is the same one, and goes on learning."""
+"""The auxiliary language-model loss equals the model's, and is trained."""
 
 import pytest
 import torch
 
-from bertwright.errors import UserError
-from bertwright.model.likelihood import log_likelihoods
+from bertwright.core.errors import UserError
+from bertwright.models.scoring.likelihood import log_likelihoods
 from bertwright.tasks.catalogue import table_task
-from bertwright.tasks.finetuning import finetune
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.finetuning.losses import next_token_loss
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.language_model import next_pieces_loss
 from small_tasks import classes
 
 TASK = table_task("colours", Columns())
 
-SETTINGS = {"dropout": 0.0, "decay": 0.0, "compile": False, "batch": 8, "precision": "float32"}
+SETTINGS = {
+    "dropout": 0.0,
+    "weight_decay": 0.0,
+    "compile": False,
+    "batch_size": 8,
+    "precision": "float32",
+}
 
 
 @pytest.mark.processor
 def test_the_loss_is_the_likelihood_of_the_text(pretrained) -> None:
     model = pretrained("gpt-2")
     text = "the red bird is old"
-    opening = model.model.recipe.assembly.opening(model.tokenizer.specials)
-    pieces = torch.tensor([[opening, *model.tokenizer.encode(text), model.tokenizer.specials.pad]])
-    document = torch.zeros_like(pieces)
-    document[:, -1] = -1
-    states = model.model(pieces)
-    found = next_pieces_loss(model.model.output, model.model.embedding, states, pieces, document)
+    start = model.model.recipe.assembly.start_token(model.tokenizer.special_tokens)
+    token_ids = torch.tensor(
+        [[start, *model.tokenizer.encode(text), model.tokenizer.special_tokens.pad]]
+    )
+    document_ids = torch.zeros_like(token_ids)
+    document_ids[:, -1] = -1
+    states = model.model(token_ids)
+    loss = next_token_loss(
+        model.model.output, model.model.embedding_table, states, token_ids, document_ids
+    )
     (expected,) = log_likelihoods(model.model, model.tokenizer, [text])
-    assert -found.sum.item() == pytest.approx(expected, rel=1e-4)
-    assert found.count == pieces.shape[1] - 2
+    assert -loss.sum.item() == pytest.approx(expected, rel=1e-4)
+    assert loss.count == token_ids.shape[1] - 2
 
 
-def test_both_are_learned(pretrained) -> None:
+def test_task_and_language_model_are_learned(pretrained) -> None:
     model, examples = pretrained("gpt-2"), classes()
     losses = {}
     for weight in (0.0, 0.5):
-        found = finetune(
+        result = finetune(
             model,
             TASK,
             train=examples,
             dev=examples,
             epochs=30,
-            rate=1e-2,
+            learning_rate=1e-2,
             language_model=weight,
             **SETTINGS,
         )
-        assert found.scores[0] > 0.9
-        losses[weight] = [epoch.loss for epoch in found.training.epochs_seen]
-    # The loss of naming pieces begins near ln V and is learned; without it nothing of it is there.
+        assert result.scores[0] > 0.9
+        losses[weight] = [epoch.loss for epoch in result.run.epoch_reports]
+    # The next-token loss starts near ln V and decreases.
     assert losses[0.5][0] > losses[0.0][0] + 0.5
     assert losses[0.5][-1] < losses[0.5][0] - 0.5
 
@@ -55,14 +65,14 @@ def test_both_are_learned(pretrained) -> None:
 @pytest.mark.parametrize(
     ("system", "settings", "message"),
     [
-        ("bert", {}, "was not trained to read on"),
-        ("elmo", {}, "was not trained to read on"),
+        ("bert", {}, "is not a causal language model"),
+        ("elmo", {}, "is not a causal language model"),
         ("gpt-2", {"adaptation": "frozen"}, "choose adaptation full, last or gradual"),
-        ("gpt-2", {"perturbation": "freelb"}, "do not go together"),
-        ("gpt-2", {"head": {"kind": "plain", "read": "last", "layers": "1"}}, "leaves out"),
+        ("gpt-2", {"perturbation": "freelb"}, "cannot be combined"),
+        ("gpt-2", {"head": {"kind": "plain", "pooling": "last", "layers": "1"}}, "leaves out"),
     ],
 )
-def test_what_makes_no_sense_is_said(pretrained, system, settings, message) -> None:
+def test_incompatible_language_model_is_reported(pretrained, system, settings, message) -> None:
     with pytest.raises(UserError, match=message):
         finetune(
             pretrained(system),

@@ -1,13 +1,13 @@
-"""Metrics: known values, known ends, and no warnings where a value is undefined."""
+"""Metrics: known values and bounds, and no warnings where a metric is undefined."""
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.errors import UserError
-from bertwright.tasks.answers import Answer
-from bertwright.tasks.answers.answer import Metric
+from bertwright.core.errors import UserError
+from bertwright.tasks.outputs import OutputType
+from bertwright.tasks.outputs.output_type import Metric
 
 REFERENCES = ["0", "0", "0", "1", "1", "2"]
 PREDICTIONS = ["0", "0", "1", "1", "0", "0"]
@@ -16,7 +16,7 @@ PLAIN = ("class", "number", "tags")
 
 
 def metric(answer: str, name: str) -> Metric:
-    return Answer.choose(answer).metric(name)
+    return OutputType.parse(answer).metric(name)
 
 
 @pytest.mark.parametrize(
@@ -49,21 +49,21 @@ def test_tags_count_every_word_once() -> None:
     assert metric("tags", "macro-f1")(references, predictions) == pytest.approx((4 / 5 + 0) / 2)
 
 
-def test_macro_f1_averages_over_the_same_classes_whoever_predicts() -> None:
+def test_macro_f1_averages_over_the_reference_classes() -> None:
     references = ["a", "a", "b"]
     assert metric("class", "macro-f1")(references, ["a", "a", "c"]) == pytest.approx((1 + 0) / 2)
     assert metric("class", "macro-f1")(references, ["a", "a", "a"]) == pytest.approx(0.8 / 2)
 
 
 @pytest.mark.parametrize("answer", PLAIN)
-def test_the_best_answer_is_the_reference(answer: str) -> None:
+def test_references_have_the_best_score(answer: str) -> None:
     references = {
         "class": ["0", "1", "1", "0"],
         "number": [0.5, 1.5, 3.0, 2.0],
         "tags": [["B-X", "I-X", "O"], ["B-Y"]],
     }[answer]
     best = {"negative-mean-squared-error": 0.0}
-    for name, score in Answer.choose(answer).metrics.items():
+    for name, score in OutputType.parse(answer).metrics.items():
         assert score(references, references) == pytest.approx(best.get(name, 1.0)), name
 
 
@@ -78,10 +78,10 @@ def test_the_best_answer_is_the_reference(answer: str) -> None:
         ("tags", [["O", "O"]], [["B-X", "I-X"]]),
     ],
 )
-def test_undefined_is_zero_or_worse_and_warns_nobody(
+def test_undefined_metrics_are_zero_without_warnings(
     answer: str, references: list[str], predictions: list[str]
 ) -> None:
-    for name, score in Answer.choose(answer).metrics.items():
+    for name, score in OutputType.parse(answer).metrics.items():
         assert score(references, predictions) <= 0.0, name
 
 
@@ -92,6 +92,6 @@ def test_micro_f1_of_single_labels_is_accuracy(pairs: list[tuple[str, str]]) -> 
     assert metric("class", "micro-f1")(references, predictions) == pytest.approx(accuracy)
 
 
-def test_an_unknown_metric_is_answered_with_a_known_one() -> None:
+def test_unknown_metric_suggests_a_known_one() -> None:
     with pytest.raises(UserError, match=r"no metric 'macrof1' .*did you mean 'macro-f1'"):
         metric("class", "macrof1")

@@ -1,22 +1,23 @@
-"""Minimal pairs: exact counts, and a tie is never right."""
+"""Minimal pairs: exact counts, and a tie is never correct."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from bertwright.tasks.formats.minimal_pairs import MinimalPair
-from bertwright.tasks.minimal_pairs import score_minimal_pairs
+from bertwright.tasks.zero_shot.minimal_pairs import MinimalPair, score_minimal_pairs
 
 
 def scoring(scores: dict[str, float]) -> SimpleNamespace:
-    asked: list[str] = []
+    scored_texts: list[str] = []
 
     def score(texts: list[str], language: str | None) -> list[float]:
-        asked.extend(texts)
+        scored_texts.extend(texts)
         return [scores[text] for text in texts]
 
-    return SimpleNamespace(score=score, asked=asked, require_words=lambda verb: None)
+    return SimpleNamespace(
+        score=score, scored_texts=scored_texts, require_text_tokenizer=lambda verb: None
+    )
 
 
 def test_counts_are_exact() -> None:
@@ -37,23 +38,23 @@ def test_counts_are_exact() -> None:
             "two": {"accuracy": 0.0, "ties": 1, "pairs": 2},
         },
     }
-    assert sorted(model.asked) == ["a", "b", "c", "d"]
+    assert sorted(model.scored_texts) == ["a", "b", "c", "d"]
 
 
 @pytest.mark.parametrize("system", ["bert", "modern"])
-def test_a_model_without_an_opinion_ties_on_everything(pretrained, system: str) -> None:
+def test_constant_model_ties_on_every_pair(pretrained, system: str) -> None:
     model = pretrained(system)
     with torch.no_grad():
-        model.model.embedding.zero_()
+        model.model.embedding_table.zero_()
         model.model.output.bias.zero_()
     pair = MinimalPair("the red bird is old", "the old red bird is", "order")
-    found = score_minimal_pairs(model, [pair] * 3)
-    assert (found.all.ties, found.all.accuracy) == (3, 0.0)
+    result = score_minimal_pairs(model, [pair] * 3)
+    assert (result.total.num_ties, result.total.accuracy) == (3, 0.0)
 
 
-def test_swapping_the_sentences_swaps_the_answers(pretrained) -> None:
+def test_swapping_the_sentences_swaps_the_counts(pretrained) -> None:
     model = pretrained("bert")
     pairs = [MinimalPair("the red bird", "the bird red", "p"), MinimalPair("a tree", "tree a", "p")]
     swapped = [MinimalPair(pair.bad, pair.good, "p") for pair in pairs]
-    there, back = score_minimal_pairs(model, pairs).all, score_minimal_pairs(model, swapped).all
-    assert there.right + back.right + there.ties == 2
+    there, back = score_minimal_pairs(model, pairs).total, score_minimal_pairs(model, swapped).total
+    assert there.num_correct + back.num_correct + there.num_ties == 2

@@ -1,4 +1,4 @@
-"""Metrics are those of another's implementation, which shares no code with the one that is used."""
+"""Metrics agree with independent implementations."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torchmetrics.functional import classification, regression
 
-from bertwright.tasks.answers import Answer
+from bertwright.tasks.outputs import OutputType
 
 PAIRS_OF_CLASSES = st.lists(
     st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=40
@@ -23,63 +23,63 @@ NUMBERS = st.one_of(
 PAIRS_OF_NUMBERS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=40)
 
 
-def ours(answer: str, name: str, pairs: list[tuple[Any, Any]]) -> float:
+def our_metric(answer: str, name: str, pairs: list[tuple[Any, Any]]) -> float:
     references, predictions = zip(*pairs, strict=True)
-    return Answer.choose(answer).metric(name)(references, predictions)
+    return OutputType.parse(answer).metric(name)(references, predictions)
 
 
 def columns(pairs: list[tuple[float, float]], kind: torch.dtype) -> tuple[Tensor, Tensor]:
-    """References and predictions (N,)."""
+    """Return references and predictions (N,)."""
     references, predictions = torch.tensor(pairs, dtype=kind).T
     return references, predictions
 
 
 @given(PAIRS_OF_CLASSES)
-def test_classes_are_scored_as_torchmetrics_does(pairs: list[tuple[int, int]]) -> None:
+def test_classification_metrics_match_torchmetrics(pairs: list[tuple[int, int]]) -> None:
     references, predictions = columns(pairs, torch.int64)
-    said = [(str(a), str(b)) for a, b in pairs]
+    names = [(str(a), str(b)) for a, b in pairs]
     accuracy = classification.multiclass_accuracy(predictions, references, 4, average="micro")
-    assert ours("class", "accuracy", said) == pytest.approx(float(accuracy), abs=1e-6)
+    assert our_metric("class", "accuracy", names) == pytest.approx(float(accuracy), abs=1e-6)
     by_class = classification.multiclass_f1_score(predictions, references, 4, average="none")
     expected = by_class[references.unique()].mean()
-    assert ours("class", "macro-f1", said) == pytest.approx(float(expected), abs=1e-6)
+    assert our_metric("class", "macro-f1", names) == pytest.approx(float(expected), abs=1e-6)
 
 
 @given(PAIRS_OF_CLASSES)
-def test_paraphrases_are_scored_as_torchmetrics_does(pairs: list[tuple[int, int]]) -> None:
+def test_positive_f1_matches_torchmetrics(pairs: list[tuple[int, int]]) -> None:
     two = [(a % 2, b % 2) for a, b in pairs]
     references, predictions = columns(two, torch.int64)
     expected = classification.binary_f1_score(predictions, references)
-    said = [(str(a), str(b)) for a, b in two]
-    assert ours("class", "positive-f1", said) == pytest.approx(float(expected), abs=1e-6)
+    names = [(str(a), str(b)) for a, b in two]
+    assert our_metric("class", "positive-f1", names) == pytest.approx(float(expected), abs=1e-6)
 
 
 @given(PAIRS_OF_CLASSES)
-def test_matthews_is_that_of_torchmetrics(pairs: list[tuple[int, int]]) -> None:
+def test_matthews_matches_torchmetrics(pairs: list[tuple[int, int]]) -> None:
     if min(len(set(column)) for column in zip(*pairs, strict=True)) < 2:
-        return  # undefined: 0 for us, as GLUE has it, whatever others say
+        return  # undefined: 0 for us, as in GLUE
     references, predictions = columns(pairs, torch.int64)
     expected = classification.multiclass_matthews_corrcoef(predictions, references, 4)
-    said = [(str(a), str(b)) for a, b in pairs]
-    assert ours("class", "matthews", said) == pytest.approx(float(expected), abs=1e-6)
+    names = [(str(a), str(b)) for a, b in pairs]
+    assert our_metric("class", "matthews", names) == pytest.approx(float(expected), abs=1e-6)
 
 
 @given(PAIRS_OF_NUMBERS)
-def test_correlations_are_those_of_torchmetrics(pairs: list[tuple[float, float]]) -> None:
+def test_correlations_match_torchmetrics(pairs: list[tuple[float, float]]) -> None:
     if min(len(set(column)) for column in zip(*pairs, strict=True)) < 2:
         return  # undefined: 0 for us
     references, predictions = columns(pairs, torch.float64)
     expected = float(regression.pearson_corrcoef(predictions, references))
-    assert ours("number", "pearson", pairs) == pytest.approx(expected, abs=1e-6)
-    # Its ranks are float32, and its deviations are kept from 0: what it says is near the right one.
+    assert our_metric("number", "pearson", pairs) == pytest.approx(expected, abs=1e-6)
+    # torchmetrics ranks in float32 and clamps deviations: its result is approximate.
     near = float(regression.spearman_corrcoef(predictions, references))
-    found = ours("number", "spearman", pairs)
-    assert found == pytest.approx(near, abs=1e-5)
+    spearman = our_metric("number", "spearman", pairs)
+    assert spearman == pytest.approx(near, abs=1e-5)
     expected = float(np.corrcoef(mean_ranks(references), mean_ranks(predictions))[0, 1])
-    assert found == pytest.approx(expected, abs=1e-6)
+    assert spearman == pytest.approx(expected, abs=1e-6)
 
 
 def mean_ranks(values: Tensor) -> Tensor:
-    """Of each value how many are less, and half of those that are as large: (N,)."""
+    """Return the mean rank (N,) of each value."""
     less, equal = values[:, None] > values, values[:, None] == values
     return less.sum(1) + (equal.sum(1) + 1) / 2

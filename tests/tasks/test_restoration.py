@@ -1,4 +1,4 @@
-"""Restoration: words lose what the tags keep, and no document is on both sides."""
+"""Punctuation restoration: tags keep what words lose, and splits are disjoint."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.errors import UserError
-from bertwright.tasks.answers import Prediction
-from bertwright.tasks.baselines import majority_tag, tag_of_word
+from bertwright.core.errors import UserError
+from bertwright.tasks.baselines import majority_tags, most_frequent_word_tags
 from bertwright.tasks.catalogue import find_task
-from bertwright.tasks.restoration import (
+from bertwright.tasks.formats.punctuation_restoration import (
     TAGS,
     RestorationReader,
     restoration_examples,
     split_documents,
-    tagged_words,
+    tag_text,
 )
+from bertwright.tasks.outputs import Prediction
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ from bertwright.tasks.restoration import (
     ],
 )  # fmt: skip
 def test_words_and_tags(text: str, words: str, tags: str) -> None:
-    tagged = tagged_words(text)
+    tagged = tag_text(text)
     assert tagged.words == tuple(words.split())
     assert tagged.tags == tuple(tags.split())
 
@@ -45,8 +45,8 @@ TEXT = st.text(st.sampled_from("aBc\u00c9\u01c5\u00df9'-_.,?!:;\u2026\u2014\"() 
 
 
 @given(TEXT | st.text(max_size=40))
-def test_every_word_is_bare_and_has_one_of_the_tags(text: str) -> None:
-    tagged = tagged_words(text)
+def test_words_are_bare_and_tags_known(text: str) -> None:
+    tagged = tag_text(text)
     assert tagged.tags is not None
     assert len(tagged.words) == len(tagged.tags)
     assert set(tagged.tags) <= set(TAGS)
@@ -56,17 +56,17 @@ def test_every_word_is_bare_and_has_one_of_the_tags(text: str) -> None:
 
 
 @given(st.lists(TEXT, max_size=4), st.integers(1, 7))
-def test_windows_lose_no_word_and_join_no_documents(documents: list[str], num_words: int) -> None:
+def test_windows_keep_every_word_within_its_document(documents: list[str], num_words: int) -> None:
     windows = restoration_examples(documents, num_words)
     assert all(1 <= len(window.words) <= num_words for window in windows)
-    expected = [word for document in documents for word in tagged_words(document).words]
+    expected = [word for document in documents for word in tag_text(document).words]
     assert [word for window in windows for word in window.words] == expected
-    apart = [w for document in documents for w in restoration_examples([document], num_words)]
-    assert windows == apart
+    separate = [w for document in documents for w in restoration_examples([document], num_words)]
+    assert windows == separate
 
 
 @given(st.lists(st.text(max_size=5), max_size=30), st.integers(0, 3))
-def test_a_document_is_on_one_side_whatever_its_company(documents: list[str], seed: int) -> None:
+def test_split_of_a_document_does_not_depend_on_others(documents: list[str], seed: int) -> None:
     train, test = split_documents(documents, 0.5, seed)
     assert sorted(train + test) == sorted(documents)
     assert not {d.strip() for d in train} & {d.strip() for d in test}
@@ -74,29 +74,29 @@ def test_a_document_is_on_one_side_whatever_its_company(documents: list[str], se
         assert split_documents([document], 0.5, seed)[document in test] == [document]
 
 
-def test_the_share_is_kept_and_the_seed_matters() -> None:
+def test_split_fraction_and_seed() -> None:
     documents = [f"document {number}" for number in range(2000)]
     first, second = split_documents(documents, 0.25)[1], split_documents(documents, 0.25, 1)[1]
     assert 420 < len(first) < 580
     assert 0.15 < len(set(first) & set(second)) / len(first) < 0.35
 
 
-def test_a_file_of_documents(tmp_path: Path) -> None:
+def test_restoration_reader_reads_documents(tmp_path: Path) -> None:
     (tmp_path / "x.txt").write_text("A title\nOne line,\n\n\nAnother.\n")
     tags = [window.tags for window in RestorationReader().read(tmp_path / "x.txt")]
     assert tags == [("Capitalised", "lower", "Capitalised", "lower,"), ("Capitalised.",)]
     (tmp_path / "empty.txt").write_text("...\n")
-    with pytest.raises(UserError, match=r"empty\.txt holds no words"):
+    with pytest.raises(UserError, match=r"empty\.txt has no words"):
         RestorationReader().read(tmp_path / "empty.txt")
 
 
-def test_what_words_alone_tell_of_real_text(shared_data: Path) -> None:
+def test_baselines_on_real_text(shared_data: Path) -> None:
     task = find_task("restoration")
     examples = RestorationReader().read(shared_data / "pretrain_en" / "wikinews.txt.gz")
-    training, asked = examples[:2000], examples[2000:3000]
-    majority, alone = (
-        task.score(asked, [Prediction(tags) for tags in of(training, asked)])
-        for of in (majority_tag, tag_of_word)
+    training, test = examples[:2000], examples[2000:3000]
+    majority, by_word = (
+        task.score(test, [Prediction(tags) for tags in baseline(training, test)])
+        for baseline in (majority_tags, most_frequent_word_tags)
     )
     assert majority["macro-f1"] == pytest.approx(0.095, abs=0.01)
-    assert majority["macro-f1"] + 0.2 < alone["macro-f1"] < 0.6
+    assert majority["macro-f1"] + 0.2 < by_word["macro-f1"] < 0.6

@@ -1,5 +1,7 @@
-"""Spans: every scheme is read as what it is, with the meaning of seqeval's default mode for
-sequences well formed or not; tags of no scheme are refused."""
+"""Entity spans: every scheme is decoded, as in seqeval's default mode, also where ill-formed.
+
+Tags of no scheme are refused.
+"""
 
 import warnings
 
@@ -9,11 +11,11 @@ from hypothesis import strategies as st
 from seqeval.metrics import f1_score
 from seqeval.metrics.sequence_labeling import get_entities
 
-from bertwright.errors import UserError
+from bertwright.core.errors import UserError
 from bertwright.tasks.catalogue import find_task, tagging_task
-from bertwright.tasks.data import TaskData
-from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.spans import span_f1, spans
+from bertwright.tasks.data.task_data import TaskData
+from bertwright.tasks.formats.examples import TaggedSentence
+from bertwright.tasks.metrics.entity_spans import entity_spans, span_f1
 
 TAGS = st.sampled_from(
     [f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC", "A-B")]
@@ -43,20 +45,20 @@ SENTENCE = st.lists(TAGS, min_size=1, max_size=8)
     ids=str,
 )
 def test_spans_of_every_scheme(tags: str, expected: list[tuple[str, int, int]]) -> None:
-    assert spans(tags.split()) == expected
+    assert entity_spans(tags.split()) == expected
 
 
 @settings(max_examples=400)
 @given(SENTENCE)
-def test_spans_are_those_of_seqeval(tags: list[str]) -> None:
+def test_spans_match_seqeval(tags: list[str]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # It warns of tags that are none.
-        assert spans(tags) == get_entities(tags)
+        assert entity_spans(tags) == get_entities(tags)
 
 
 @settings(max_examples=400)
 @given(st.lists(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=8), min_size=1, max_size=4))
-def test_f1_is_that_of_seqeval(sentences: list[list[tuple[str, str]]]) -> None:
+def test_f1_matches_seqeval(sentences: list[list[tuple[str, str]]]) -> None:
     references = [[reference for reference, _ in sentence] for sentence in sentences]
     predictions = [[prediction for _, prediction in sentence] for sentence in sentences]
     with warnings.catch_warnings():
@@ -95,27 +97,27 @@ def test_bilou_is_scored_as_bioes_is_with_other_letters() -> None:
     "tags", ["X-PER O", "PER O LOC", "PER-B O", "B_PER I_PER O", "B-PER L-PER S-PER", "domain=en O"]
 )
 def test_tags_of_no_scheme_are_refused(tags: str) -> None:
-    with pytest.raises(UserError, match="spans cannot be read off the tags"):
+    with pytest.raises(UserError, match="do not encode spans"):
         span_f1([tags.split()], [["O"] * len(tags.split())])
-    with pytest.raises(UserError, match="spans cannot be read off the tags"):
+    with pytest.raises(UserError, match="do not encode spans"):
         span_f1([["O"] * len(tags.split())], [tags.split()])
 
 
-def tagged_as(*tags: str) -> list[TaggedWords]:
-    return [TaggedWords(tuple("abcdefgh"[: len(tags)]), tags)] * 12
+def tagged_as(*tags: str) -> list[TaggedSentence]:
+    return [TaggedSentence(tuple("abcdefgh"[: len(tags)]), tags)] * 12
 
 
 def test_tags_of_no_scheme_are_refused_before_anything_is_trained() -> None:
     train, dev = tagged_as("B-PER", "O"), tagged_as("X-PER", "O")
     with pytest.raises(UserError, match="X-PER"):
-        TaskData(find_task("ner"), train=dev).parts()
+        TaskData(find_task("ner"), train=dev).load_splits()
     with pytest.raises(UserError, match="X-PER"):
-        TaskData(find_task("ner"), train=train, dev=dev).parts()
+        TaskData(find_task("ner"), train=train, dev=dev).load_splits()
 
 
 def test_tags_of_words_are_scored_word_by_word() -> None:
     words = tagged_as("DET", "-LRB-", "S", "NOUN-X")
-    task, _, _ = TaskData(tagging_task("own"), train=words).parts()
+    task, _, _ = TaskData(tagging_task("own"), train=words).load_splits()
     assert task.metrics == ("accuracy", "macro-f1")
-    task, _, _ = TaskData(tagging_task("own"), train=tagged_as("U-PER", "O")).parts()
+    task, _, _ = TaskData(tagging_task("own"), train=tagged_as("U-PER", "O")).load_splits()
     assert task.metrics == ("span-f1", "accuracy")

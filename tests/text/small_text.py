@@ -1,4 +1,4 @@
-"""A small text of our own, with what texts have: names, numbers, accents, two scripts."""
+"""A small text with names, numbers, accents and two scripts."""
 
 KINDS = ("wordpiece", "byte-bpe", "unigram", "words")
 
@@ -11,9 +11,9 @@ STORIES = (
 )
 
 
-def stories(number: int) -> list[str]:
-    """So many documents of three paragraphs, no two of them the same."""
+def stories(num_stories: int) -> list[str]:
+    """Return distinct documents of three paragraphs."""
     return [
         "\n".join([f"Story {i} of the lighthouse.", STORIES[i % 5], STORIES[(i * 3 + 1) % 5]])
-        for i in range(number)
+        for i in range(num_stories)
     ]

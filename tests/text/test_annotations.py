@@ -1,4 +1,4 @@
-"""What is known of stretches of a text survives its cleaning and its cutting into pieces."""
+"""Annotations survive cleaning and tokenization."""
 
 import json
 import pickle
@@ -12,56 +12,73 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from bertwright.errors import UserError
-from bertwright.text.annotations import WordList, annotated_row
-from bertwright.text.documents import Annotation, ReadCounts, texts_of_row
-from bertwright.text.preparation import prepare
-from bertwright.text.shards import Data, Stretches
-from bertwright.text.tagging import Tagger
-from bertwright.text.tokenizers import ByteBpeChoice, Tokenizer, TokenizerChoice, WordPieceChoice
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.core.errors import UserError
+from bertwright.data.annotations.alignment import PhraseList, attach_row_annotations
+from bertwright.data.annotations.tagger import Tagger
+from bertwright.data.document import Annotation, ReadCounts, split_long_text
+from bertwright.data.preparation import prepare
+from bertwright.data.shards.dataset import Dataset, TokenSpans
+from bertwright.data.tokenization.tokenizer import (
+    ByteBpeConfig,
+    Tokenizer,
+    TokenizerConfig,
+    WordPieceConfig,
+)
+from bertwright.data.vocabulary_training import train_tokenizer
 
 TEXT = "Ada Lovelace wrote  the first\r\n\r\n  program of all in London.\nIt ran in spite of all."
 
 
-def shown(data: Data, stretches: Stretches | None, split: str = "train") -> list[str]:
-    assert stretches is not None
-    pieces = data.split(split)
+def decode_spans(data: Dataset, spans: TokenSpans | None, split: str = "train") -> list[str]:
+    assert spans is not None
+    tokens = data.split(split)
     return [
-        data.tokenizer.decode(pieces.pieces(int(a), int(b)).tolist()).strip().lower()
-        for a, b in zip(stretches.starts, stretches.stops, strict=True)
+        data.tokenizer.decode(tokens.token_ids(int(a), int(b)).tolist()).strip().lower()
+        for a, b in zip(spans.starts, spans.stops, strict=True)
     ]
 
 
 def tokenizer(kind: str) -> Tokenizer:
-    choices: dict[str, TokenizerChoice] = {
-        "wordpiece": WordPieceChoice(size=80),
-        "byte-bpe": ByteBpeChoice(size=300),
+    configs: dict[str, TokenizerConfig] = {
+        "wordpiece": WordPieceConfig(vocab_size=80),
+        "byte-bpe": ByteBpeConfig(vocab_size=300),
     }
-    return train_tokenizer([TEXT], choices[kind])
+    return train_tokenizer([TEXT], configs[kind])
 
 
-def of(text: str, phrase: str, label: str = "phrase") -> dict[str, Any]:
+def annotation(text: str, phrase: str, label: str = "phrase") -> dict[str, Any]:
     start = text.index(phrase)
     return {"start": start, "stop": start + len(phrase), "label": label}
 
 
 @pytest.mark.parametrize("kind", ["wordpiece", "byte-bpe"])
-def test_annotated_characters_become_the_pieces_that_cover_them(tmp_path: Path, kind: str) -> None:
-    known = [of(TEXT, "London", "LOC"), of(TEXT, "Ada Lovelace", "PER"), of(TEXT, "in spite of")]
-    rows = [{"text": TEXT, "known": known}, {"text": "Another text.", "known": []}]
+def test_annotations_become_token_spans(tmp_path: Path, kind: str) -> None:
+    annotations = [
+        annotation(TEXT, "London", "LOC"),
+        annotation(TEXT, "Ada Lovelace", "PER"),
+        annotation(TEXT, "in spite of"),
+    ]
+    rows = [
+        {"text": TEXT, "annotations": annotations},
+        {"text": "Another text.", "annotations": []},
+    ]
     file = tmp_path / "texts.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = prepare(
-        file, tmp_path / "data", tokenizer(kind), annotations="known", heldout=0.0, num_workers=1
+        file,
+        tmp_path / "data",
+        tokenizer(kind),
+        annotations_column="annotations",
+        heldout=0.0,
+        num_workers=1,
     )
     split = data.split("train")
-    assert shown(data, split.entities) == ["ada lovelace", "london"]
-    assert shown(data, split.phrases) == ["in spite of"]
+    assert decode_spans(data, split.entities) == ["ada lovelace", "london"]
+    assert decode_spans(data, split.phrases) == ["in spite of"]
     assert (data.report["phrases"], data.report["entities"]) == (1, 2)
 
 
-def test_a_list_of_phrases_finds_the_longest_whatever_its_capitals(tmp_path: Path) -> None:
+def test_phrase_list_finds_the_longest_match_ignoring_case(tmp_path: Path) -> None:
     (tmp_path / "phrases.txt").write_text("ada\tPER\nADA lovelace\tPER\nof all\n\n")
     (tmp_path / "text.txt").write_text(TEXT)
     data = prepare(
@@ -73,72 +90,72 @@ def test_a_list_of_phrases_finds_the_longest_whatever_its_capitals(tmp_path: Pat
         num_workers=1,
     )
     split = data.split("train")
-    assert shown(data, split.entities) == ["ada lovelace"]
-    assert shown(data, split.phrases) == ["of all", "of all"]
+    assert decode_spans(data, split.entities) == ["ada lovelace"]
+    assert decode_spans(data, split.phrases) == ["of all", "of all"]
 
 
-def test_a_byte_order_mark_is_no_part_of_a_phrase(tmp_path: Path) -> None:
+def test_byte_order_mark_of_a_phrase_list_is_removed(tmp_path: Path) -> None:
     (tmp_path / "phrases.txt").write_text("New York\tLOC\n", encoding="utf-8-sig")
-    found = WordList.read(tmp_path / "phrases.txt").find("In New York.")
-    assert [each.label for each in found] == ["LOC"]
+    matches = PhraseList.read(tmp_path / "phrases.txt").find("In New York.")
+    assert [match.label for match in matches] == ["LOC"]
 
 
-def test_words_are_found_whole() -> None:
-    found = WordList([("in", "phrase"), ("New York", "LOC")]).find(
+def test_phrase_list_matches_whole_words() -> None:
+    matches = PhraseList([("in", "phrase"), ("New York", "LOC")]).find(
         "Spinning in new york, New Yorker"
     )
-    assert [(each.start, each.stop, each.label) for each in found] == [
+    assert [(match.start, match.stop, match.label) for match in matches] == [
         (9, 11, "phrase"),
         (12, 20, "LOC"),
     ]
 
 
 @given(some.text(alphabet="ab \n\r\t\0", max_size=30), some.integers(0, 29), some.integers(1, 30))
-def test_cleaning_keeps_what_is_annotated(raw: str, start: int, size: int) -> None:
-    stop = min(start + size, len(raw))
-    texts = texts_of_row(raw, ReadCounts())
-    wanted = "".join(c for c in raw[start:stop] if c in "ab")
-    found = list(annotated_row(raw, texts, [Annotation(start, stop)]))
-    assert [text for text, _ in found] == texts
-    carried = [text[a.start : a.stop] for text, own in found for a in own]
-    if texts and wanted and start < stop:
-        assert ["".join(text.split()) for text in carried] == [wanted]
+def test_cleaning_keeps_annotations(raw_text: str, start: int, size: int) -> None:
+    stop = min(start + size, len(raw_text))
+    texts = split_long_text(raw_text, ReadCounts())
+    expected = "".join(c for c in raw_text[start:stop] if c in "ab")
+    matches = list(attach_row_annotations(raw_text, texts, [Annotation(start, stop)]))
+    assert [text for text, _ in matches] == texts
+    texts_of_spans = [text[a.start : a.stop] for text, annotations in matches for a in annotations]
+    if texts and expected and start < stop:
+        assert ["".join(text.split()) for text in texts_of_spans] == [expected]
     else:
-        assert carried == []
+        assert texts_of_spans == []
 
 
-def test_a_text_that_is_cut_in_two_keeps_what_is_known_of_either_half(tmp_path: Path) -> None:
+def test_split_text_keeps_its_annotations(tmp_path: Path) -> None:
     text = " ".join(TEXT.split())
-    known = [of(text, "in London"), of(text, "ran in")]
-    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "known": known}))
+    annotations = [annotation(text, "in London"), annotation(text, "ran in")]
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": text, "annotations": annotations}))
     data = prepare(
         tmp_path / "a.jsonl",
         tmp_path / "data",
         tokenizer("wordpiece"),
-        annotations="known",
+        annotations_column="annotations",
         heldout=0.4,
         num_workers=1,
     )
-    assert shown(data, data.split("train").phrases) == ["in london"]
-    assert shown(data, data.split("heldout").phrases, "heldout") == ["ran in"]
+    assert decode_spans(data, data.split("train").phrases) == ["in london"]
+    assert decode_spans(data, data.split("heldout").phrases, "heldout") == ["ran in"]
 
 
 @pytest.mark.parametrize(
-    ("known", "message"),
+    ("annotations", "message"),
     [
         ("nothing", "annotations are a list"),
-        ([{"start": 3}], "{'start': 3} is no stretch: write"),
-        ([{"start": 3, "stop": 900}], r"3 to 900 is no stretch of \d+ characters"),
+        ([{"start": 3}], "{'start': 3} is not a span: write"),
+        ([{"start": 3, "stop": 900}], r"3 to 900 is not a span of \d+ characters"),
     ],
 )
-def test_what_is_wrong_is_said(tmp_path: Path, known: Any, message: str) -> None:
+def test_invalid_input_raises(tmp_path: Path, annotations: Any, message: str) -> None:
     file = tmp_path / "texts.jsonl"
-    file.write_text(json.dumps({"text": TEXT, "known": known}))
+    file.write_text(json.dumps({"text": TEXT, "annotations": annotations}))
     with pytest.raises(UserError, match=message):
-        prepare(file, tmp_path / "data", tokenizer("wordpiece"), annotations="known")
+        prepare(file, tmp_path / "data", tokenizer("wordpiece"), annotations_column="annotations")
 
 
-def test_data_sets_without_annotations_say_so(tmp_path: Path) -> None:
+def test_data_without_annotations(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(TEXT)
     split = prepare(
         tmp_path / "text.txt", tmp_path / "data", tokenizer("wordpiece"), heldout=0.0
@@ -147,10 +164,10 @@ def test_data_sets_without_annotations_say_so(tmp_path: Path) -> None:
     assert split.turns is None
 
 
-def beside(tmp_path: Path, text: str, known: Any, name: str = "story.txt") -> Path:
-    """A text, and what is known of it in a file beside it."""
+def write_sidecar(tmp_path: Path, text: str, annotations: Any, name: str = "story.txt") -> Path:
+    """Write a text and its annotation file."""
     (tmp_path / name).write_text(text, newline="")
-    (tmp_path / f"{name}.json").write_text(json.dumps(known))
+    (tmp_path / f"{name}.json").write_text(json.dumps(annotations))
     return tmp_path / name
 
 
@@ -159,64 +176,68 @@ STORY = (
 )
 
 
-def test_what_stands_beside_a_plain_text_is_carried_to_its_documents(tmp_path: Path) -> None:
+def test_sidecar_annotations(tmp_path: Path) -> None:
     read = STORY.replace("\r\n", "\n")
-    known = [of(read, "London", "LOC"), of(read, "Ada Lovelace wrote \n the"), of(read, "program")]
-    known.append({"start": read.index("program"), "stop": read.index("It") + 2})
-    file = beside(tmp_path, STORY, known)
+    annotations = [
+        annotation(read, "London", "LOC"),
+        annotation(read, "Ada Lovelace wrote \n the"),
+        annotation(read, "program"),
+    ]
+    annotations.append({"start": read.index("program"), "stop": read.index("It") + 2})
+    file = write_sidecar(tmp_path, STORY, annotations)
     (tmp_path / "other.txt").write_text("Another text.")
     (tmp_path / "other.txt.json").write_text("[]")
     data = prepare(
         [tmp_path / "other.txt", file],
         tmp_path / "data",
         tokenizer("wordpiece"),
-        annotations="known",
+        annotations_column="annotations",
         heldout=0.0,
         num_workers=1,
     )
     split = data.split("train")
-    assert shown(data, split.phrases) == ["ada lovelace wrote the", "program"]
-    assert shown(data, split.entities) == ["london"]
+    assert decode_spans(data, split.phrases) == ["ada lovelace wrote the", "program"]
+    assert decode_spans(data, split.entities) == ["london"]
 
 
 @pytest.mark.parametrize(
-    ("known", "message"),
+    ("annotations", "message"),
     [
         ({"start": 0}, "annotations are a list"),
         (
             [{"start": 5, "stop": 5000}],
-            r"story.txt.json: 5 to 5000 is no stretch of \d+ characters",
+            r"story.txt.json: 5 to 5000 is not a span of \d+ characters",
         ),
-        ([{"start": 5, "stop": 5}], r"'stop': 5} is no stretch: write"),
-        (None, "there is no .*story.txt.json that says"),
+        ([{"start": 5, "stop": 5}], r"'stop': 5} is not a span: write"),
+        (None, "write them to .*story.txt.json"),
     ],
 )
-def test_what_is_wrong_beside_a_text_is_said(tmp_path: Path, known: Any, message: str) -> None:
-    file = beside(tmp_path, STORY, known)
-    if known is None:
+def test_invalid_sidecar_raises(tmp_path: Path, annotations: Any, message: str) -> None:
+    file = write_sidecar(tmp_path, STORY, annotations)
+    if annotations is None:
         (tmp_path / "story.txt.json").unlink()
     with pytest.raises(UserError, match=message):
-        prepare(file, tmp_path / "data", tokenizer("wordpiece"), annotations="known")
+        prepare(file, tmp_path / "data", tokenizer("wordpiece"), annotations_column="annotations")
 
 
 class Pipeline:
-    """Stands for spaCy: capitals are people, ``the`` and the word behind it a phrase."""
+    """A fake spaCy pipeline: "Ada" and a word are an entity, "the" and a word a phrase."""
 
     def __init__(self, parsed: bool) -> None:
-        self.parsed = parsed
+        self.complete_sentences = parsed
 
     def __call__(self, text: str) -> Any:
-        def span(found: re.Match[str], label: str = "") -> Any:
-            return SimpleNamespace(start_char=found.start(), end_char=found.end(), label_=label)
+        def span(matches: re.Match[str], label: str = "") -> Any:
+            return SimpleNamespace(start_char=matches.start(), end_char=matches.end(), label_=label)
 
         return SimpleNamespace(
-            has_annotation=lambda name: self.parsed and name == "DEP",
-            noun_chunks=[span(found) for found in re.finditer(r"the \w+", text)],
-            ents=[span(found, "phrase") for found in re.finditer(r"Ada \w+", text)],
+            has_annotation=lambda name: self.complete_sentences and name == "DEP",
+            noun_chunks=[span(matches) for matches in re.finditer(r"the \w+", text)],
+            ents=[span(matches, "phrase") for matches in re.finditer(r"Ada \w+", text)],
         )
 
 
-def spacy_of(parsed: bool) -> Any:
+def fake_spacy(parsed: bool) -> Any:
     def load(name: str) -> Pipeline:
         if name != "en_small":
             raise OSError(name)
@@ -226,10 +247,8 @@ def spacy_of(parsed: bool) -> Any:
 
 
 @pytest.mark.parametrize("parsed", [True, False])
-def test_a_tagger_finds_phrases_and_entities(
-    tmp_path: Path, parsed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "spacy", spacy_of(parsed))
+def test_tagger(tmp_path: Path, parsed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "spacy", fake_spacy(parsed))
     (tmp_path / "text.txt").write_text(TEXT)
     data = prepare(
         tmp_path / "text.txt",
@@ -240,15 +259,15 @@ def test_a_tagger_finds_phrases_and_entities(
         num_workers=1,
     )
     split = data.split("train")
-    assert shown(data, split.entities) == ["ada lovelace"]
-    assert shown(data, split.phrases) == (["the first"] if parsed else [])
+    assert decode_spans(data, split.entities) == ["ada lovelace"]
+    assert decode_spans(data, split.phrases) == (["the first"] if parsed else [])
     assert pickle.loads(pickle.dumps(Tagger("en_small"))).name == "en_small"
 
 
-def test_a_tagger_that_is_not_there_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_tagger_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(UserError, match=r"spaCy is not installed: run pip install 'bertwright\[ta"):
         Tagger("en_small")
-    monkeypatch.setitem(sys.modules, "spacy", spacy_of(True))
+    monkeypatch.setitem(sys.modules, "spacy", fake_spacy(True))
     with pytest.raises(UserError, match="spaCy has no such pipeline: run python -m spacy download"):
         Tagger("en_smal")

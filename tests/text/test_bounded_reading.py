@@ -1,4 +1,4 @@
-"""Whatever a file holds, reading it takes bounded memory, and time in proportion to its length."""
+"""Reading takes bounded memory and linear time for any input."""
 
 import gzip
 import json
@@ -12,18 +12,18 @@ import pytest
 import zstandard
 from pyarrow import parquet
 
-from bertwright.errors import UserError
-from bertwright.text import readers
-from bertwright.text.documents import ReadCounts, cut_line
-from bertwright.text.readers import read_documents
-from bertwright.text.sources import find_sources
-from bertwright.text.streams import read_bytes
+from bertwright.core.errors import UserError
+from bertwright.data.document import ReadCounts, split_long_line
+from bertwright.data.readers import tables as readers
+from bertwright.data.readers.sources import find_sources
+from bertwright.data.readers.streams import read_bytes
+from bertwright.data.readers.tables import read_documents
 
 MB = 1 << 20
 
 
 def read(path: Path) -> int:
-    """Return how many documents a file holds."""
+    """Return the number of documents of a file."""
     return sum(1 for _ in read_documents(find_sources([path]), ReadCounts()))
 
 
@@ -31,7 +31,7 @@ def read(path: Path) -> int:
     ("ending", "pack"),
     [(".zst", zstandard.ZstdCompressor().compress), (".gz", gzip.compress)],
 )
-def test_a_bomb_is_unpacked_in_small_blocks(
+def test_decompression_bomb_is_read_in_small_blocks(
     ending: str, pack: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
     file = tmp_path / f"a.txt{ending}"
@@ -48,7 +48,7 @@ def test_a_bomb_is_unpacked_in_small_blocks(
     assert max(sizes) <= MB // 4
 
 
-def test_a_frame_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
+def test_large_zstd_window_raises(tmp_path: Path) -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=28)
     packed = zstandard.ZstdCompressor(compression_params=parameters).compressobj().compress
     (tmp_path / "a.txt.zst").write_bytes(packed(b"a" * MB) + b"\0")
@@ -56,16 +56,16 @@ def test_a_frame_that_needs_much_memory_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "a.txt.zst")
 
 
-def test_a_long_row_takes_time_in_proportion(tmp_path: Path) -> None:
+def test_long_row_takes_linear_time(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "some words " * (2 * MB)}))
-    began = time.process_time()
+    start = time.process_time()
     assert read(tmp_path / "a.jsonl") > 20
-    assert time.process_time() - began < 8
+    assert time.process_time() - start < 8
 
 
-def test_cutting_copies_each_character_once() -> None:
+def test_splitting_copies_each_character_once() -> None:
     class Line(str):
-        """A line that counts what is copied of it."""
+        """A string that counts copied characters."""
 
         copied = 0
 
@@ -75,7 +75,7 @@ def test_cutting_copies_each_character_once() -> None:
             return part
 
     line = Line("a" * (8 * MB))
-    assert sum(map(len, cut_line(line, ReadCounts()))) == len(line)
+    assert sum(map(len, split_long_line(line, ReadCounts()))) == len(line)
     assert Line.copied < 3 * len(line)
 
 
@@ -83,23 +83,27 @@ def test_cutting_copies_each_character_once() -> None:
     ("name", "content", "message"),
     [
         ("a.jsonl", b'{"text": "' + b"a" * (34 * MB), "holds a line of more than 33,554,432"),
-        ("a.csv", b'text\n"' + b"a b c\n" * (6 * MB), "row that begins in line 2 is no CSV"),
+        ("a.csv", b'text\n"' + b"a b c\n" * (6 * MB), "row that begins in line 2 is not CSV"),
         ("a.jsonl", b'{"text": ' + b"[" * 100_000, "line 1 is not JSON: more than 100 lists"),
         ("a.jsonl", b'{"text": ' + b"[" * 500 + b"]" * 500 + b"}", "more than 100 lists"),
         ("a.json", b"[" * 100_000, "a.json is not JSON: more than 100 lists"),
-        ("a.jsonl", b'{"text": ' + b"9" * 5_000 + b"}", "line 1 is not JSON: a number has more"),
+        (
+            "a.jsonl",
+            b'{"text": ' + b"9" * 5_000 + b"}",
+            "line 1 is not JSON: a number has too many digits",
+        ),
     ],
 )
-def test_what_is_too_long_or_too_deep_is_named(
+def test_too_long_or_too_deep_input_raises(
     name: str, content: bytes, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(UserError, match=message) as refused:
+    with pytest.raises(UserError, match=message) as raised:
         read(tmp_path / name)
-    assert len(str(refused.value)) < 500
+    assert len(str(raised.value)) < 500
 
 
-def test_a_cell_that_is_repeated_by_a_dictionary_is_not_multiplied(tmp_path: Path) -> None:
+def test_dictionary_encoded_cell_is_not_multiplied(tmp_path: Path) -> None:
     cell = "word " * (MB // 5) * 40
     column = arrow.DictionaryArray.from_arrays(arrow.array([0] * 100, arrow.int32()), [cell])
     parquet.write_table(
@@ -111,11 +115,9 @@ def test_a_cell_that_is_repeated_by_a_dictionary_is_not_multiplied(tmp_path: Pat
     assert arrow.total_allocated_bytes() - before < 600 * MB
 
 
-def test_a_cell_larger_than_memory_should_be_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(readers, "_BYTES_AT_A_TIME", MB)
+def test_too_large_cell_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "_MAX_BATCH_BYTES", MB)
     cell = arrow.array(["a" * (3 * MB)])
     parquet.write_table(arrow.table({"text": cell}), tmp_path / "a.parquet", compression="zstd")
-    with pytest.raises(UserError, match=r"a\.parquet, row 1 and those behind it have .* bytes"):
+    with pytest.raises(UserError, match=r"a\.parquet: the rows from 1 on have .* bytes"):
         read(tmp_path / "a.parquet")

@@ -1,4 +1,4 @@
-"""Languages and translations: what can be read, what a data set says of them, what is refused."""
+"""Languages and translations: inputs, data sets and errors."""
 
 import gzip
 import json
@@ -12,17 +12,17 @@ import pytest
 from pyarrow import parquet
 from small_text import stories
 
-from bertwright.errors import UserError
-from bertwright.text import shard_writing
-from bertwright.text.documents import Document, ReadCounts
-from bertwright.text.languages import smoothed, upsampling
-from bertwright.text.manifest import MANIFEST
-from bertwright.text.preparation import prepare
-from bertwright.text.readers import read_documents
-from bertwright.text.shards import Data, Split
-from bertwright.text.sources import find_sources
-from bertwright.text.tokenizers import Tokenizer
-from bertwright.text.vocabularies import train_on_files
+from bertwright.core.errors import UserError
+from bertwright.data.document import Document, ReadCounts
+from bertwright.data.languages import smooth_fractions, upsampling_factors
+from bertwright.data.preparation import prepare
+from bertwright.data.readers.sources import find_sources
+from bertwright.data.readers.tables import read_documents
+from bertwright.data.shards import writer as shard_writing
+from bertwright.data.shards.dataset import Dataset, Split
+from bertwright.data.shards.manifest import MANIFEST
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.data.vocabulary_training import train_tokenizer_on_files
 
 ENGLISH = ["A ship sails.", "The sea is wide.", "Nobody sleeps."]
 GERMAN = ["Ein Schiff segelt.", "Das Meer ist weit.", "Niemand schläft."]
@@ -35,7 +35,7 @@ def read(*inputs: str, **options: str) -> list[Document]:
     return list(read_documents(find_sources(inputs, counts=counts, **options), counts))
 
 
-def lines_beside(folder: Path) -> str:
+def write_parallel_lines(folder: Path) -> str:
     (folder / "t.en").write_text("\n".join(ENGLISH) + "\n")
     (folder / "t.de.gz").write_bytes(gzip.compress("\n".join(GERMAN).encode()))
     return f"en,de={folder / 't.en'},{folder / 't.de.gz'}"
@@ -68,15 +68,15 @@ def as_parquet_objects(folder: Path) -> str:
     return f"en,de={folder / 't.parquet'}"
 
 
-WRITERS = [lines_beside, as_tsv, as_jsonl, as_objects, as_parquet, as_parquet_objects]
+WRITERS = [write_parallel_lines, as_tsv, as_jsonl, as_objects, as_parquet, as_parquet_objects]
 
 
 @pytest.mark.parametrize("write", WRITERS)
-def test_translations_in_every_form(write: Callable[[Path], str], tmp_path: Path) -> None:
+def test_translation_formats(write: Callable[[Path], str], tmp_path: Path) -> None:
     assert read(write(tmp_path)) == PAIRS
 
 
-def test_a_language_for_a_file_or_for_each_row(tmp_path: Path) -> None:
+def test_language_of_a_file_or_of_each_row(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Ein Schiff.\n\nDas Meer.")
     assert read(f"de={tmp_path / 'a.txt'}") == [
         Document("Ein Schiff.", "de"),
@@ -91,24 +91,24 @@ def test_a_language_for_a_file_or_for_each_row(tmp_path: Path) -> None:
         assert read(str(tmp_path / f"b.{ending}"), language_column="lang") == expected
 
 
-def test_the_ending_of_a_parallel_text_is_known_where_its_language_is(tmp_path: Path) -> None:
-    lines_beside(tmp_path)
+def test_language_code_as_suffix(tmp_path: Path) -> None:
+    write_parallel_lines(tmp_path)
     assert read(f"de={tmp_path / 't.de.gz'}") == [Document("\n".join(GERMAN), "de")]
 
 
-def test_a_file_may_be_called_as_it_likes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_name_with_an_equals_sign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("a=b.txt").write_text("text")
     assert read("a=b.txt") == [Document("text")]
 
 
-def test_pairs_with_an_empty_side_are_counted(tmp_path: Path) -> None:
+def test_empty_translations_are_counted(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("One.\n\nThree.\n")
     (tmp_path / "b").write_text("Eins.\nZwei.\nDrei.\n")
     counts = ReadCounts()
     sources = find_sources([f"en,de={tmp_path / 'a'},{tmp_path / 'b'}"], counts=counts)
     assert [d.text for d in read_documents(sources, counts)] == ["One.", "Three."]
-    assert counts.unpaired == 1
+    assert counts.unpaired_translations == 1
 
 
 MISTAKES = (
@@ -134,13 +134,13 @@ def wrong_inputs(folder: Path) -> dict[str, tuple[list[str], dict[str, str], str
     (folder / "d.tsv").write_text("en\tfr\nOne.\tUn.\n")
     a, b, c, d = (folder / name for name in ("a.txt", "b.txt", "c.jsonl", "d.tsv"))
     return {
-        "misaligned": ([f"en,de={a},{b}"], {}, "b.txt ends after line 2 and .*a.txt goes on"),
-        "no side": ([f"en,de={d}"], {}, "d.tsv has no column 'de'.*named by the code"),
+        "misaligned": ([f"en,de={a},{b}"], {}, "b.txt ends after line 2 and .*a.txt is longer"),
+        "no side": ([f"en,de={d}"], {}, "d.tsv has no column 'de'.*are language codes"),
         "no language": ([str(c)], {"language_column": "lang"}, "no column 'lang'.*'language'"),
-        "no code": ([str(c)], {"language_column": "language"}, "'English' is no code"),
-        "not a code": ([f"English={a}"], {}, "'English' is no code"),
-        "one is not stated": ([f"en={a}", str(b)], {}, "b.txt is not: write en="),
-        "a text for two": ([f"en,de={a}"], {}, "cannot hold both sides"),
+        "no code": ([str(c)], {"language_column": "language"}, "'English' is not a language code"),
+        "not a code": ([f"English={a}"], {}, "'English' is not a language code"),
+        "one is not stated": ([f"en={a}", str(b)], {}, "b.txt does not: write en="),
+        "a text for two": ([f"en,de={a}"], {}, "cannot hold both languages"),
         "a text has no column": ([str(a)], {"language_column": "x"}, "no column 'x': state its"),
         "three files": ([f"en,de={a},{b},{c}"], {}, "en,de=FILE,FILE"),
         "twice the same": ([f"en,en={a},{b}"], {}, "en,de=FILE,FILE"),
@@ -150,7 +150,7 @@ def wrong_inputs(folder: Path) -> dict[str, tuple[list[str], dict[str, str], str
 
 
 @pytest.mark.parametrize("case", MISTAKES)
-def test_mistakes_are_one_sentence_and_leave_nothing(
+def test_invalid_input_raises_and_leaves_no_files(
     case: str, tmp_path: Path, wordpiece: Tokenizer
 ) -> None:
     inputs, options, message = wrong_inputs(tmp_path)[case]
@@ -163,10 +163,10 @@ def test_mistakes_are_one_sentence_and_leave_nothing(
 
 @pytest.fixture
 def inputs(tmp_path: Path) -> list[str]:
-    """Stories in two languages, and thirty pairs."""
-    told = stories(60)
-    (tmp_path / "stories.txt").write_text("\n\n".join(told[:40]))
-    (tmp_path / "swedish.txt").write_text("\n\n".join(told[40:]))
+    """Return inputs in two languages, and thirty translations."""
+    texts = stories(60)
+    (tmp_path / "stories.txt").write_text("\n\n".join(texts[:40]))
+    (tmp_path / "swedish.txt").write_text("\n\n".join(texts[40:]))
     (tmp_path / "p.en").write_text("".join(f"Ship {n} sails. It is late.\n" for n in range(30)))
     (tmp_path / "p.de").write_text("".join(f"Schiff {n} segelt.\n" for n in range(30)))
     return [
@@ -176,12 +176,12 @@ def inputs(tmp_path: Path) -> list[str]:
     ]
 
 
-def text_of(data: Data, split: Split, document: int) -> str:
+def decode_document(data: Dataset, split: Split, document: int) -> str:
     start, stop = split.document_starts[document : document + 2].tolist()
-    return data.tokenizer.decode(split.pieces(start, stop).tolist())
+    return data.tokenizer.decode(split.token_ids(start, stop).tolist())
 
 
-def test_a_data_set_knows_languages_and_pairs(
+def test_data_set_with_languages_and_translations(
     inputs: list[str], tmp_path: Path, wordpiece: Tokenizer
 ) -> None:
     data = prepare(inputs, tmp_path / "data", wordpiece, heldout=0.2, num_workers=1)
@@ -189,28 +189,28 @@ def test_a_data_set_knows_languages_and_pairs(
     pairs = 0
     for name in ("train", "heldout"):
         split, counts = data.split(name), data.manifest.splits[name]
-        assert split.languages is not None
+        assert split.language_ids is not None
         lengths = np.diff(split.document_starts)
         for number, code in enumerate(data.manifest.languages):
-            mine = split.languages == number
-            assert counts.languages[code].documents == mine.sum()
-            assert counts.languages[code].pieces == lengths[mine].sum()
+            is_language = split.language_ids == number
+            assert counts.languages[code].documents == is_language.sum()
+            assert counts.languages[code].tokens == lengths[is_language].sum()
         assert counts.translations == len(split.translations)
         pairs += len(split.translations)
         for second in split.translations.tolist():
-            here, there = (text_of(data, split, d) for d in (second - 1, second))
-            assert here.split()[1] == there.split()[1]
-            codes = [split.language_names[split.languages[d]] for d in (second - 1, second)]
+            source, target = (decode_document(data, split, d) for d in (second - 1, second))
+            assert source.split()[1] == target.split()[1]
+            codes = [split.language_names[split.language_ids[d]] for d in (second - 1, second)]
             assert codes == ["en", "de"]
     assert pairs == data.report["translations"] == 30
     assert data.report["languages"]["de"]["documents"] == 30
-    assert Data.open(data.path).manifest == data.manifest
+    assert Dataset.open(data.path).manifest == data.manifest
 
 
-def test_the_number_of_workers_changes_no_byte(
+def test_result_does_not_depend_on_the_number_of_workers(
     inputs: list[str], tmp_path: Path, wordpiece: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bertwright.text.preparation.CHUNK_CHARACTERS", 500)
+    monkeypatch.setattr("bertwright.data.preparation.CHUNK_CHARACTERS", 500)
     one, three = (
         prepare(inputs, tmp_path / str(workers), wordpiece, num_workers=workers)
         for workers in (1, 3)
@@ -218,56 +218,60 @@ def test_the_number_of_workers_changes_no_byte(
     assert one.manifest == three.manifest
 
 
-def test_data_without_languages_are_as_they_were(tmp_path: Path, wordpiece: Tokenizer) -> None:
+def test_data_without_languages(tmp_path: Path, wordpiece: Tokenizer) -> None:
     (tmp_path / "a.txt").write_text("\n\n".join(stories(10)))
     plain = prepare(tmp_path / "a.txt", tmp_path / "plain", wordpiece, num_workers=1)
-    assert plain.split("train").languages is None
+    assert plain.split("train").language_ids is None
     assert not list(plain.path.glob("*.languages.bin"))
-    spoken = prepare(f"en={tmp_path / 'a.txt'}", tmp_path / "spoken", wordpiece, num_workers=1)
-    assert spoken.manifest.hash != plain.manifest.hash
-    # A manifest that was written before there were languages.
+    with_language = prepare(
+        f"en={tmp_path / 'a.txt'}", tmp_path / "spoken", wordpiece, num_workers=1
+    )
+    assert with_language.manifest.hash != plain.manifest.hash
+    # A manifest without the language fields.
     file = plain.path / MANIFEST
     old = json.loads(file.read_text())
     del old["languages"]
     for counts in old["splits"].values():
         del counts["languages"], counts["translations"]
     file.write_text(json.dumps(old))
-    assert Data.open(plain.path).manifest == plain.manifest
+    assert Dataset.open(plain.path).manifest == plain.manifest
 
 
-def test_more_languages_than_there_are_are_refused(
+def test_too_many_languages_raise(
     inputs: list[str], tmp_path: Path, wordpiece: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shard_writing, "MOST_LANGUAGES", 2)
+    monkeypatch.setattr(shard_writing, "MAX_LANGUAGES", 2)
     with pytest.raises(UserError, match="more than 2 languages"):
         prepare(inputs, tmp_path / "data", wordpiece, num_workers=1)
 
 
-def test_shares_are_smoothed_as_the_paper_says() -> None:
+def test_smoothing_matches_the_paper() -> None:
     sizes, alpha = [700.0, 250.0, 50.0], 0.3
     p = [size / sum(sizes) for size in sizes]
-    q = [share**alpha / sum(other**alpha for other in p) for share in p]
-    assert max(abs(a - b) for a, b in zip(smoothed(sizes, alpha), q, strict=True)) < 1e-9
-    factors = upsampling(dict(zip("abc", sizes, strict=True)), alpha)
+    q = [fraction**alpha / sum(other**alpha for other in p) for fraction in p]
+    assert max(abs(a - b) for a, b in zip(smooth_fractions(sizes, alpha), q, strict=True)) < 1e-9
+    factors = upsampling_factors(dict(zip("abc", sizes, strict=True)), alpha)
     counted = [size * factor for size, factor in zip(sizes, factors.values(), strict=True)]
     assert math.isclose(min(factors.values()), 1.0)
-    for share, expected in zip(counted, q, strict=True):
-        assert math.isclose(share / sum(counted), expected, rel_tol=1e-9)
-    assert smoothed(sizes, 0.0) == [1 / 3] * 3
-    assert set(upsampling({"a": 3.0, "b": 1.0}, 1.0).values()) == {1.0}
+    for fraction, expected in zip(counted, q, strict=True):
+        assert math.isclose(fraction / sum(counted), expected, rel_tol=1e-9)
+    assert smooth_fractions(sizes, 0.0) == [1 / 3] * 3
+    assert set(upsampling_factors({"a": 3.0, "b": 1.0}, 1.0).values()) == {1.0}
 
 
-def test_a_small_language_gets_more_pieces_of_a_vocabulary(tmp_path: Path) -> None:
+def test_smoothing_gives_a_small_language_more_tokens(tmp_path: Path) -> None:
     (tmp_path / "large.txt").write_text(
         "\n\n".join(f"{story} {n}" for n in range(20) for story in stories(20))
     )
     small = "Nachtschattengewächse blühen. Nachtschattengewächse ruhen."
     (tmp_path / "small.txt").write_text(small)
     inputs = [f"en={tmp_path / 'large.txt'}", f"de={tmp_path / 'small.txt'}"]
-    choice = {"kind": "wordpiece", "size": 260}
+    config = {"kind": "wordpiece", "vocab_size": 260}
 
     def lengths(name: str, **options: float) -> tuple[str, int]:
-        tokenizer = train_on_files(inputs, tmp_path / name, choice, num_workers=1, **options)
+        tokenizer = train_tokenizer_on_files(
+            inputs, tmp_path / name, config, num_workers=1, **options
+        )
         return tokenizer.hash, len(tokenizer.encode("Nachtschattengewächse"))
 
     (plain, long), (whole, same), (_, short) = (
@@ -277,11 +281,11 @@ def test_a_small_language_gets_more_pieces_of_a_vocabulary(tmp_path: Path) -> No
     )
     assert (plain, long) == (whole, same)
     assert short < long
-    with pytest.raises(UserError, match="alpha weighs languages"):
-        train_on_files([tmp_path / "large.txt"], tmp_path / "x", choice, alpha=0.3)
+    with pytest.raises(UserError, match="alpha weights languages"):
+        train_tokenizer_on_files([tmp_path / "large.txt"], tmp_path / "x", config, alpha=0.3)
 
 
-def test_multi30k_is_read_as_it_is(shared_data: Path, tmp_path: Path, wordpiece: Tokenizer) -> None:
+def test_multi30k(shared_data: Path, tmp_path: Path, wordpiece: Tokenizer) -> None:
     folder = shared_data / "multi30k"
     inputs = [f"en,{code}={folder / 'val.en'},{folder / f'val.{code}'}" for code in ("de", "fr")]
     report = prepare(inputs, tmp_path / "data", wordpiece, num_workers=1).report

@@ -1,24 +1,26 @@
-"""Long strings are found in source without parsing it whole."""
+"""Long string literals of Python source."""
 
 import ast
 from pathlib import Path
 
 import pytest
 
-from bertwright.text.literals import SHORTEST, long_strings
+from bertwright.data.sample_text.string_literals import MIN_STRING_LENGTH, long_strings
 
 SENTENCE = "The quick brown fox jumps over the lazy dog."
 
 
-def parsed(code: str) -> list[str]:
-    """The same by parsing: slower, and the definition."""
+def strings_by_parsing(code: str) -> list[str]:
+    """Return the long strings by parsing the code."""
     nodes = list(ast.walk(ast.parse(code)))
     formatted = {id(part) for n in nodes if isinstance(n, ast.JoinedStr) for part in ast.walk(n)}
     values = [
         (node.lineno, node.col_offset, node.value)
         for node in nodes
         if isinstance(node, ast.Constant) and id(node) not in formatted
-        if isinstance(node.value, str) and len(node.value) >= SHORTEST and " " in node.value
+        if isinstance(node.value, str)
+        and len(node.value) >= MIN_STRING_LENGTH
+        and " " in node.value
     ]
     return [value for _, _, value in sorted(values)]
 
@@ -38,12 +40,12 @@ def parsed(code: str) -> list[str]:
         f'x = "two\\\nlines {SENTENCE}"',
     ],
 )
-def test_the_strings_are_those_that_parsing_finds(code: str) -> None:
-    assert long_strings(code) == parsed(code)
-    assert parsed(code)
+def test_long_strings_match_the_parser(code: str) -> None:
+    assert long_strings(code) == strings_by_parsing(code)
+    assert strings_by_parsing(code)
 
 
-def test_formatted_strings_are_left_out() -> None:
+def test_formatted_strings_are_ignored() -> None:
     assert long_strings(f'x = f"{SENTENCE} {{x}} {SENTENCE}"') == []
 
 
@@ -51,8 +53,8 @@ def test_formatted_strings_are_left_out() -> None:
 def test_real_modules(module: str) -> None:
     path = Path(ast.__file__).parent / f"{module.replace('.', '/')}.py"
     code = path.read_text(encoding="utf-8")
-    assert long_strings(code) == parsed(code)
+    assert long_strings(code) == strings_by_parsing(code)
 
 
-def test_code_that_is_none_gives_what_it_holds() -> None:
+def test_invalid_code() -> None:
     assert long_strings(f'this is no code at all "{SENTENCE}" \'') == [SENTENCE]

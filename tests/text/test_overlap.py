@@ -1,27 +1,27 @@
-"""Texts that share a long run of pieces with the training text are found, and no others."""
+"""Texts that share an n-gram with the training split, and no others, are contaminated."""
 
 import pytest
 
-from bertwright.text import overlap
-from bertwright.text.overlap import standing_in
-from bertwright.text.preparation import prepare
-from bertwright.text.shards import Data
-from bertwright.text.tokenizers import WordsChoice
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.data.preparation import prepare
+from bertwright.data.shards import contamination as overlap
+from bertwright.data.shards.contamination import find_contaminated
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import WordLevelConfig
+from bertwright.data.vocabulary_training import train_tokenizer
 
 WORDS = [f"w{number}" for number in range(60)]
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+def data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     folder = tmp_path_factory.mktemp("overlap")
-    tokenizer = train_tokenizer([" ".join(WORDS)], WordsChoice(size=80))
+    tokenizer = train_tokenizer([" ".join(WORDS)], WordLevelConfig(vocab_size=80))
     (folder / "a.txt").write_text(" ".join(WORDS))
     return prepare(folder / "a.txt", folder / "data", tokenizer, heldout=0.0, num_workers=1)
 
 
 @pytest.mark.parametrize(
-    ("text", "stands"),
+    ("text", "is_contaminated"),
     [
         (WORDS[3:16], True),
         (WORDS[:3] + WORDS[47:], True),
@@ -32,9 +32,13 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Data:
         ([], False),
     ],
 )
-@pytest.mark.parametrize("block", [1, 7, 1 << 18])
-def test_a_text_stands_there_where_a_run_of_it_does(
-    data: Data, text: list[str], stands: bool, block: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("block_length", [1, 7, 1 << 18])
+def test_contamination(
+    data: Dataset,
+    text: list[str],
+    is_contaminated: bool,
+    block_length: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(overlap, "_BLOCK", block)
-    assert standing_in(data, ["w1", " ".join(text)]) == [False, stands]
+    monkeypatch.setattr(overlap, "_BLOCK_LENGTH", block_length)
+    assert find_contaminated(data, ["w1", " ".join(text)]) == [False, is_contaminated]

@@ -1,4 +1,4 @@
-"""The table in front of the tokenizer says what the tokenizer says."""
+"""The token cache gives the same tokens as the tokenizer."""
 
 import string
 
@@ -10,12 +10,17 @@ from numpy.typing import NDArray
 from small_text import stories
 from tokenizers import models, pre_tokenizers
 
-from bertwright.text.keys import key_pattern
-from bertwright.text.marks import DOCUMENT_START, SENTENCE_START, WORD_START, mark_pieces
-from bertwright.text.piece_cache import PieceCache
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.data.tokenization.boundaries import (
+    DOCUMENT_START,
+    SENTENCE_START,
+    WORD_START,
+    token_boundaries,
+)
+from bertwright.data.tokenization.pretokens import pretoken_pattern
+from bertwright.data.tokenization.token_cache import TokenCache
+from bertwright.data.tokenization.tokenizer import Tokenizer
 
-PIECES_OF_TEXT = [
+TEXT_PARTS = [
     *(string.ascii_letters + string.digits + string.punctuation),
     *("\n", "\t", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\xa0", "\u2028", "\u3000", " ", "  ", " "),
     *("\u201c", "\u201d", "\u2019", "\u2014", "\u2026", "\u3002", "\uff01", "\u0964"),
@@ -35,71 +40,71 @@ PIECES_OF_TEXT = [
         "No. 5",
     ),
 ]
-texts = st.lists(st.sampled_from(PIECES_OF_TEXT), max_size=25).map("".join)
+texts = st.lists(st.sampled_from(TEXT_PARTS), max_size=25).map("".join)
 anything = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=40)
 
 
-def by_document(cache: PieceCache, documents: list[str]) -> list[NDArray[np.uint32]]:
+def encode_by_document(cache: TokenCache, documents: list[str]) -> list[NDArray[np.uint32]]:
     encoded = cache.encode(documents)
-    return np.split(encoded.pieces, np.cumsum(encoded.document_lengths)[:-1])
+    return np.split(encoded.token_ids, np.cumsum(encoded.document_lengths)[:-1])
 
 
 @settings(max_examples=300)
 @given(documents=st.lists(texts | anything, min_size=1, max_size=4))
-def test_pieces_equal_the_tokenizers(tokenizer: Tokenizer, documents: list[str]) -> None:
-    assert key_pattern(tokenizer.backend.to_str()) is not None
-    for found, document in zip(
-        by_document(PieceCache(tokenizer), documents), documents, strict=True
+def test_cached_tokens_equal_the_tokenizer(tokenizer: Tokenizer, documents: list[str]) -> None:
+    assert pretoken_pattern(tokenizer.backend.to_str()) is not None
+    for actual, document in zip(
+        encode_by_document(TokenCache(tokenizer), documents), documents, strict=True
     ):
-        assert found.tolist() == tokenizer.encode(document)
+        assert actual.tolist() == tokenizer.encode(document)
 
 
 @settings(max_examples=100)
 @given(document=texts)
-def test_marks_equal_those_of_the_whole_document(tokenizer: Tokenizer, document: str) -> None:
-    encoded = PieceCache(tokenizer).encode([document])
+def test_boundaries_equal_those_of_the_whole_document(tokenizer: Tokenizer, document: str) -> None:
+    encoded = TokenCache(tokenizer).encode([document])
     whole = tokenizer.backend.encode(document, add_special_tokens=False)
-    marks, word_bytes = mark_pieces(document, whole.offsets)
-    words = encoded.marks & WORD_START
-    assert words.tolist() == marks
+    boundaries, word_bytes = token_boundaries(document, whole.offsets)
+    words = encoded.boundaries & WORD_START
+    assert words.tolist() == boundaries
     assert encoded.word_bytes.tolist() == [
-        size for size, mark in zip(word_bytes, marks, strict=True) if mark
+        size for size, flags in zip(word_bytes, boundaries, strict=True) if flags
     ]
 
 
-def test_the_same_whatever_was_encoded_before(tokenizer: Tokenizer) -> None:
-    small, fresh = PieceCache(tokenizer, max_keys=10), PieceCache(tokenizer)
+def test_result_does_not_depend_on_the_cache(tokenizer: Tokenizer) -> None:
+    small, fresh = TokenCache(tokenizer, max_pretokens=10), TokenCache(tokenizer)
     for story in stories(30):
-        for found, expected in zip(
+        for actual, expected in zip(
             vars(small.encode([story])).values(), vars(fresh.encode([story])).values(), strict=True
         ):
-            assert np.array_equal(found, expected)
+            assert np.array_equal(actual, expected)
 
 
-def test_the_table_is_emptied_when_full(wordpiece: Tokenizer) -> None:
-    cache = PieceCache(wordpiece, max_keys=100)
+def test_full_cache_is_cleared(wordpiece: Tokenizer) -> None:
+    cache = TokenCache(wordpiece, max_pretokens=100)
     for number in range(2000):
         cache.encode([f"word{number}"])
-        assert len(cache._table.numbers) <= 101
+        assert len(cache._table.pretoken_ids) <= 101
 
 
-def test_sentences_and_documents_are_marked(tokenizer: Tokenizer) -> None:
+def test_sentence_and_document_boundaries(tokenizer: Tokenizer) -> None:
     documents = ["The ship. The sea counted.\nThe keeper.", "", "我们。灯塔。 [MASK] The day."]
-    encoded = PieceCache(tokenizer).encode(documents)
-    assert np.count_nonzero(encoded.marks & DOCUMENT_START) == 2
+    encoded = TokenCache(tokenizer).encode(documents)
+    assert np.count_nonzero(encoded.boundaries & DOCUMENT_START) == 2
     assert encoded.document_lengths[1] == 0
-    starts = np.flatnonzero(encoded.marks & SENTENCE_START)
+    starts = np.flatnonzero(encoded.boundaries & SENTENCE_START)
     assert len(starts) == 6
-    second = tokenizer.decode(encoded.pieces[starts[1] : starts[2]].tolist())
+    second = tokenizer.decode(encoded.token_ids[starts[1] : starts[2]].tolist())
     assert second.replace(" ", "").lower() == "theseacounted."
 
 
-def test_a_tokenizer_of_another_make_gets_whole_documents() -> None:
+def test_unknown_tokenizer_encodes_whole_documents() -> None:
     backend = library.Tokenizer(models.WordLevel({"[UNK]": 0, "a": 1, "b": 2}, unk_token="[UNK]"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     backend.add_special_tokens(["[PAD]", "[CLS]", "[SEP]", "[MASK]"])
-    assert key_pattern(backend.to_str()) is None
-    cache = PieceCache(Tokenizer(backend))
+    assert pretoken_pattern(backend.to_str()) is None
+    cache = TokenCache(Tokenizer(backend))
     encoded = cache.encode(["a b. A", "b"])
-    assert encoded.pieces.tolist() == [1, 2, 0, 0, 2]
-    assert encoded.marks.tolist() == [7, 1, 1, 3, 7]
+    assert encoded.token_ids.tolist() == [1, 2, 0, 0, 2]
+    assert encoded.boundaries.tolist() == [7, 1, 1, 3, 7]

@@ -1,4 +1,4 @@
-"""Work spread over processes."""
+"""Parallel map over worker processes."""
 
 import os
 import signal
@@ -6,12 +6,12 @@ import time
 
 import pytest
 
-from bertwright.errors import UserError
-from bertwright.text.processes import chunked, in_order
+from bertwright.core.errors import UserError
+from bertwright.core.parallel import chunk_texts, map_in_order
 
 
 class Slowest:
-    """Takes longer for earlier items, so that later ones are ready first."""
+    """A function that takes longer for earlier items."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -33,39 +33,39 @@ class Dying:
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_results_come_in_the_order_of_the_items(workers: int) -> None:
-    assert list(in_order(Slowest, (0.02,), range(20), workers)) == list(range(20))
+def test_results_are_in_order(workers: int) -> None:
+    assert list(map_in_order(Slowest, (0.02,), range(20), workers)) == list(range(20))
 
 
-def test_items_are_not_taken_before_they_are_needed() -> None:
+def test_items_are_consumed_lazily() -> None:
     taken: list[int] = []
     items = (taken.append(item) or item for item in range(1000))
-    results = in_order(Slowest, (0.0,), items, 2)
+    results = map_in_order(Slowest, (0.0,), items, 2)
     assert [next(results) for _ in range(5)] == [0, 1, 2, 3, 4]
     assert len(taken) < 20
     results.close()
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_in_a_worker_is_an_error_here(workers: int) -> None:
+def test_error_in_a_worker_is_raised(workers: int) -> None:
     with pytest.raises(UserError, match="item 0 is wrong"):
-        list(in_order(Failing, (), range(5), workers))
+        list(map_in_order(Failing, (), range(5), workers))
 
 
-def test_a_killed_worker_is_a_clear_error() -> None:
+def test_killed_worker_raises() -> None:
     with pytest.raises(UserError, match="a worker process was killed"):
-        list(in_order(Dying, (), range(5), 2))
+        list(map_in_order(Dying, (), range(5), 2))
 
 
-def test_at_least_one_worker_is_needed() -> None:
+def test_zero_workers_raise() -> None:
     with pytest.raises(UserError, match="at least 1"):
-        list(in_order(Failing, (), range(5), 0))
+        list(map_in_order(Failing, (), range(5), 0))
 
 
-def test_without_semaphores_the_work_is_done_here(without_semaphores: None) -> None:
-    assert list(in_order(Slowest, (0.0,), range(5), 2)) == list(range(5))
+def test_work_runs_in_this_process_without_semaphores(without_semaphores: None) -> None:
+    assert list(map_in_order(Slowest, (0.0,), range(5), 2)) == list(range(5))
 
 
-def test_chunks_hold_about_so_many_characters() -> None:
-    chunks = list(chunked(["aa", "b", "ccc", "d"], characters=3))
+def test_chunk_size() -> None:
+    chunks = list(chunk_texts(["aa", "b", "ccc", "d"], chunk_characters=3))
     assert chunks == [["aa", "b"], ["ccc"], ["d"]]

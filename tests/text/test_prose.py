@@ -1,10 +1,10 @@
-"""Of documentation, the prose is kept and nothing else."""
+"""Extraction of prose from documentation."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.text.prose import FEWEST_WORDS, is_prose, prose_paragraphs, without_markup
+from bertwright.data.sample_text.prose import MIN_WORDS, is_prose, prose_paragraphs, remove_markup
 
 NUMPYDOC = """Fit the model to the data that is given.
 
@@ -123,12 +123,12 @@ FIELDS = """Open the door for the guests of the house.
     ],
     ids=["numpydoc", "google", "markdown", "fields"],
 )
-def test_styles_of_documentation(documentation: str, expected: list[str]) -> None:
+def test_documentation_styles(documentation: str, expected: list[str]) -> None:
     assert prose_paragraphs(documentation) == expected
 
 
 @pytest.mark.parametrize(
-    ("marked", "seen"),
+    ("marked", "expected"),
     [
         ("See ``open`` and `close`.", "See open and close."),
         ("Use :func:`~torch.nn.relu` or :class:`Model`.", "Use relu or Model."),
@@ -138,8 +138,8 @@ def test_styles_of_documentation(documentation: str, expected: list[str]) -> Non
         ("Two  spaces\tand a tab.", "Two spaces and a tab."),
     ],
 )
-def test_markup_goes_and_its_words_stay(marked: str, seen: str) -> None:
-    assert without_markup(marked).startswith(seen)
+def test_markup_is_removed(marked: str, expected: str) -> None:
+    assert remove_markup(marked).startswith(expected)
 
 
 @pytest.mark.parametrize(
@@ -154,19 +154,19 @@ def test_markup_goes_and_its_words_stay(marked: str, seen: str) -> None:
         "The half of a pair \ud800 is in the middle of it.",
     ],
 )
-def test_what_is_no_prose(paragraph: str) -> None:
+def test_non_prose_is_rejected(paragraph: str) -> None:
     assert not is_prose(paragraph)
 
 
-def test_paragraphs_are_whole_sentences() -> None:
+def test_paragraphs_are_complete_sentences() -> None:
     text = "The first sentence is a whole one. The second ends with code:\n\n    x = 1"
     assert prose_paragraphs(text) == ["The first sentence is a whole one."]
     assert prose_paragraphs("and so it goes on from the line above. It is not kept.") == []
 
 
 @given(st.text(st.sampled_from("A word. \n\t`*:>-=_|[](){}#.~é\u2028\0"), max_size=200))
-def test_any_text_gives_lines_of_prose(text: str) -> None:
+def test_prose_lines_of_any_text(text: str) -> None:
     for paragraph in prose_paragraphs(text):
         assert paragraph == " ".join(paragraph.split())
         assert paragraph.isprintable()
-        assert len(paragraph.split()) >= FEWEST_WORDS
+        assert len(paragraph.split()) >= MIN_WORDS

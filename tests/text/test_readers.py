@@ -1,4 +1,4 @@
-"""Every kind of input, and every wrong one."""
+"""Input formats, valid and invalid."""
 
 import codecs
 import csv
@@ -17,11 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 
-from bertwright.errors import UserError
-from bertwright.text import readers, streams
-from bertwright.text.documents import LONGEST_DOCUMENT, LONGEST_PARAGRAPH, ReadCounts
-from bertwright.text.readers import read_documents
-from bertwright.text.sources import find_sources
+from bertwright.core.errors import UserError
+from bertwright.data.document import MAX_DOCUMENT_LENGTH, MAX_PARAGRAPH_LENGTH, ReadCounts
+from bertwright.data.readers import streams
+from bertwright.data.readers import tables as readers
+from bertwright.data.readers.sources import find_sources
+from bertwright.data.readers.tables import read_documents
 
 DOCUMENTS = ["First line.\nSecond line.", "Another document, with \u201cquotes\u201d.", "Third."]
 
@@ -57,7 +58,7 @@ WRITERS = {
     "csv": as_csv,
     "parquet": as_parquet,
 }
-PACKERS: dict[str, Callable[[bytes], bytes]] = {
+COMPRESSORS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": gzip.compress,
     ".zst": zstandard.ZstdCompressor(write_checksum=True).compress,
@@ -72,18 +73,18 @@ def read(
     return [document.text for document in read_documents(sources, counts)], counts
 
 
-@pytest.mark.parametrize("packing", PACKERS)
-@pytest.mark.parametrize("ending", WRITERS)
-def test_every_format_plain_and_compressed(ending: str, packing: str, tmp_path: Path) -> None:
-    file = tmp_path / f"text.{ending}{packing}"
-    file.write_bytes(PACKERS[packing](WRITERS[ending](DOCUMENTS)))
+@pytest.mark.parametrize("compression", COMPRESSORS)
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_formats_plain_and_compressed(suffix: str, compression: str, tmp_path: Path) -> None:
+    file = tmp_path / f"text.{suffix}{compression}"
+    file.write_bytes(COMPRESSORS[compression](WRITERS[suffix](DOCUMENTS)))
     documents, counts = read(file)
     assert documents == DOCUMENTS
     assert (counts.files, counts.raw_bytes) == (1, file.stat().st_size)
     assert counts.sources[0]["name"] == str(file)
 
 
-def test_a_tsv_keeps_its_quotes(tmp_path: Path) -> None:
+def test_tsv_keeps_quotes(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text('text\tlabel\n"Half a quote\t1\n')
     assert read(tmp_path)[0] == ['"Half a quote']
 
@@ -119,21 +120,21 @@ def test_folders_and_patterns(tmp_path: Path) -> None:
         ("notes.md", "--format"),
     ],
 )
-def test_names_that_fit_nothing(name: str, message: str, tmp_path: Path) -> None:
+def test_unmatched_paths_raise(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "notes.md").write_text("text")
     with pytest.raises(UserError, match=message):
         read(tmp_path / name)
 
 
-def test_a_format_may_be_said(tmp_path: Path) -> None:
+def test_explicit_format(tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("text")
     assert read(tmp_path / "notes.md", format="txt")[0] == ["text"]
     with pytest.raises(UserError, match="did you mean 'json'"):
         read(tmp_path / "notes.md", format="jsonn")
 
 
-def test_line_ends_of_every_system(tmp_path: Path) -> None:
+def test_line_ends(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(
         b"\xef\xbb\xbfone\r\ntwo\r\n\r\nthree\rfour\r\r five \x0b\n \t\nsix"
     )
@@ -141,26 +142,26 @@ def test_line_ends_of_every_system(tmp_path: Path) -> None:
 
 
 @given(st.text(alphabet="a\r\n\0\xe9"), st.integers(1, 5))
-def test_blocks_do_not_show(text: str, size: int) -> None:
+def test_decoding_does_not_depend_on_blocks(text: str, size: int) -> None:
     data = text.encode()
     blocks = [data[start : start + size] for start in range(0, len(data), size)]
     counts = ReadCounts()
     expected = text.replace("\0", "").replace("\r\n", "\n").replace("\r", "\n")
-    assert "".join(streams.decode(blocks, "text", counts)) == expected
+    assert "".join(streams.decode_text(blocks, "text", counts)) == expected
     assert counts.nul_bytes == text.count("\0")
 
 
 @given(st.binary(max_size=63), st.integers(1, 7))
-def test_any_bytes_survive(data: bytes, size: int) -> None:
+def test_any_bytes_can_be_decoded(data: bytes, size: int) -> None:
     blocks = [data[start : start + size] for start in range(0, len(data), size)]
     whole, parts = ReadCounts(), ReadCounts()
     try:
-        text = "".join(streams.decode([data], "text", whole))
+        text = "".join(streams.decode_text([data], "text", whole))
     except UserError:
         return
     assert text.encode().decode() == text
-    if not data.startswith(b"\xef"):  # a mark of byte order stands in the first block
-        assert "".join(streams.decode(blocks, "text", parts)) == text
+    if not data.startswith(b"\xef"):  # a byte order mark must be in the first block
+        assert "".join(streams.decode_text(blocks, "text", parts)) == text
 
 
 def test_invalid_utf8_and_nul_are_counted(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_invalid_utf8_and_nul_are_counted(tmp_path: Path) -> None:
     assert "\0" not in documents[0]
 
 
-def test_half_a_surrogate_in_json(tmp_path: Path) -> None:
+def test_lone_surrogate_in_json(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
         '{"text": "broken \\ud83d here \\u0000, whole \\ud83d\\ude00"}\n'
     )
@@ -189,37 +190,37 @@ def test_half_a_surrogate_in_json(tmp_path: Path) -> None:
         (random.Random(0).randbytes(1000), "a binary file"),
     ],
 )
-def test_binary_files_are_refused(content: bytes, what: str, tmp_path: Path) -> None:
+def test_binary_files_raise(content: bytes, what: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(content)
     with pytest.raises(UserError, match=f"a.txt is {what}|a.txt is text in {what}"):
         read(tmp_path)
 
 
-def test_an_empty_file_is_counted(tmp_path: Path) -> None:
-    for ending in WRITERS:
-        (tmp_path / f"empty.{ending}").write_bytes(b"")
+def test_empty_files_are_counted(tmp_path: Path) -> None:
+    for suffix in WRITERS:
+        (tmp_path / f"empty.{suffix}").write_bytes(b"")
     (tmp_path / "some.txt").write_text("text")
     documents, counts = read(*sorted(tmp_path.iterdir()))
     assert documents == ["text"]
     assert counts.empty_files == len(WRITERS)
 
 
-@pytest.mark.parametrize("packing", [".gz", ".zst"])
-def test_compressed_files_cut_short_or_damaged(packing: str, tmp_path: Path) -> None:
-    packed = PACKERS[packing](random.Random(0).randbytes(5000).hex().encode())
-    file = tmp_path / f"a.txt{packing}"
+@pytest.mark.parametrize("compression", [".gz", ".zst"])
+def test_truncated_or_damaged_compressed_files_raise(compression: str, tmp_path: Path) -> None:
+    packed = COMPRESSORS[compression](random.Random(0).randbytes(5000).hex().encode())
+    file = tmp_path / f"a.txt{compression}"
     file.write_bytes(packed[:-100])
-    with pytest.raises(UserError, match="is cut short"):
+    with pytest.raises(UserError, match="is truncated"):
         read(file)
     file.write_bytes(packed[:2000] + bytes(500) + packed[2500:])
-    with pytest.raises(UserError, match=r"is damaged|is cut short"):
+    with pytest.raises(UserError, match=r"is damaged|is truncated"):
         read(file)
 
 
-@pytest.mark.parametrize("packing", [".gz", ".zst"])
-def test_compressed_files_of_several_members(packing: str, tmp_path: Path) -> None:
-    pack = PACKERS[packing]
-    file = tmp_path / f"a.txt{packing}"
+@pytest.mark.parametrize("compression", [".gz", ".zst"])
+def test_compressed_files_of_several_members(compression: str, tmp_path: Path) -> None:
+    pack = COMPRESSORS[compression]
+    file = tmp_path / f"a.txt{compression}"
     file.write_bytes(pack(b"one ") + pack(b"two " * 200_000) + pack(b"three"))
     documents, _ = read(file)
     assert " ".join(documents).split() == ["one", *["two"] * 200_000, "three"]
@@ -227,7 +228,7 @@ def test_compressed_files_of_several_members(packing: str, tmp_path: Path) -> No
     assert read(file)[0] == ["one"]
 
 
-def test_wrong_rows_are_named(tmp_path: Path) -> None:
+def test_invalid_rows_raise(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     for line, message in (
         ("{broken", "line 2 is not JSON"),
@@ -243,12 +244,12 @@ def test_wrong_rows_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "table", "message"),
     [
-        ("a.csv", 'text,b\none,1\n"two,2\nthree,3\n', "row that begins in line 3 is no CSV"),
+        ("a.csv", 'text,b\none,1\n"two,2\nthree,3\n', "row that begins in line 3 is not CSV"),
         ("a.csv", "text,b\none,1\ntwo\n", "line 3 has 1 columns, and the first line 2"),
         ("a.tsv", "text\tb\none\t1\t2\n", "line 2 has 3 columns, and the first line 2"),
     ],
 )
-def test_a_table_that_is_not_whole_is_named_with_its_line(
+def test_malformed_table_error_names_the_line(
     name: str, table: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_text(table)
@@ -256,7 +257,7 @@ def test_a_table_that_is_not_whole_is_named_with_its_line(
         read(tmp_path / name)
 
 
-def test_columns_of_rows_that_are_lists_are_numbers(tmp_path: Path) -> None:
+def test_columns_of_list_rows_are_numbers(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[["one", "two"], ["three", "four"]]')
     assert read(tmp_path / "a.json", column="1")[0] == ["two", "four"]
 
@@ -270,13 +271,13 @@ def test_columns_of_rows_that_are_lists_are_numbers(tmp_path: Path) -> None:
         ('[["a"]]', "row 1 has no column 'text'"),
     ],
 )
-def test_a_wrong_json_list_is_named(content: str, message: str, tmp_path: Path) -> None:
+def test_invalid_json_list_raises(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(content)
     with pytest.raises(UserError, match=message):
         read(tmp_path / "a.json")
 
 
-def test_json_is_read_where_it_is_named(tmp_path: Path) -> None:
+def test_json_is_read_only_if_named(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one")
     (tmp_path / "report.json").write_bytes(as_json(DOCUMENTS))
     documents, counts = read(tmp_path)
@@ -285,24 +286,24 @@ def test_json_is_read_where_it_is_named(tmp_path: Path) -> None:
     assert read(tmp_path / "report.json")[0] == DOCUMENTS
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet", "jsonl"])
-def test_a_missing_column_is_named_with_those_there_are(ending: str, tmp_path: Path) -> None:
-    (tmp_path / f"a.{ending}").write_bytes(WRITERS[ending](DOCUMENTS))
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
+def test_missing_column_error_lists_columns(suffix: str, tmp_path: Path) -> None:
+    (tmp_path / f"a.{suffix}").write_bytes(WRITERS[suffix](DOCUMENTS))
     with pytest.raises(UserError, match=r"has no column 'body' \(known: id, text\).*--column"):
         read(tmp_path, column="body")
 
 
-def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+def test_damaged_parquet_file_raises(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_bytes(as_parquet(DOCUMENTS)[:-10])
-    with pytest.raises(UserError, match=r"a\.parquet is not a whole parquet file"):
+    with pytest.raises(UserError, match=r"a\.parquet is not a complete parquet file"):
         read(tmp_path)
 
 
-def test_an_empty_line_of_a_table_is_no_row(tmp_path: Path) -> None:
+def test_empty_lines_of_a_table_are_skipped(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\ntext,lang\nhello there,en\n\nbye now,en\n")
     sources = find_sources([tmp_path / "a.csv"], language_column="lang")
-    found = list(read_documents(sources, ReadCounts()))
-    assert [document.text for document in found] == ["hello there", "bye now"]
+    documents = list(read_documents(sources, ReadCounts()))
+    assert [document.text for document in documents] == ["hello there", "bye now"]
 
 
 def test_rows_without_text_are_counted(tmp_path: Path) -> None:
@@ -312,40 +313,38 @@ def test_rows_without_text_are_counted(tmp_path: Path) -> None:
     assert counts.empty_rows == 2
 
 
-def test_a_line_without_end_is_cut_where_a_sentence_ends(tmp_path: Path) -> None:
+def test_long_line_is_split_at_sentence_ends(tmp_path: Path) -> None:
     sentence = "The keeper counted the ships again. "
-    number = 3 * LONGEST_DOCUMENT // len(sentence)
+    number = 3 * MAX_DOCUMENT_LENGTH // len(sentence)
     (tmp_path / "a.txt").write_text(sentence * number)
     documents, counts = read(tmp_path)
     assert (
         "".join(documents).replace("\n", "").replace(" ", "") == sentence.replace(" ", "") * number
     )
-    assert counts.cut_paragraphs > 2
-    assert counts.cut_documents == len(documents) - 1 > 1
+    assert counts.split_paragraphs > 2
+    assert counts.split_documents == len(documents) - 1 > 1
     paragraphs = [paragraph for document in documents for paragraph in document.split("\n")]
-    assert max(map(len, paragraphs)) <= LONGEST_PARAGRAPH
-    assert max(map(len, documents)) <= LONGEST_DOCUMENT
+    assert max(map(len, paragraphs)) <= MAX_PARAGRAPH_LENGTH
+    assert max(map(len, documents)) <= MAX_DOCUMENT_LENGTH
     assert {paragraph[-6:] for paragraph in paragraphs} == {"again."}
 
 
 @pytest.mark.parametrize("filler", ["no end to this line of words", "x" * 1000, "\u6211" * 1000])
-def test_long_lines_are_cut_even_without_sentences(filler: str, tmp_path: Path) -> None:
+def test_long_lines_without_sentences_are_split(filler: str, tmp_path: Path) -> None:
     text = filler * (200_000 // len(filler))
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}))
     (documents, _), squeezed = read(tmp_path), text.replace(" ", "")
     assert "".join(documents).replace("\n", "").replace(" ", "") == squeezed
 
 
-def test_a_row_too_long_to_hold_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_LONGEST_ROW", 1000)
+def test_too_long_row_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers, "_MAX_ROW_LENGTH", 1000)
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * 2000}))
     with pytest.raises(UserError, match="more than 1,000 characters"):
         read(tmp_path)
 
 
-def test_a_file_that_may_not_be_read_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_file_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a.txt").write_text("text")
 
     def refuse(*_: object) -> None:
@@ -356,8 +355,8 @@ def test_a_file_that_may_not_be_read_is_named(
         read(tmp_path)
 
 
-def test_a_name_that_stands_twice_is_refused_where_it_is_read(tmp_path: Path) -> None:
-    """By every table; a column that is not read may stand there twice."""
+def test_duplicate_column_raises_if_it_is_read(tmp_path: Path) -> None:
+    """A column that is not read may occur twice."""
     texts = ["One text.", "Another."]
     tables = {
         "a.csv": "text,x,x,{}\n" + "".join(f"{text},1,2,3\n" for text in texts),
@@ -378,7 +377,7 @@ def test_a_name_that_stands_twice_is_refused_where_it_is_read(tmp_path: Path) ->
         read(tmp_path / "a.parquet")[0]
 
 
-def test_a_field_of_a_struct_that_stands_twice_is_refused(tmp_path: Path) -> None:
+def test_duplicate_struct_field_raises(tmp_path: Path) -> None:
     sides = arrow.StructArray.from_arrays([arrow.array(["a", "b"])] * 3, names=["en", "de", "en"])
     parquet.write_table(arrow.table({"text": sides}), tmp_path / "a.parquet")
     source = f"en,de={tmp_path / 'a.parquet'}"
@@ -387,8 +386,8 @@ def test_a_field_of_a_struct_that_stands_twice_is_refused(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
-def test_a_key_of_json_that_stands_twice_is_refused(name: str, tmp_path: Path) -> None:
+def test_duplicate_json_key_raises(name: str, tmp_path: Path) -> None:
     row = '{"text": "One.", "about": {"a": 1, "a": 2}}'
     (tmp_path / name).write_text(f"[{row}]" if name == "a.json" else row)
-    with pytest.raises(UserError, match="the key 'a' stands there twice"):
+    with pytest.raises(UserError, match="the key 'a' occurs twice"):
         read(tmp_path / name)[0]

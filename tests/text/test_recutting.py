@@ -1,4 +1,4 @@
-"""A word in the pieces of another tokenizer is the same word."""
+"""Words keep their text in the tokens of another tokenizer."""
 
 from itertools import pairwise
 
@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_text import STORIES, stories
 
-from bertwright.errors import UserError
-from bertwright.text.recutting import CUT_AT_WORDS, Recutting
-from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.retokenization import WORD_BOUNDED_KINDS, WordRetokenizer
+from bertwright.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from bertwright.data.vocabulary_training import train_tokenizer
 
 SMALLER = {"wordpiece": 150, "byte-bpe": 300}
 
@@ -18,66 +18,70 @@ SMALLER = {"wordpiece": 150, "byte-bpe": 300}
 @pytest.fixture(scope="session")
 def smaller() -> dict[str, Tokenizer]:
     return {
-        kind: train_tokenizer(stories(50), TokenizerChoice.choose({"kind": kind, "size": size}))
+        kind: train_tokenizer(
+            stories(50), TokenizerConfig.parse({"kind": kind, "vocab_size": size})
+        )
         for kind, size in SMALLER.items()
     }
 
 
 def words_of(tokenizer: Tokenizer, text: str) -> list[tuple[int, ...]]:
-    pieces, starts = tokenizer.encode_words(text)
-    return [tuple(pieces[a:b]) for a, b in pairwise([*starts, len(pieces)])]
+    token_ids, starts = tokenizer.encode_with_word_starts(text)
+    return [tuple(token_ids[a:b]) for a, b in pairwise([*starts, len(token_ids)])]
 
 
-@pytest.mark.parametrize("kind", CUT_AT_WORDS)
+@pytest.mark.parametrize("kind", WORD_BOUNDED_KINDS)
 @given(st.lists(st.sampled_from(" ".join(STORIES).split()), max_size=20).map(" ".join))
-def test_both_cuts_say_the_same(
+def test_retokenized_words_decode_to_the_same_text(
     trained: dict[str, Tokenizer], smaller: dict[str, Tokenizer], kind: str, text: str
 ) -> None:
-    own, other = smaller[kind], trained[kind]
-    recut = Recutting(own, other)
-    found = [(word, recut(word)) for word in words_of(own, text)]
-    said = [own.decode(list(word)) for word, cut in found if cut is not None]
-    assert [other.decode(list(cut)) for _, cut in found if cut is not None] == said
+    source, target = smaller[kind], trained[kind]
+    retokenize = WordRetokenizer(source, target)
+    results = [(word, retokenize(word)) for word in words_of(source, text)]
+    decoded = [source.decode(list(word)) for word, tokens in results if tokens is not None]
+    assert [target.decode(list(tokens)) for _, tokens in results if tokens is not None] == decoded
     if kind == "byte-bpe":
-        assert "".join(said) == text or "\ufffd" in own.decode([p for w, _ in found for p in w])
-    back = Recutting(other, own)
-    for word, cut in found:
-        if cut is not None:
-            assert own.decode(list(back(cut) or ())) == own.decode(list(word))
+        assert "".join(decoded) == text or "\ufffd" in source.decode(
+            [p for w, _ in results for p in w]
+        )
+    back = WordRetokenizer(target, source)
+    for word, tokens in results:
+        if tokens is not None:
+            assert source.decode(list(back(tokens) or ())) == source.decode(list(word))
 
 
-@pytest.mark.parametrize("kind", CUT_AT_WORDS)
-def test_the_same_tokenizer_cuts_the_same(trained: dict[str, Tokenizer], kind: str) -> None:
+@pytest.mark.parametrize("kind", WORD_BOUNDED_KINDS)
+def test_retokenization_by_the_same_tokenizer(trained: dict[str, Tokenizer], kind: str) -> None:
     tokenizer = trained[kind]
-    recut = Recutting(tokenizer, tokenizer)
+    retokenize = WordRetokenizer(tokenizer, tokenizer)
     words = [word for text in stories(5) for word in words_of(tokenizer, text)]
-    same = [recut(word) == word for word in words]
-    assert sum(same) > 0.9 * len(words)
-    assert all(recut(word) in (word, None) for word in words)
+    is_same = [retokenize(word) == word for word in words]
+    assert sum(is_same) > 0.9 * len(words)
+    assert all(retokenize(word) in (word, None) for word in words)
 
 
-def test_a_part_of_a_word_and_what_is_unknown_stay(smaller: dict[str, Tokenizer]) -> None:
-    own = smaller["wordpiece"]
-    recut = Recutting(own, own)
-    word = next(word for word in words_of(own, " ".join(STORIES[:4])) if len(word) > 1)
-    assert recut(word) == word
-    assert recut(word[1:]) is None
-    assert recut((own.specials.unknown,)) is None
-    assert recut(()) is None
+def test_partial_and_unknown_words_return_none(smaller: dict[str, Tokenizer]) -> None:
+    source = smaller["wordpiece"]
+    retokenize = WordRetokenizer(source, source)
+    word = next(word for word in words_of(source, " ".join(STORIES[:4])) if len(word) > 1)
+    assert retokenize(word) == word
+    assert retokenize(word[1:]) is None
+    assert retokenize((source.special_tokens.unknown,)) is None
+    assert retokenize(()) is None
 
 
 @pytest.mark.parametrize(
-    ("kind", "other", "said"),
+    ("kind", "target", "decoded"),
     [
-        ("wordpiece", "byte-bpe", "two tokenizers of one kind"),
-        ("unigram", "unigram", "two tokenizers of one kind"),
-        ("wordpiece", "cased", "reads capitals"),
+        ("wordpiece", "byte-bpe", "of the same kind"),
+        ("unigram", "unigram", "of the same kind"),
+        ("wordpiece", "cased", "one of the two tokenizers lower-cases"),
     ],
 )
-def test_what_cannot_be_cut_twice_is_said(
-    trained: dict[str, Tokenizer], kind: str, other: str, said: str
+def test_incompatible_tokenizers_raise(
+    trained: dict[str, Tokenizer], kind: str, target: str, decoded: str
 ) -> None:
-    choice = {"kind": "wordpiece", "size": 200, "lowercase": False}
-    cased = train_tokenizer(stories(9), TokenizerChoice.choose(choice))
-    with pytest.raises(UserError, match=said):
-        Recutting(trained[kind], {**trained, "cased": cased}[other])
+    config = {"kind": "wordpiece", "vocab_size": 200, "lowercase": False}
+    cased = train_tokenizer(stories(9), TokenizerConfig.parse(config))
+    with pytest.raises(UserError, match=decoded):
+        WordRetokenizer(trained[kind], {**trained, "cased": cased}[target])

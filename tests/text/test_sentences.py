@@ -1,4 +1,4 @@
-"""Where sentences end."""
+"""Sentence boundaries."""
 
 from itertools import pairwise
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.text.sentences import sentence_ends
+from bertwright.data.tokenization.sentences import sentence_ends
 
 
 def sentences(text: str) -> list[str]:
@@ -42,7 +42,7 @@ def test_ideographic_stops_need_no_space() -> None:
 
 
 @given(st.text(alphabet=st.sampled_from("aB. \n!?\u3002\u201d'\t3")))
-def test_no_end_lies_in_white_space(text: str) -> None:
+def test_sentence_ends_are_not_in_white_space(text: str) -> None:
     ends = list(sentence_ends(text))
     assert ends == sorted(set(ends))
     assert all(0 < end < len(text) and not text[end - 1].isspace() for end in ends)

@@ -1,4 +1,4 @@
-"""A tokenizer of fewer pieces cuts what needs no others as it was cut, and can still read all."""
+"""A trimmed tokenizer encodes text with its tokens as before."""
 
 import json
 from itertools import pairwise
@@ -7,101 +7,107 @@ import pytest
 import tokenizers as library
 from toy_stories import stories
 
-from bertwright.text.tokenizers import (
-    ByteBpeChoice,
+from bertwright.data.tokenization.tokenizer import (
+    ByteBpeConfig,
     Tokenizer,
-    TokenizerChoice,
-    UnigramChoice,
-    WordPieceChoice,
-    WordsChoice,
+    TokenizerConfig,
+    UnigramConfig,
+    WordLevelConfig,
+    WordPieceConfig,
 )
-from bertwright.text.trimming import trimmed
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.data.tokenization.trimming import trim_tokenizer
+from bertwright.data.vocabulary_training import train_tokenizer
 
 TEXTS = stories(20)
 NEEDED = "The old river remembers slowly. The old teacher sings."
 KINDS = [
-    WordPieceChoice(size=200),
-    ByteBpeChoice(size=400),
-    UnigramChoice(size=200, sentinels=3),
-    WordsChoice(size=100),
+    WordPieceConfig(vocab_size=200),
+    ByteBpeConfig(vocab_size=400),
+    UnigramConfig(vocab_size=200, sentinels=3),
+    WordLevelConfig(vocab_size=100),
 ]
-by_kind = pytest.mark.parametrize("choice", KINDS, ids=lambda choice: choice.kind)
+parametrize_config = pytest.mark.parametrize("config", KINDS, ids=lambda config: config.kind)
 
 
-def learned(choice: TokenizerChoice) -> Tokenizer:
-    return train_tokenizer(TEXTS, choice)
+def train(config: TokenizerConfig) -> Tokenizer:
+    return train_tokenizer(TEXTS, config)
 
 
-@by_kind
-def test_what_needs_no_other_pieces_is_cut_as_it_was(choice: TokenizerChoice) -> None:
-    whole = learned(choice)
-    small, former = trimmed(whole, set(whole.encode(NEEDED)))
-    assert small.size == len(former) < whole.size
-    assert [small.piece(new) for new in range(small.size)] == [whole.piece(old) for old in former]
-    # Words of these pieces that no text has, too.
-    words = [whole.decode([old]).strip() for old in former if old not in whole.specials.all]
+@parametrize_config
+def test_kept_tokens_are_encoded_as_before(config: TokenizerConfig) -> None:
+    original = train(config)
+    trimmed, old_ids = trim_tokenizer(original, set(original.encode(NEEDED)))
+    assert trimmed.vocab_size == len(old_ids) < original.vocab_size
+    assert [trimmed.id_to_token(new) for new in range(trimmed.vocab_size)] == [
+        original.id_to_token(old) for old in old_ids
+    ]
+    # Also words of these tokens that occur in no text.
+    words = [
+        original.decode([old]).strip() for old in old_ids if old not in original.special_tokens.all
+    ]
     texts = [NEEDED, NEEDED.upper(), *words, *map("".join, pairwise(words)), " ".join(words)]
     covered = 0
     for text in texts:
-        cut = whole.encode(text)
-        if set(cut) <= {*former}:
+        ids = original.encode(text)
+        if set(ids) <= {*old_ids}:
             covered += 1
-            assert [former[piece] for piece in small.encode(text)] == cut
+            assert [old_ids[token] for token in trimmed.encode(text)] == ids
     assert covered > len(words)
 
 
-@by_kind
-def test_no_text_becomes_unknown_that_can_be_spelled(choice: TokenizerChoice) -> None:
-    whole = learned(choice)
-    small, _ = trimmed(whole, set(whole.encode(NEEDED)))
-    if choice.kind != "words":
+@parametrize_config
+def test_no_text_becomes_unknown(config: TokenizerConfig) -> None:
+    original = train(config)
+    trimmed, _ = trim_tokenizer(original, set(original.encode(NEEDED)))
+    if config.kind != "words":
         for text in TEXTS:
-            assert small.decode(small.encode(text)) == whole.decode(whole.encode(text))
-    kept = [each.content for each in small.backend.get_added_tokens_decoder().values()]
-    assert kept == [each.content for each in whole.backend.get_added_tokens_decoder().values()]
+            assert trimmed.decode(trimmed.encode(text)) == original.decode(original.encode(text))
+    kept = [token.content for token in trimmed.backend.get_added_tokens_decoder().values()]
+    assert kept == [token.content for token in original.backend.get_added_tokens_decoder().values()]
 
 
-def test_merges_go_with_what_they_make() -> None:
-    whole = learned(ByteBpeChoice(size=400))
-    small, _ = trimmed(whole, set(whole.encode(NEEDED)))
-    merges, vocabulary = (small.settings["model"][name] for name in ("merges", "vocab"))
-    assert 0 < len(merges) < len(whole.settings["model"]["merges"])
+def test_unneeded_merges_are_removed() -> None:
+    original = train(ByteBpeConfig(vocab_size=400))
+    trimmed, _ = trim_tokenizer(original, set(original.encode(NEEDED)))
+    merges, vocabulary = (trimmed.settings["model"][name] for name in ("merges", "vocab"))
+    assert 0 < len(merges) < len(original.settings["model"]["merges"])
     assert all({a, b, a + b} <= vocabulary.keys() for a, b in merges)
 
 
-def test_unknown_characters_weigh_what_they_did() -> None:
-    """Against the least probable of all pieces, which no text needs."""
-    whole = learned(UnigramChoice(size=200))
-    small, _ = trimmed(whole, set(whole.encode(NEEDED)))
-    least = (min(score for _, score in own.settings["model"]["vocab"]) for own in (whole, small))
+def test_score_of_unknown_characters_is_kept() -> None:
+    """The score is relative to the least probable token, which no text needs."""
+    original = train(UnigramConfig(vocab_size=200))
+    trimmed, _ = trim_tokenizer(original, set(original.encode(NEEDED)))
+    least = (
+        min(score for _, score in own.settings["model"]["vocab"]) for own in (original, trimmed)
+    )
     assert next(least) == next(least)
 
 
-@by_kind
-def test_what_stands_around_a_text_is_the_same(choice: TokenizerChoice) -> None:
-    whole = learned(choice)
-    small, former = trimmed(whole, set(whole.encode(NEEDED)))
-    ids = small.backend.encode(NEEDED, NEEDED).ids
-    assert [former[piece] for piece in ids] == whole.backend.encode(NEEDED, NEEDED).ids
+@parametrize_config
+def test_special_tokens_around_a_text_are_kept(config: TokenizerConfig) -> None:
+    original = train(config)
+    trimmed, old_ids = trim_tokenizer(original, set(original.encode(NEEDED)))
+    ids = trimmed.backend.encode(NEEDED, NEEDED).ids
+    assert [old_ids[token] for token in ids] == original.backend.encode(NEEDED, NEEDED).ids
 
 
 def test_published_templates_are_renumbered() -> None:
-    whole = learned(WordPieceChoice(size=200))
-    settings = json.loads(whole.backend.to_str())
-    named = {r: [whole.piece(n), n] for r, n in (("cls", 2), ("sep", 3))}
+    original = train(WordPieceConfig(vocab_size=200))
+    settings = json.loads(original.backend.to_str())
+    special = {r: [original.id_to_token(n), n] for r, n in (("cls", 2), ("sep", 3))}
     settings["post_processor"] = {
         "type": "Sequence",
-        "processors": [{"type": "BertProcessing", **named}],
+        "processors": [{"type": "BertProcessing", **special}],
     }
-    # As numbers of published vocabularies, which do not begin with special pieces.
-    shifted = {piece: (n + 7) % 200 for piece, n in settings["model"]["vocab"].items()}
+    # As in published vocabularies that do not begin with special tokens.
+    shifted = {token: (n + 7) % 200 for token, n in settings["model"]["vocab"].items()}
     settings["model"]["vocab"] = shifted
-    for piece in settings["added_tokens"]:
-        piece["id"] = shifted[piece["content"]]
-    for pair in named.values():
+    for token in settings["added_tokens"]:
+        token["id"] = shifted[token["content"]]
+    for pair in special.values():
         pair[1] = shifted[pair[0]]
     other = Tokenizer(library.Tokenizer.from_str(json.dumps(settings)))
-    small, former = trimmed(other, set(other.encode(NEEDED)))
-    ids = small.backend.encode(NEEDED).ids
-    assert [former[piece] for piece in ids] == other.backend.encode(NEEDED).ids
+    trimmed, old_ids = trim_tokenizer(other, set(other.encode(NEEDED)))
+    ids = trimmed.backend.encode(NEEDED).ids
+    assert [old_ids[token] for token in ids] == other.backend.encode(NEEDED).ids

@@ -1,10 +1,10 @@
-"""What a word is."""
+"""Words of a text."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.text.words import word_spans
+from bertwright.data.tokenization.words import word_spans
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,6 @@ def test_words(text: str, words: list[str]) -> None:
 
 
 @given(st.text())
-def test_words_cover_all_but_white_space_and_do_not_overlap(text: str) -> None:
-    covered = [place for start, end in word_spans(text) for place in range(start, end)]
-    assert covered == [place for place, character in enumerate(text) if not character.isspace()]
+def test_words_cover_all_visible_characters_once(text: str) -> None:
+    covered = [index for start, end in word_spans(text) for index in range(start, end)]
+    assert covered == [index for index, character in enumerate(text) if not character.isspace()]

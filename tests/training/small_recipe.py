@@ -15,13 +15,15 @@ CHANGES = (
 
 THREE_PHASES = (
     "objectives.causal={}",
-    "phases=[{share: 0.5, objectives: {causal: {}}}, {share: 0.3, objectives: {masked: {shift: 1}}}"
-    ", {share: 0.2, objectives: {masked: {}}}]",
+    "phases=[{fraction: 0.5, objectives: {causal: {}}}, "
+    "{fraction: 0.3, objectives: {masked: {shift: 1}}}, {fraction: 0.2, objectives: {masked: {}}}]",
 )
 
 
 def small(name: str = "modern", *changes: str) -> Recipe:
-    """A system with two blocks of width 32 and rows of 32 places, 8 of them in a step; modern has
-    a causal phase, one in which the place before answers, and a masked one."""
+    """Return a recipe with two blocks of width 32 and eight sequences of length 32 per step.
+
+    The modern one has a causal phase, a masked phase with shifted predictions, and a masked one.
+    """
     phases = THREE_PHASES if name == "modern" else ()
     return Recipe.load(name, *CHANGES, *phases, *changes)

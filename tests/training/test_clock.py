@@ -1,43 +1,51 @@
-"""Laws of the clock."""
+"""Training clocks by steps and by time."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from bertwright.errors import UserError
-from bertwright.training.clock import BudgetClock, Clock, Journal, Place, every, seconds_of, times
+from bertwright.core.errors import UserError
+from bertwright.training.clock import (
+    BudgetClock,
+    DecisionLog,
+    Progress,
+    TrainingClock,
+    evenly_spaced,
+    every_n_steps,
+    parse_duration,
+)
 
 
 def test_steps_are_even_progress() -> None:
-    clock = Clock(4)
-    assert [clock.place(s).progress for s in range(4)] == [0.0, 0.25, 0.5, 0.75]
-    assert [clock.place(s).middle for s in range(4)] == [0.125, 0.375, 0.625, 0.875]
-    assert not clock.finished(3)
-    assert clock.finished(4)
+    clock = TrainingClock(4)
+    assert [clock.progress(s).fraction for s in range(4)] == [0.0, 0.25, 0.5, 0.75]
+    assert [clock.progress(s).midpoint for s in range(4)] == [0.125, 0.375, 0.625, 0.875]
+    assert not clock.is_finished(3)
+    assert clock.is_finished(4)
 
 
 @pytest.mark.parametrize("steps", [10, 30, 100, 1000, 7])
-def test_phases_get_their_shares_of_the_steps(steps: int) -> None:
-    clock = Clock(steps, (0.3, 0.6, 0.1))
-    phases = [clock.place(s).phase for s in range(steps)]
+def test_phases_get_their_fractions_of_the_steps(steps: int) -> None:
+    clock = TrainingClock(steps, (0.3, 0.6, 0.1))
+    phases = [clock.progress(s).phase for s in range(steps)]
     assert phases == sorted(phases)
-    for phase, share in enumerate((0.3, 0.6, 0.1)):
-        assert abs(phases.count(phase) - share * steps) <= 1
+    for phase, fraction in enumerate((0.3, 0.6, 0.1)):
+        assert abs(phases.count(phase) - fraction * steps) <= 1
         if steps % 10 == 0:
-            assert phases.count(phase) == round(share * steps)
+            assert phases.count(phase) == round(fraction * steps)
 
 
 def test_phase_progress_runs_from_zero_to_one_in_every_phase() -> None:
-    clock = Clock(100, (1, 3))
-    assert clock.place(0).phase_progress == 0.0
-    assert clock.place(24).phase_progress == pytest.approx(0.96)
-    assert clock.place(25).phase_progress == pytest.approx(0.0)
-    assert clock.place(99).phase_progress == pytest.approx(74 / 75)
+    clock = TrainingClock(100, (1, 3))
+    assert clock.progress(0).phase_fraction == 0.0
+    assert clock.progress(24).phase_fraction == pytest.approx(0.96)
+    assert clock.progress(25).phase_fraction == pytest.approx(0.0)
+    assert clock.progress(99).phase_fraction == pytest.approx(74 / 75)
 
 
-class World:
-    """A machine whose time passes as it is told."""
+class FakeTime:
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -49,32 +57,36 @@ class World:
 def run(
     budget: float,
     seconds: dict[int, float],
-    journal: Journal,
-    world: World,
+    decision_log: DecisionLog,
+    fake_time: FakeTime,
     first: int = 0,
     stop: int | None = None,
     evaluation: float = 0.0,
     start_up: float = 3.0,
-) -> tuple[BudgetClock, list[Place]]:
-    """Go through a run whose steps take ``seconds`` of their phase; a first one compiles."""
+) -> tuple[BudgetClock, list[Progress]]:
+    """Simulate a run with ``seconds`` per step by phase; the first step of a phase compiles."""
     clock = BudgetClock(
-        budget, (0.5, 0.5), started=world.time - start_up, now=world.now, journal=journal
+        budget,
+        (0.5, 0.5),
+        start_time=fake_time.time - start_up,
+        now=fake_time.now,
+        decision_log=decision_log,
     )
-    places: list[Place] = []
+    steps_done: list[Progress] = []
     step, phase = first, -1
     clock.observe(step)
-    while not clock.finished(step) and step != stop:
-        place = clock.place(step)
-        places.append(place)
-        world.time += seconds[place.phase] + (20.0 if place.phase != phase else 0.0)
-        phase = place.phase
+    while not clock.is_finished(step) and step != stop:
+        progress = clock.progress(step)
+        steps_done.append(progress)
+        fake_time.time += seconds[progress.phase] + (20.0 if progress.phase != phase else 0.0)
+        phase = progress.phase
         step += 1
         clock.observe(step)
-        if times(9)(place, clock.place(step)):
+        if evenly_spaced(9)(progress, clock.progress(step)):
             with clock.pause():
-                world.time += evaluation
-    world.time += clock.closing
-    return clock, places
+                fake_time.time += evaluation
+    fake_time.time += clock.reserved_seconds
+    return clock, steps_done
 
 
 @pytest.mark.parametrize("budget", [120.0, 1500.0])
@@ -83,76 +95,76 @@ def run(
 def test_progress_ends_as_the_budget_ends(
     budget: float, seconds: dict[int, float], evaluation: float
 ) -> None:
-    world = World()
-    clock, places = run(budget, seconds, Journal(), world, evaluation=evaluation)
-    assert clock.elapsed() == pytest.approx(budget, rel=0.05)
-    assert places[-1].progress > 0.9
-    assert [p.progress for p in places] == sorted(p.progress for p in places)
-    share = sum(p.phase == 0 for p in places) * seconds[0] / budget
-    assert 0.2 < share < 0.8
+    fake_time = FakeTime()
+    clock, steps_done = run(budget, seconds, DecisionLog(), fake_time, evaluation=evaluation)
+    assert clock.elapsed_seconds() == pytest.approx(budget, rel=0.05)
+    assert steps_done[-1].fraction > 0.9
+    assert [p.fraction for p in steps_done] == sorted(p.fraction for p in steps_done)
+    fraction = sum(p.phase == 0 for p in steps_done) * seconds[0] / budget
+    assert 0.2 < fraction < 0.8
 
 
-def test_an_uneven_machine_still_ends_in_time() -> None:
-    world = World()
-    clock = BudgetClock(600.0, started=world.time, now=world.now)
+def test_varying_speed_still_ends_in_time() -> None:
+    fake_time = FakeTime()
+    clock = BudgetClock(600.0, start_time=fake_time.time, now=fake_time.now)
     step = 0
     clock.observe(step)
-    while not clock.finished(step):
-        world.time += 0.1 * (2.0 if 2000 < step < 3000 else 1.0)
+    while not clock.is_finished(step):
+        fake_time.time += 0.1 * (2.0 if 2000 < step < 3000 else 1.0)
         step += 1
         clock.observe(step)
-    world.time += clock.closing
-    assert clock.elapsed() == pytest.approx(600.0, rel=0.05)
+    fake_time.time += clock.reserved_seconds
+    assert clock.elapsed_seconds() == pytest.approx(600.0, rel=0.05)
 
 
-def test_a_budget_too_short_for_anything_stops_at_once() -> None:
-    world = World()
-    _, places = run(1.0, {0: 5.0, 1: 5.0}, Journal(), world)
-    assert len(places) <= 3
+def test_a_tiny_budget_stops_immediately() -> None:
+    fake_time = FakeTime()
+    _, steps_done = run(1.0, {0: 5.0, 1: 5.0}, DecisionLog(), fake_time)
+    assert len(steps_done) <= 3
 
 
 def test_a_resumed_run_follows_the_plans_of_the_first(tmp_path: Path) -> None:
     file = tmp_path / "clock.jsonl"
-    _, first = run(600.0, {0: 0.1, 1: 0.1}, Journal(file), World(), stop=2000)
-    _, second = run(600.0, {0: 0.3, 1: 0.3}, Journal(file), World(), first=500)
-    planned = json.loads(file.read_text().splitlines()[-1])
+    _, first = run(600.0, {0: 0.1, 1: 0.1}, DecisionLog(file), FakeTime(), stop=2000)
+    _, second = run(600.0, {0: 0.3, 1: 0.3}, DecisionLog(file), FakeTime(), first=500)
+    last_plan = json.loads(file.read_text().splitlines()[-1])
     last = [p["step"] for p in map(json.loads, file.read_text().splitlines()) if p["step"] <= 2000]
-    assert planned["step"] > 2000
+    assert last_plan["step"] > 2000
     for a, b in zip(first[500 : last[-1]], second, strict=False):
         assert a == b
 
 
-@pytest.mark.parametrize("cut", [1, 4])
-def test_a_journal_cut_short_loses_its_last_line_only(tmp_path: Path, cut: int) -> None:
+@pytest.mark.parametrize("num_bytes", [1, 4])
+def test_a_truncated_log_loses_its_last_line_only(tmp_path: Path, num_bytes: int) -> None:
     file = tmp_path / "clock.jsonl"
-    journal = Journal(file)
-    journal.add({"step": 1})
-    journal.add({"step": 2})
-    file.write_bytes(file.read_bytes()[:-cut])
-    again = Journal(file)
+    decision_log = DecisionLog(file)
+    decision_log.add({"step": 1})
+    decision_log.add({"step": 2})
+    file.write_bytes(file.read_bytes()[:-num_bytes])
+    again = DecisionLog(file)
     assert again.entries == [{"step": 1}]
     again.add({"step": 3})
-    assert Journal(file).entries == [{"step": 1}, {"step": 3}]
+    assert DecisionLog(file).entries == [{"step": 1}, {"step": 3}]
 
 
-def test_a_decision_is_taken_once(tmp_path: Path) -> None:
-    assert Journal(tmp_path / "j").decide("compile", lambda: True) is True
-    assert Journal(tmp_path / "j").decide("compile", lambda: False) is True
+def test_a_decision_is_made_once(tmp_path: Path) -> None:
+    assert DecisionLog(tmp_path / "j").decide("compile", lambda: True) is True
+    assert DecisionLog(tmp_path / "j").decide("compile", lambda: False) is True
 
 
-def test_every_and_times() -> None:
-    clock = Clock(20)
-    pairs = [(clock.place(s), clock.place(s + 1)) for s in range(20)]
-    assert [b.step for a, b in pairs if every(6)(a, b)] == [6, 12, 18]
-    assert [b.step for a, b in pairs if times(3)(a, b)] == [5, 10, 15]
+def test_triggers() -> None:
+    clock = TrainingClock(20)
+    pairs = [(clock.progress(s), clock.progress(s + 1)) for s in range(20)]
+    assert [b.step for a, b in pairs if every_n_steps(6)(a, b)] == [6, 12, 18]
+    assert [b.step for a, b in pairs if evenly_spaced(3)(a, b)] == [5, 10, 15]
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("20m", 1200), ("1.5h", 5400)])
-def test_budgets_are_read(text: str, seconds: float) -> None:
-    assert seconds_of(text) == seconds
+def test_durations_are_parsed(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["20", "m", "-3s", "1h30m", "0s", ""])
-def test_other_texts_are_no_budget(text: str) -> None:
+def test_invalid_durations_are_rejected(text: str) -> None:
     with pytest.raises(UserError, match=r"90s, 20m or 1\.5h"):
-        seconds_of(text)
+        parse_duration(text)

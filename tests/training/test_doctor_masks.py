@@ -1,4 +1,4 @@
-"""Wrong masks of every kind that the doctor names, and right ones that it leaves in peace."""
+"""The doctor detects wrong masks of every kind, and accepts correct ones."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -8,80 +8,82 @@ import numpy as np
 import pytest
 from small_recipe import small
 
-from bertwright.encoder.visibility import Visibility
-from bertwright.examples.corruption import Replace
-from bertwright.examples.questions import Question
-from bertwright.examples.selection import Tokens
+from bertwright.batches.masking import TokenSelection
+from bertwright.batches.masking.corruption import TokenReplacement
+from bertwright.batches.targets import Targets
+from bertwright.data.shards.dataset import Dataset
+from bertwright.modules.attention.mask import Visibility
 from bertwright.recipes import Recipe
-from bertwright.text.shards import Data
-from bertwright.training.doctor.drawing import Drawn, draw
-from bertwright.training.doctor.findings import Finding, merged
-from bertwright.training.doctor.isolation import check_isolation
-from bertwright.training.doctor.mask_checks import check_questions
+from bertwright.training.diagnostics.doctor.batch_samples import SampledBatches, sample_batches
+from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, merge_phases
+from bertwright.training.diagnostics.doctor.isolation import check_isolation
+from bertwright.training.diagnostics.doctor.target_checks import check_targets
 from recipes_at_toy_size import SYSTEMS, toy
 
 PHASES = "phases=[{objectives: {masked: {}}}]"
 
 
-class Spared(Replace):
-    """Hides nothing."""
+class NoCorruption(TokenReplacement):
+    """Masks nothing."""
 
-    kind: Literal["spared"] = "spared"
+    kind: Literal["no-corruption"] = "no-corruption"
 
-    def corrupt(self, rows, chosen, vocabulary, draw):
-        return rows.pieces
-
-
-class Misplaced(Replace):
-    """Hides the place after the one that is asked."""
-
-    kind: Literal["misplaced"] = "misplaced"
-
-    def corrupt(self, rows, chosen, vocabulary, draw):
-        beside = np.minimum(chosen.where + 1, rows.pieces.shape[1] - 1)
-        return super().corrupt(rows, replace(chosen, where=beside), vocabulary, draw)
+    def corrupt(self, batch, selected, vocabulary, rng):
+        return batch.token_ids
 
 
-class Frozen(Replace):
-    """Says that it draws anew, and does not."""
+class Shifted(TokenReplacement):
+    """Masks the position after the selected one."""
+
+    kind: Literal["shifted"] = "shifted"
+
+    def corrupt(self, batch, selected, vocabulary, rng):
+        positions = np.minimum(selected.positions + 1, batch.token_ids.shape[1] - 1)
+        return super().corrupt(batch, replace(selected, positions=positions), vocabulary, rng)
+
+
+class Frozen(TokenReplacement):
+    """Claims to be dynamic, but repeats its masks."""
 
     kind: Literal["frozen"] = "frozen"
 
-    def visit(self, epoch):
+    def repeated_epoch(self, epoch):
         return np.zeros_like(epoch)
 
 
-class Greedy(Tokens):
-    """Asks twice as much as it is told to."""
+class Greedy(TokenSelection):
+    """Selects twice as many positions as requested."""
 
     kind: Literal["greedy"] = "greedy"
 
-    def chosen(self, rows, vocabulary, draw, number, slots):
-        return super().chosen(rows, vocabulary, draw, 2 * number, 2 * slots)
+    def select_positions(self, batch, vocabulary, rng, num_to_mask, num_slots):
+        return super().select_positions(batch, vocabulary, rng, 2 * num_to_mask, 2 * num_slots)
 
 
-class Blurred(Visibility):
-    """Shows a place the one after it, whatever another rule hides."""
+class Leaky(Visibility):
+    """Makes the next position visible, and other documents."""
 
-    kind: Literal["blurred"] = "blurred"
+    kind: Literal["leaky"] = "leaky"
 
     def visible(self, query, key):
-        return (key.place <= query.place + 1) | (query.document != key.document)
+        return (key.index <= query.index + 1) | (query.document_ids != key.document_ids)
 
 
-def examined(recipe: Recipe, data: Data, phase: int = 0) -> dict[str, Finding]:
-    return judged(draw(recipe, data, phase), recipe, data)
+def check_recipe(recipe: Recipe, data: Dataset, phase: int = 0) -> dict[str, Diagnostic]:
+    return check_samples(sample_batches(recipe, data, phase), recipe, data)
 
 
-def judged(drawn: Drawn, recipe: Recipe, data: Data) -> dict[str, Finding]:
-    objectives = recipe.objectives_of(drawn.phase)
-    found = check_questions(drawn, objectives, data.tokenizer)
-    found += check_isolation(drawn, recipe, list(objectives.values()), data.tokenizer.size)
-    return {f.check.removeprefix("masks."): f for f in merged(found)}
+def check_samples(samples: SampledBatches, recipe: Recipe, data: Dataset) -> dict[str, Diagnostic]:
+    objectives = recipe.objectives_of(samples.phase)
+    results = check_targets(samples, objectives, data.tokenizer)
+    results += check_isolation(
+        samples, recipe, list(objectives.values()), data.tokenizer.vocab_size
+    )
+    return {d.check.removeprefix("masks."): d for d in merge_phases(results)}
 
 
-def bad(findings: dict[str, Finding]) -> dict[str, str]:
-    return {name: f.verdict for name, f in findings.items() if f.verdict != "ok"}
+def not_ok(diagnostics: dict[str, Diagnostic]) -> dict[str, str]:
+    return {name: d.severity for name, d in diagnostics.items() if d.severity != "ok"}
 
 
 CAUSAL = "objectives={causal: {}, masked: null}"
@@ -90,125 +92,143 @@ CAUSAL = "objectives={causal: {}, masked: null}"
 @pytest.mark.parametrize(
     ("system", "changes", "checks"),
     [
-        ("modern", [PHASES], {"rate", "targets", "specials", "shares", "repetition", "documents"}),
-        ("modern", [PHASES, "objectives.masked.selection.kind=whole-words"], {"rate", "shares"}),
-        ("modern", [PHASES, "objectives.masked.corruption.unit=selected"], {"shares"}),
+        (
+            "modern",
+            [PHASES],
+            {"masking-rate", "targets", "special-tokens", "repetition", "documents"},
+        ),
+        (
+            "modern",
+            [PHASES, "objectives.masked.selection.kind=whole-words"],
+            {"masking-rate", "corruption-rates"},
+        ),
+        ("modern", [PHASES, "objectives.masked.corruption.unit=selected"], {"corruption-rates"}),
         ("modern", [PHASES, "assembly={kind: doc-sentences, length: 64}"], {"padding"}),
-        ("modern", ["phases=[{}]", CAUSAL], {"targets", "specials", "documents", "future"}),
+        ("modern", ["phases=[{}]", CAUSAL], {"targets", "special-tokens", "documents", "future"}),
         ("bert", ["phases=[{}]"], {"labels", "padding", "repetition"}),
-        ("roberta", ["phases=[{}]", "text.tokenizer.kind=wordpiece"], {"shares", "repetition"}),
+        (
+            "roberta",
+            ["phases=[{}]", "text.tokenizer.kind=wordpiece"],
+            {"corruption-rates", "repetition"},
+        ),
     ],
 )
-def test_right_masks_get_no_complaint(
-    system: str, changes: list[str], checks: set[str], data: Data
+def test_correct_masks_are_ok(
+    system: str, changes: list[str], checks: set[str], data: Dataset
 ) -> None:
-    findings = examined(small(system, *changes), data)
-    assert bad(findings) == {}
-    assert checks <= findings.keys()
+    diagnostics = check_recipe(small(system, *changes), data)
+    assert not_ok(diagnostics) == {}
+    assert checks <= diagnostics.keys()
 
 
 BACKWARD = (
     "objectives.causal.direction=backward",
     "encoder.visibility={kind: and, rules: [reversed, document]}",
-    "encoder.memory=0",
+    "encoder.memory_length=0",
 )
 
 
 @pytest.mark.parametrize(("system", "changes"), [("elmo", ()), ("lstm-lm", BACKWARD)])
-def test_right_questions_in_other_directions_get_no_complaint(
-    system: str, changes: tuple[str, ...], data: Data
+def test_correct_targets_in_other_directions_are_ok(
+    system: str, changes: tuple[str, ...], data: Dataset
 ) -> None:
-    recipe = toy(system, f"text.tokenizer.size={data.tokenizer.size}", *changes)
-    findings = examined(recipe, data)
-    assert bad(findings) == {}
-    assert {"targets", "specials", "asked-once"} <= findings.keys()
+    recipe = toy(system, f"text.tokenizer.vocab_size={data.tokenizer.vocab_size}", *changes)
+    diagnostics = check_recipe(recipe, data)
+    assert not_ok(diagnostics) == {}
+    assert {"targets", "special-tokens", "unique-targets"} <= diagnostics.keys()
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_no_system_gets_a_complaint_of_its_questions(system: str, rich_data: Data) -> None:
-    recipe = toy(system, f"text.tokenizer.size={rich_data.tokenizer.size}")
-    found: list[Finding] = []
+def test_the_targets_of_every_system_are_correct(system: str, rich_data: Dataset) -> None:
+    recipe = toy(system, f"text.tokenizer.vocab_size={rich_data.tokenizer.vocab_size}")
+    diagnostics: list[Diagnostic] = []
     for phase in range(len(recipe.phases)):
-        for turn in recipe.turns_of(phase):
-            drawn = draw(recipe, rich_data, phase, turn.objectives)
-            found += check_questions(drawn, turn.objectives, rich_data.tokenizer)
-    assert [f for f in found if f.verdict == "error"] == []
+        for group in recipe.objective_schedule(phase):
+            samples = sample_batches(recipe, rich_data, phase, group.objectives)
+            diagnostics += check_targets(samples, group.objectives, rich_data.tokenizer)
+    assert [d for d in diagnostics if d.severity == "error"] == []
 
 
 @pytest.mark.parametrize(
-    ("kind", "verdicts"),
+    ("kind", "severities"),
     [
-        ("spared", {"shares": "error"}),
-        ("misplaced", {"shares": "error", "untouched": "error"}),
+        ("no-corruption", {"corruption-rates": "error"}),
+        ("shifted", {"corruption-rates": "error", "unchanged-tokens": "error"}),
         ("frozen", {"repetition": "error"}),
     ],
 )
-def test_a_wrong_corruption_is_named(kind: str, verdicts: dict[str, str], data: Data) -> None:
+def test_a_wrong_corruption_is_reported(
+    kind: str, severities: dict[str, str], data: Dataset
+) -> None:
     recipe = small("modern", PHASES, f"objectives.masked.corruption.kind={kind}")
-    findings = examined(recipe, data)
-    assert bad(findings) == verdicts
-    assert all("objectives.masked" in findings[name].advice for name in verdicts)
+    diagnostics = check_recipe(recipe, data)
+    assert not_ok(diagnostics) == severities
+    assert all("objectives.masked" in diagnostics[name].advice for name in severities)
 
 
-def test_a_selection_that_takes_too_much_is_named(data: Data) -> None:
-    recipe = small("modern", PHASES, "objectives.masked.selection={kind: greedy, rate: 0.15}")
-    findings = examined(recipe, data)
-    assert bad(findings) == {"rate": "warning"}
-    assert findings["rate"].figures["achieved"] == pytest.approx(0.3, abs=0.03)
+def test_a_selection_of_too_many_tokens_is_reported(data: Dataset) -> None:
+    recipe = small(
+        "modern", PHASES, "objectives.masked.selection={kind: greedy, masking_rate: 0.15}"
+    )
+    diagnostics = check_recipe(recipe, data)
+    assert not_ok(diagnostics) == {"masking-rate": "warning"}
+    assert diagnostics["masking-rate"].metrics["achieved"] == pytest.approx(0.3, abs=0.03)
 
 
-def with_question(drawn: Drawn, alter: Callable[[Question], Question]) -> Drawn:
-    questions = {name: alter(question) for name, question in drawn.batch.questions.items()}
-    return replace(drawn, batch=replace(drawn.batch, questions=questions))
+def change_targets(samples: SampledBatches, change: Callable[[Targets], Targets]) -> SampledBatches:
+    targets = {name: change(targets) for name, targets in samples.batch.targets.items()}
+    return replace(samples, batch=replace(samples.batch, targets=targets))
 
 
 @pytest.mark.parametrize(
-    ("alter", "check"),
+    ("change", "check"),
     [
-        (lambda q: replace(q, target=np.roll(q.target, 1)), "targets"),
-        (lambda q: replace(q, where=q.where // 32 * 32), "specials"),
-        (lambda q: replace(q, where=np.roll(q.where, 1) * 0 + q.where[0]), "asked-once"),
+        (lambda t: replace(t, labels=np.roll(t.labels, 1)), "targets"),
+        (lambda t: replace(t, positions=t.positions // 32 * 32), "special-tokens"),
+        (lambda t: replace(t, positions=t.positions * 0 + t.positions[0]), "unique-targets"),
     ],
 )
-def test_a_wrong_question_is_named(
-    alter: Callable[[Question], Question], check: str, data: Data
+def test_wrong_targets_are_reported(
+    change: Callable[[Targets], Targets], check: str, data: Dataset
 ) -> None:
     recipe = small("modern", PHASES)
-    findings = judged(with_question(draw(recipe, data, 0), alter), recipe, data)
-    assert findings[check].verdict == "error"
+    samples = change_targets(sample_batches(recipe, data, 0), change)
+    assert check_samples(samples, recipe, data)[check].severity == "error"
 
 
-def test_a_causal_answer_from_another_document_is_named(data: Data) -> None:
+def test_a_causal_target_in_another_document_is_reported(data: Dataset) -> None:
     recipe = small("modern", "phases=[{}]", CAUSAL)
-    drawn = with_question(
-        draw(recipe, data, 0), lambda q: replace(q, weight=np.ones_like(q.weight))
+    samples = change_targets(
+        sample_batches(recipe, data, 0), lambda t: replace(t, weights=np.ones_like(t.weights))
     )
-    assert judged(drawn, recipe, data)["specials"].verdict == "error"
+    assert check_samples(samples, recipe, data)["special-tokens"].severity == "error"
 
 
-def test_static_masks_that_do_not_come_back_are_named(data: Data) -> None:
+def test_static_masks_that_do_not_repeat_are_reported(data: Dataset) -> None:
     recipe = small("bert", "phases=[{}]")
-    drawn = draw(recipe, data, 0)
-    assert drawn.repeated is not None
-    findings = judged(replace(drawn, repeated=drawn.later), recipe, data)
-    assert bad(findings) == {"repetition": "error"}
+    samples = sample_batches(recipe, data, 0)
+    assert samples.repeated_epoch is not None
+    diagnostics = check_samples(replace(samples, repeated_epoch=samples.next_epoch), recipe, data)
+    assert not_ok(diagnostics) == {"repetition": "error"}
 
 
-def test_labels_of_one_kind_are_named(data: Data) -> None:
+def test_unbalanced_labels_are_reported(data: Dataset) -> None:
     recipe = small("bert", "phases=[{}]", "objectives.masked=null")
-    drawn = draw(recipe, data, 0)
-    ones = np.ones_like(drawn.originals.relation)
-    drawn = replace(drawn, originals=replace(drawn.originals, relation=ones))
-    drawn = with_question(drawn, lambda q: replace(q, target=ones))
-    assert bad(judged(drawn, recipe, data)) == {"labels": "warning"}
+    samples = sample_batches(recipe, data, 0)
+    ones = np.ones_like(samples.originals.relation)
+    samples = replace(samples, originals=replace(samples.originals, relation=ones))
+    samples = change_targets(samples, lambda t: replace(t, labels=ones))
+    assert not_ok(check_samples(samples, recipe, data)) == {"labels": "warning"}
 
 
-def test_documents_that_see_each_other_are_named(data: Data) -> None:
-    findings = examined(small("modern", PHASES, "encoder.visibility.kind=bidirectional"), data)
-    assert bad(findings) == {"documents": "warning"}
-    assert "encoder.visibility.kind=document" in findings["documents"].advice
+def test_visible_documents_are_reported(data: Dataset) -> None:
+    diagnostics = check_recipe(
+        small("modern", PHASES, "encoder.visibility.kind=bidirectional"), data
+    )
+    assert not_ok(diagnostics) == {"documents": "warning"}
+    assert "encoder.visibility.kind=document" in diagnostics["documents"].advice
 
 
-def test_a_rule_that_leaks_is_named(data: Data) -> None:
-    recipe = small("modern", "phases=[{}]", CAUSAL, "encoder.visibility.kind=blurred")
-    assert bad(examined(recipe, data)) == {"documents": "warning"}
+def test_a_leaky_visibility_is_reported(data: Dataset) -> None:
+    recipe = small("modern", "phases=[{}]", CAUSAL, "encoder.visibility.kind=leaky")
+    assert not_ok(check_recipe(recipe, data)) == {"documents": "warning"}

@@ -1,4 +1,4 @@
-"""A few steps of training that show what is wrong, or that nothing is."""
+"""Trials of the doctor on sound and faulty recipes."""
 
 import json
 from typing import Literal
@@ -7,169 +7,176 @@ import pytest
 from small_recipe import CHANGES, small
 from typer.testing import CliRunner, Result
 
-from bertwright.cli.application import app
-from bertwright.encoder.initialisation import Published
-from bertwright.errors import UserError
+from bertwright.cli.app import app
+from bertwright.core.errors import UserError
+from bertwright.data.shards.dataset import Dataset, unigram_entropy
+from bertwright.modules.initialisation import PublishedInitialisationConfig
 from bertwright.recipes import Recipe
-from bertwright.text.shards import Data, unigram_entropy
-from bertwright.training.clock import Clock
-from bertwright.training.distributed import ALONE
-from bertwright.training.doctor import Finding, by_heart, examine, range_test, short_run
-from bertwright.training.doctor.range_test import Range
-from bertwright.training.doctor.trial import Trial, with_batches
-from bertwright.training.pretraining_run import Pretrained
-from bertwright.training.step_watch import NotFinite
+from bertwright.training.clock import TrainingClock
+from bertwright.training.diagnostics.doctor import (
+    Diagnostic,
+    diagnose,
+    memorisation,
+    range_test,
+    short_run,
+)
+from bertwright.training.diagnostics.doctor.range_test import RangeTestResult
+from bertwright.training.diagnostics.doctor.trial import DiagnosticTrial, limit_batch_tokens
+from bertwright.training.pretraining.run import PretrainingResult
+from bertwright.training.process_group import SINGLE_PROCESS
+from bertwright.training.step_monitor import NonFiniteError
 
 SOUND = (
     "phases=[{objectives: {masked: {}}}]",
     "batch_tokens=1024",
     "steps=400",
-    "optimiser.rate=1e-2",
+    "optimiser.learning_rate=1e-2",
 )
 
 
-class Silent(Published):
-    """Nothing leaves any layer."""
+class Silent(PublishedInitialisationConfig):
+    """All weights are zero."""
 
     kind: Literal["silent"] = "silent"
     std: float = 0.0
 
 
-def trial(recipe: Recipe, data: Data) -> Trial:
-    found = Trial.of(recipe, data, ALONE)
-    assert found is not None
-    return found
+def trial(recipe: Recipe, data: Dataset) -> DiagnosticTrial:
+    result = DiagnosticTrial.of_recipe(recipe, data, SINGLE_PROCESS)
+    assert result is not None
+    return result
 
 
-def learned(recipe: Recipe, data: Data) -> Finding:
-    entropy = unigram_entropy(data.piece_counts)
-    found = by_heart.learn_by_heart(trial(recipe, data), entropy, steps=80)
-    return by_heart.judged(found, entropy)
+def memorise(recipe: Recipe, data: Dataset) -> Diagnostic:
+    entropy = unigram_entropy(data.token_counts)
+    result = memorisation.memorise_batch(trial(recipe, data), entropy, max_steps=80)
+    return memorisation.diagnose_memorisation(result, entropy)
 
 
 @pytest.mark.parametrize("system", ["modern", "bert"])
-def test_a_sound_body_learns_a_batch_by_heart(system: str, data: Data) -> None:
+def test_a_sound_recipe_memorises_a_batch(system: str, data: Dataset) -> None:
     phases = "phases=[{objectives: {masked: {}}}]"
-    finding = learned(small(system, phases, "encoder.dropout=0.5"), data)
-    assert finding.verdict == "ok"
-    assert finding.figures["loss"] < 0.5 * finding.figures["unigram_entropy"]
+    diagnostic = memorise(small(system, phases, "encoder.dropout=0.5"), data)
+    assert diagnostic.severity == "ok"
+    assert diagnostic.metrics["loss"] < 0.5 * diagnostic.metrics["unigram_entropy"]
 
 
-def test_a_body_that_cannot_learn_is_named(data: Data) -> None:
-    finding = learned(small("modern", *SOUND, "encoder.initialisation.kind=silent"), data)
-    assert finding.verdict == "error"
-    assert "encoder.initialisation" in finding.advice
+def test_an_encoder_that_cannot_learn_is_reported(data: Dataset) -> None:
+    diagnostic = memorise(small("modern", *SOUND, "encoder.initialisation.kind=silent"), data)
+    assert diagnostic.severity == "error"
+    assert "encoder.initialisation" in diagnostic.advice
 
 
-def test_a_loss_that_is_not_finite_is_named(data: Data) -> None:
+def test_a_non_finite_loss_is_reported(data: Dataset) -> None:
     loud = "encoder.initialisation={kind: published, std: 1e30}"
-    finding = learned(small("modern", *SOUND, loud), data)
-    assert finding.verdict == "error"
-    assert "not finite" in finding.seen
+    diagnostic = memorise(small("modern", *SOUND, loud), data)
+    assert diagnostic.severity == "error"
+    assert "not finite" in diagnostic.message
 
 
-def ranged(recipe: Recipe, data: Data, steps: int = 120) -> Finding:
-    tried = trial(recipe, data).with_batches(512)
-    return range_test.judged(range_test.range_test(tried, Clock(steps)), recipe)
+def run_range_test(recipe: Recipe, data: Dataset, steps: int = 120) -> Diagnostic:
+    limited = trial(recipe, data).with_batch_limit(512)
+    result = range_test.run_range_test(limited, TrainingClock(steps))
+    return range_test.diagnose_range_test(result, recipe)
 
 
-def test_a_rate_that_diverges_is_named(data: Data) -> None:
-    finding = ranged(small("modern", *SOUND, "optimiser.rate=10"), data)
-    assert finding.verdict == "error"
-    assert 1e-3 < finding.figures["largest_stable_rate"] < 5
-    assert "set optimiser.rate=" in finding.advice
+def test_a_diverging_learning_rate_is_reported(data: Dataset) -> None:
+    diagnostic = run_range_test(small("modern", *SOUND, "optimiser.learning_rate=10"), data)
+    assert diagnostic.severity == "error"
+    assert 1e-3 < diagnostic.metrics["largest_stable_learning_rate"] < 5
+    assert "set optimiser.learning_rate=" in diagnostic.advice
 
 
-def test_a_rate_that_holds_is_left_alone(data: Data) -> None:
-    assert ranged(small("modern", *SOUND), data).verdict == "ok"
+def test_a_stable_learning_rate_is_ok(data: Dataset) -> None:
+    assert run_range_test(small("modern", *SOUND), data).severity == "ok"
 
 
-def test_a_range_test_of_few_steps_says_nothing(data: Data) -> None:
-    assert ranged(small("modern", *SOUND), data, steps=5).verdict == "note"
+def test_a_range_test_of_few_steps_is_a_note(data: Dataset) -> None:
+    assert run_range_test(small("modern", *SOUND), data, steps=5).severity == "note"
 
 
-def test_the_largest_stable_rate_stands_before_the_rise() -> None:
-    rates = [10.0 ** (-place / 20) for place in range(100, 0, -1)]
-    losses = [7.0 - min(place, 60) / 30 + 2 * (place > 70) for place in range(100)]
-    found = Range(rates, losses, finite=True)
-    assert found.diverged
-    assert rates[65] < found.largest_stable <= rates[71]
-    assert not Range(rates[:70], losses[:70], finite=True).diverged
-    assert Range(rates[:70], losses[:70], finite=False).diverged
+def test_the_largest_stable_learning_rate_is_before_the_rise() -> None:
+    rates = [10.0 ** (-step / 20) for step in range(100, 0, -1)]
+    losses = [7.0 - min(step, 60) / 30 + 2 * (step > 70) for step in range(100)]
+    result = RangeTestResult(rates, losses, is_finite=True)
+    assert result.has_diverged
+    assert rates[65] < result.largest_stable_learning_rate <= rates[71]
+    assert not RangeTestResult(rates[:70], losses[:70], is_finite=True).has_diverged
+    assert RangeTestResult(rates[:70], losses[:70], is_finite=False).has_diverged
 
 
-def run_of(loss: float, steps: int) -> Pretrained:
-    figures = {"masked_loss": loss, "unigram_entropy": 6.0}
-    return Pretrained(path=None, steps=steps, tokens=4096 * steps, seconds=9.0, figures=figures)
+def run_of(loss: float, steps: int) -> PretrainingResult:
+    metrics = {"masked_loss": loss, "unigram_entropy": 6.0}
+    return PretrainingResult(
+        folder=None, num_steps=steps, num_tokens=4096 * steps, seconds=9.0, metrics=metrics
+    )
 
 
 @pytest.mark.parametrize(
-    ("loss", "steps", "verdict"),
+    ("loss", "steps", "severity"),
     [(5.0, 500, "ok"), (5.99, 500, "warning"), (5.99, 50, "note"), (5.0, 50, "ok")],
 )
-def test_a_run_that_stays_on_the_plateau_is_named(loss: float, steps: int, verdict: str) -> None:
-    finding = short_run.judged(run_of(loss, steps), small("modern", *SOUND))
-    assert finding.verdict == verdict
-    assert finding.figures["below_unigram_entropy"] == pytest.approx(6.0 - loss)
+def test_a_run_on_the_plateau_is_reported(loss: float, steps: int, severity: str) -> None:
+    diagnostic = short_run.diagnose_short_run(run_of(loss, steps), small("modern", *SOUND))
+    assert diagnostic.severity == severity
+    assert diagnostic.metrics["below_unigram_entropy"] == pytest.approx(6.0 - loss)
 
 
-def test_a_short_run_that_diverges_is_a_finding(
-    data: Data, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_diverging_short_run_is_reported(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     def diverges(*_: object, **__: object) -> None:
-        raise NotFinite("the loss is not finite", 7)
+        raise NonFiniteError("the loss is not finite", 7)
 
     monkeypatch.setattr(short_run, "pretrain", diverges)
-    finding = short_run.found(small("modern", *SOUND), data, 1.0, 64)
-    assert (finding.verdict, finding.check) == ("error", "trials.short-run")
-    assert "in step 7" in finding.seen
+    diagnostic = short_run.run_and_diagnose(small("modern", *SOUND), data, 1.0, 64)
+    assert (diagnostic.severity, diagnostic.check) == ("error", "trials.short-run")
+    assert "in step 7" in diagnostic.message
 
 
-def test_batches_are_cut_to_what_the_time_allows() -> None:
+def test_batches_are_limited() -> None:
     phases = "phases=[{batch: 0.015625}, {}, {length: 64}]"
     recipe = small("bert", phases, "batch_tokens=4096", "encoder.positions.size=64")
-    cut = with_batches(recipe, 40)
-    assert [cut.batch_tokens_at(phase, 0.5) for phase in range(3)] == [40, 40, 64]
-    assert with_batches(recipe, 10**6) == recipe
+    limited = limit_batch_tokens(recipe, 40)
+    assert [limited.batch_tokens_at(phase, 0.5) for phase in range(3)] == [40, 40, 64]
+    assert limit_batch_tokens(recipe, 10**6) == recipe
 
 
-def test_a_sound_recipe_on_a_sound_text_gets_no_warning(data: Data) -> None:
-    found = examine(data, small("modern", *SOUND), minutes=0.05)
-    assert [f for f in found.findings if f.verdict not in ("ok", "note")] == []
-    assert found.verdict == "note"
-    trials = [f.check for f in found.findings if f.check.startswith("trials.")]
-    assert trials == ["trials.by-heart", "trials.range-test", "trials.short-run"]
-    assert json.loads(json.dumps(found.as_dict()))["findings"]
+def test_a_sound_recipe_on_a_sound_text_gets_no_warning(data: Dataset) -> None:
+    report = diagnose(data, small("modern", *SOUND), minutes=0.05)
+    assert [d for d in report.diagnostics if d.severity not in ("ok", "note")] == []
+    assert report.severity == "note"
+    trials = [d.check for d in report.diagnostics if d.check.startswith("trials.")]
+    assert trials == ["trials.memorisation", "trials.range-test", "trials.short-run"]
+    assert json.loads(json.dumps(report.as_dict()))["diagnostics"]
 
 
-def test_a_recipe_that_asks_nothing_is_refused(data: Data) -> None:
-    with pytest.raises(UserError, match="asks no question"):
-        examine(data, small("modern", *SOUND).model_copy(update={"objectives": {}}))
+def test_a_recipe_without_objectives_is_rejected(data: Dataset) -> None:
+    with pytest.raises(UserError, match="has no objectives"):
+        diagnose(data, small("modern", *SOUND).model_copy(update={"objectives": {}}))
 
 
 def doctor(*words: str) -> Result:
     return CliRunner().invoke(app, ["doctor", *words], catch_exceptions=False)
 
 
-def test_the_command_prints_one_object_and_exits_with_1_for_a_warning(data: Data) -> None:
+def test_the_command_prints_one_object_and_exits_with_1_for_a_warning(data: Dataset) -> None:
     post = ("encoder.norm.placement=post", "schedule=1")
-    done = doctor(str(data.path), "modern", *CHANGES, *SOUND, *post, "--quick", "--json")
-    assert done.exit_code == 1
-    found = json.loads(done.stdout)
-    assert found["verdict"] == "warning"
-    warned = {f["check"] for f in found["findings"] if f["verdict"] == "warning"}
+    result = doctor(str(data.path), "modern", *CHANGES, *SOUND, *post, "--quick", "--json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["severity"] == "warning"
+    warned = {d["check"] for d in report["diagnostics"] if d["severity"] == "warning"}
     assert "recipe.warmup" in warned
 
 
-def test_the_command_prints_a_table_and_exits_with_0(data: Data) -> None:
-    done = doctor(str(data.path), "modern", *CHANGES, *SOUND, "--quick")
-    assert done.exit_code == 0
-    assert "data.unigram-entropy" in done.stdout
-    assert "masks.shares" in done.stdout
+def test_the_command_prints_a_table_and_exits_with_0(data: Dataset) -> None:
+    result = doctor(str(data.path), "modern", *CHANGES, *SOUND, "--quick")
+    assert result.exit_code == 0
+    assert "data.unigram-entropy" in result.stdout
+    assert "masks.corruption-rates" in result.stdout
 
 
-def test_a_mistake_is_a_sentence_and_no_finding(data: Data) -> None:
+def test_invalid_arguments_raise_an_error(data: Dataset) -> None:
     with pytest.raises(UserError, match="did you mean 'modern-mini'"):
         doctor(str(data.path), "modern-mimi")
-    with pytest.raises(UserError, match="neither a recipe nor a change"):
+    with pytest.raises(UserError, match="neither a recipe nor an override"):
         doctor(str(data.path), "modern-mini", "tiny")

@@ -1,4 +1,4 @@
-"""Batches and rows that grow along a run: their sizes, and that a run which stops goes on."""
+"""Batches and lengths that grow during a run."""
 
 from pathlib import Path
 
@@ -6,67 +6,69 @@ import pytest
 from small_recipe import small
 from test_pretraining import assert_equal, stop_at
 
-from bertwright.text.shards import Data
-from bertwright.training.clock import Clock, Place
-from bertwright.training.pretraining import pretrain
-from bertwright.training.recipe_batches import RecipeBatches
+from bertwright.data.shards.dataset import Dataset
+from bertwright.training.clock import Progress, TrainingClock
+from bertwright.training.pretraining.pretrain import pretrain
+from bertwright.training.pretraining_batches import PretrainingBatches
 
 RAMP = (
     "encoder.positions.size=64",
     "batch_tokens={kind: linear, from: 128, to: 576}",
-    "objectives.masked.selection.rate={kind: linear, from: 0.4, to: 0.15}",
-    "phases=[{share: 0.6, length: 16}, {share: 0.4, length: 64, batch: 0.5}]",
+    "objectives.masked.selection.masking_rate={kind: linear, from: 0.4, to: 0.15}",
+    "phases=[{fraction: 0.6, length: 16}, {fraction: 0.4, length: 64, batch: 0.5}]",
 )
-"""A batch that grows with the run: in a phase of short rows, then half as large in one of long."""
+"""A growing batch: a phase of short sequences, then one of long ones with half the batch."""
 
 
-def test_batches_grow_by_eighths_to_the_sizes_that_were_asked(data: Data) -> None:
-    batches = RecipeBatches(small("bert", *RAMP), data)
-    clock = Clock(400, (0.6, 0.4))
-    rows = [batches.num_rows(clock.place(step)) for step in range(400)]
-    # 128 tokens are 8 rows of 16, and each of seven steps up to 576 is 4 rows.
-    assert rows[:240] == [8 + 4 * round(7 * step / 400) for step in range(240)]
-    assert (rows[240], rows[399]) == (3, 4)  # 384 and 576 tokens, halved, in rows of 64
+def test_batches_grow_in_eight_sizes(data: Dataset) -> None:
+    batches = PretrainingBatches(small("bert", *RAMP), data)
+    clock = TrainingClock(400, (0.6, 0.4))
+    sizes = [batches.batch_size(clock.progress(step)) for step in range(400)]
+    # 128 tokens are 8 sequences of 16, and each of seven steps up to 576 adds 4.
+    assert sizes[:240] == [8 + 4 * round(7 * step / 400) for step in range(240)]
+    assert (sizes[240], sizes[399]) == (3, 4)  # half of 384 and 576 tokens, length 64
 
 
-def test_a_short_ramp_ends_where_it_says(data: Data) -> None:
-    ramp = "{kind: parts, parts: [{share: 0.1, value: {kind: linear, from: 128, to: 576}}, "
+def test_a_short_ramp_ends_on_time(data: Dataset) -> None:
+    ramp = "{kind: parts, parts: [{fraction: 0.1, value: {kind: linear, from: 128, to: 576}}, "
     recipe = small(
-        "bert", *RAMP, f"batch_tokens={ramp}{{share: 0.9, value: 576}}]}}", "phases=[{}]"
+        "bert", *RAMP, f"batch_tokens={ramp}{{fraction: 0.9, value: 576}}]}}", "phases=[{}]"
     )
-    batches, clock = RecipeBatches(recipe, data), Clock(400)
-    rows = [batches.num_rows(clock.place(step)) for step in range(400)]
-    assert rows[:3] == [4, 4, 4]
-    assert rows[40:] == [18] * 360
-    assert rows[:40] == sorted(rows[:40])
-    assert len(set(rows)) == 8
+    batches, clock = PretrainingBatches(recipe, data), TrainingClock(400)
+    sizes = [batches.batch_size(clock.progress(step)) for step in range(400)]
+    assert sizes[:3] == [4, 4, 4]
+    assert sizes[40:] == [18] * 360
+    assert sizes[:40] == sorted(sizes[:40])
+    assert len(set(sizes)) == 8
 
 
-def test_no_row_is_skipped_or_read_again_as_batches_grow(data: Data, tmp_path: Path) -> None:
-    seen: list[tuple[int, int]] = []
-    drawn = RecipeBatches.__call__
+def test_growing_batches_read_every_sequence_once(data: Dataset, tmp_path: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    get_batch = PretrainingBatches.__call__
 
-    def noted(batches: RecipeBatches, place: Place):
-        batch = drawn(batches, place)
-        seen.append((place.rows, batch.num_rows))
+    def record(batches: PretrainingBatches, progress: Progress):
+        batch = get_batch(batches, progress)
+        steps.append((progress.num_sequences, batch.num_sequences))
         return batch
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RecipeBatches, "__call__", noted)
+        patch.setattr(PretrainingBatches, "__call__", record)
         pretrain(small("bert", *RAMP, "steps=10"), data, tmp_path / "out")
-    assert len({number for _, number in seen}) > 2
-    before = 0
-    for first, number in seen:
-        assert first == before
-        before += number
+    assert len({number for _, number in steps}) > 2
+    num_read = 0
+    for first, number in steps:
+        assert first == num_read
+        num_read += number
 
 
 @pytest.mark.parametrize("stop", [2, 5, 6, 8])
-def test_a_stop_on_a_ramp_changes_nothing(data: Data, tmp_path: Path, stop: int) -> None:
+def test_a_stop_on_a_ramp_changes_nothing(data: Dataset, tmp_path: Path, stop: int) -> None:
     recipe = small("bert", *RAMP, "steps=10", "checkpoint_every=1", "micro_batch_tokens=128")
     pretrain(recipe, data, tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(stop))
+        patch.setattr(
+            "bertwright.training.checkpoints.CheckpointManager._delete_old", stop_at(stop)
+        )
         with pytest.raises(KeyboardInterrupt):
             pretrain(recipe, data, tmp_path / "cut")
     pretrain(recipe, data, tmp_path / "cut", resume=True)

@@ -1,4 +1,4 @@
-"""Special tokens that a text spells are read, and never masked or predicted."""
+"""Special tokens in a text are read, but never masked or predicted."""
 
 from functools import cache
 from pathlib import Path
@@ -9,33 +9,33 @@ import tokenizers as library
 from small_recipe import CHANGES
 from toy_stories import stories
 
+from bertwright.data.preparation import prepare
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.recipes import Recipe
-from bertwright.text.preparation import prepare
-from bertwright.text.shards import Data
-from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
-from bertwright.text.vocabularies import train_tokenizer
-from bertwright.training.bits_per_byte import hidden_words
-from bertwright.training.doctor.data_checks import check_data
-from bertwright.training.doctor.drawing import draw
-from bertwright.training.doctor.mask_checks import check_questions
-from bertwright.training.evaluation import held_out
-from bertwright.training.row_sources import RowSources
+from bertwright.training.diagnostics.doctor.batch_samples import sample_batches
+from bertwright.training.diagnostics.doctor.data_checks import check_data
+from bertwright.training.diagnostics.doctor.target_checks import check_targets
+from bertwright.training.evaluation.held_out import make_held_out_evaluation
+from bertwright.training.evaluation.masked_words import iter_masked_words
+from bertwright.training.sequence_sources import SequenceSources
 
 KINDS = {
-    "wordpiece": {"size": 200},
-    "byte-bpe": {"size": 400},
-    "unigram": {"size": 200},
-    "words": {"size": 200},
-    "sentinels": {"kind": "unigram", "size": 220, "sentinels": 20},
-    "added": {"kind": "byte-bpe", "size": 400},
+    "wordpiece": {"vocab_size": 200},
+    "byte-bpe": {"vocab_size": 400},
+    "unigram": {"vocab_size": 200},
+    "words": {"vocab_size": 200},
+    "sentinels": {"kind": "unigram", "vocab_size": 220, "sentinels": 20},
+    "added": {"kind": "byte-bpe", "vocab_size": 400},
 }
 ADDED = "<|user|>"
 
 
 @cache
 def tokenizer_of(kind: str) -> Tokenizer:
-    choice = TokenizerChoice.choose({"kind": kind, **KINDS[kind]})
-    tokenizer = train_tokenizer(stories(100), choice)
+    config = TokenizerConfig.parse({"kind": kind, **KINDS[kind]})
+    tokenizer = train_tokenizer(stories(100), config)
     if kind != "added":
         return tokenizer
     tokenizer.backend.add_special_tokens([ADDED])
@@ -43,11 +43,14 @@ def tokenizer_of(kind: str) -> Tokenizer:
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Data:
-    """Stories with the mask and the padding, and what else is reserved, behind every sentence."""
+def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """Stories with mask, padding and other reserved tokens after every sentence."""
     tokenizer = tokenizer_of(request.param)
-    reserved = tokenizer.reserved - {tokenizer.specials.end, tokenizer.specials.start}
-    spelled = " ".join(tokenizer.piece(i) for i in sorted(reserved)[:4])
+    reserved = tokenizer.reserved_ids - {
+        tokenizer.special_tokens.end,
+        tokenizer.special_tokens.start,
+    }
+    spelled = " ".join(tokenizer.id_to_token(i) for i in sorted(reserved)[:4])
     texts = [text.replace(". ", f". {spelled} ") for text in stories(80)]
     folder = tmp_path_factory.mktemp("spelled")
     (folder / "text.txt").write_text("\n\n".join(texts))
@@ -72,77 +75,83 @@ SYSTEMS = [
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_no_reserved_token_of_the_text_is_masked_or_predicted(data: Data, system: str) -> None:
+def test_no_reserved_token_of_the_text_is_masked_or_predicted(data: Dataset, system: str) -> None:
     recipe = Recipe.load(system, *CHANGES[3:])
     tokenizer = data.tokenizer
-    ends = {tokenizer.specials.start, tokenizer.specials.end, tokenizer.specials.unknown}
-    reserved = tokenizer.reserved - ends
-    sentinels = {i for i in reserved if tokenizer.piece(i).startswith("<extra_id_")}
+    ends = {
+        tokenizer.special_tokens.start,
+        tokenizer.special_tokens.end,
+        tokenizer.special_tokens.unknown,
+    }
+    reserved = tokenizer.reserved_ids - ends
+    sentinels = {i for i in reserved if tokenizer.id_to_token(i).startswith("<extra_id_")}
     assert reserved
     for phase in range(len(recipe.phases)):
-        for turn in recipe.turns_of(phase):
-            drawn = draw(recipe, data, phase, turn.objectives)
-            spelled = np.isin(drawn.originals.pieces, list(reserved)) & ~drawn.originals.special
-            assert spelled.any()
-            named = {n: o for n, o in turn.objectives.items() if o.names_pieces}
-            for name, objective in named.items():
-                question = drawn.batch.questions[name]
-                target = question.target[question.weight > 0]
-                own = sentinels if objective.decodes else set()
+        for group in recipe.objective_schedule(phase):
+            samples = sample_batches(recipe, data, phase, group.objectives)
+            originals = samples.originals
+            in_text = np.isin(originals.token_ids, list(reserved)) & ~originals.is_special
+            assert in_text.any()
+            predicting = {n: o for n, o in group.objectives.items() if o.predicts_tokens}
+            for name, objective in predicting.items():
+                targets = samples.batch.targets[name]
+                labels = targets.labels[targets.weights > 0]
+                allowed = sentinels if objective.uses_decoder else set()
                 if system == "t5" and not sentinels:
                     continue  # its last tokens serve as sentinels
-                assert not set(target.tolist()) & (reserved - own), name
-            if not any(o.rearranges for o in turn.objectives.values()):
-                shown = drawn.batch.pieces[:, : spelled.shape[1]]
-                assert (shown[spelled] == drawn.originals.pieces[spelled]).all()
-            findings = check_questions(drawn, turn.objectives, tokenizer)
-            assert all(f.verdict == "ok" for f in findings if f.check == "masks.specials")
-        for batch in held_out(recipe, phase, data, 500).batches:
-            for name in set(batch.questions) & named.keys():
-                question = batch.questions[name]
-                if not named[name].decodes:
-                    target = question.target[question.weight > 0]
-                    assert not set(target.tolist()) & reserved
+                assert not set(labels.tolist()) & (reserved - allowed), name
+            if not any(o.permutes_input for o in group.objectives.values()):
+                input_ids = samples.batch.token_ids[:, : in_text.shape[1]]
+                assert (input_ids[in_text] == originals.token_ids[in_text]).all()
+            results = check_targets(samples, group.objectives, tokenizer)
+            assert all(d.severity == "ok" for d in results if d.check == "masks.special-tokens")
+        for batch in make_held_out_evaluation(recipe, phase, data, 500).batches:
+            for name in set(batch.targets) & predicting.keys():
+                targets = batch.targets[name]
+                if not predicting[name].uses_decoder:
+                    labels = targets.labels[targets.weights > 0]
+                    assert not set(labels.tolist()) & reserved
 
 
-def test_bits_per_byte_asks_for_no_reserved_token(data: Data) -> None:
-    split, specials = data.split("heldout"), data.tokenizer.specials
-    reserved = data.tokenizer.reserved
-    for hidden in hidden_words(split, specials, specials.start, 32, 10**6, reserved):
-        text = hidden.rows.pieces[hidden.hidden]
-        assert not np.isin(text, list(reserved)).any()
+def test_bits_per_byte_masks_no_reserved_token(data: Dataset) -> None:
+    split, specials = data.split("heldout"), data.tokenizer.special_tokens
+    reserved = data.tokenizer.reserved_ids
+    for masked in iter_masked_words(split, specials, specials.start, 32, 10**6, reserved):
+        token_ids = masked.sequences.token_ids[masked.is_masked]
+        assert not np.isin(token_ids, list(reserved)).any()
 
 
-def test_the_doctor_counts_ids(data: Data) -> None:
-    findings = {f.check: f for f in check_data(data, Recipe.load("bert", *CHANGES[3:]))}
-    found = findings["data.special-tokens"]
-    expected = np.isin(data.split("train").pieces(0, 10**9), list(data.tokenizer.reserved)).sum()
+def test_the_doctor_counts_special_tokens(data: Dataset) -> None:
+    checks = {d.check: d for d in check_data(data, Recipe.load("bert", *CHANGES[3:]))}
+    diagnostic = checks["data.special-tokens"]
+    expected = np.isin(
+        data.split("train").token_ids(0, 10**9), list(data.tokenizer.reserved_ids)
+    ).sum()
     assert expected > 0
-    assert (found.verdict, found.figures["number"]) == ("note", expected)
+    assert (diagnostic.severity, diagnostic.metrics["num_special_tokens"]) == ("note", expected)
 
 
-def test_the_doctor_sees_a_reserved_token_that_is_masked(data: Data) -> None:
-    """Whatever the code that masked it takes for special."""
+def test_the_doctor_reports_a_masked_reserved_token(data: Dataset) -> None:
     recipe = Recipe.load("bert", *CHANGES[3:], "phases=[{objectives: {masked: {}}}]")
-    drawn = draw(recipe, data, 0)
-    spelled = np.isin(drawn.originals.pieces, list(data.tokenizer.reserved))
-    where = np.flatnonzero(spelled & ~drawn.originals.special)
-    question = drawn.batch.questions["masked"]
-    question.where[:1], question.weight[:1] = where[0], 1
-    findings = check_questions(drawn, recipe.objectives_of(0), data.tokenizer)
-    assert {f.check: f.verdict for f in findings}["masks.specials"] == "error"
+    samples = sample_batches(recipe, data, 0)
+    is_reserved = np.isin(samples.originals.token_ids, list(data.tokenizer.reserved_ids))
+    positions = np.flatnonzero(is_reserved & ~samples.originals.is_special)
+    targets = samples.batch.targets["masked"]
+    targets.positions[:1], targets.weights[:1] = positions[0], 1
+    results = check_targets(samples, recipe.objectives_of(0), data.tokenizer)
+    assert {d.check: d.severity for d in results}["masks.special-tokens"] == "error"
 
 
-def test_sources_leave_the_text_as_it_is(data: Data) -> None:
-    """What is reserved is told by its id, so that the doctor sees the text as it was read."""
+def test_sources_do_not_mark_special_tokens_of_the_text(data: Dataset) -> None:
+    """Reserved tokens are recognised by their ids, so that the doctor sees the original text."""
     recipe = Recipe.load("bert", *CHANGES[3:])
-    source = RowSources(recipe, data, "train", 0).of(0, recipe.objectives_of(0))
-    assert not source.rows(np.arange(4), 0).spelled.any()
+    source = SequenceSources(recipe, data, "train", 0).get(0, recipe.objectives_of(0))
+    assert not source.sequences(np.arange(4), 0).is_spelled_special.any()
 
 
-def test_the_unknown_token_is_reserved_only_where_no_text_is_unknown(tmp_path: Path) -> None:
+def test_the_unknown_token_is_reserved_for_byte_level_tokenizers(tmp_path: Path) -> None:
     for kind in KINDS:
         tokenizer = tokenizer_of(kind)
-        unknown = tokenizer.specials.unknown in tokenizer.reserved
+        unknown = tokenizer.special_tokens.unknown in tokenizer.reserved_ids
         assert unknown == (tokenizer.kind == "byte-bpe")
-    assert tokenizer_of("added").id(ADDED) in tokenizer_of("added").reserved
+    assert tokenizer_of("added").token_to_id(ADDED) in tokenizer_of("added").reserved_ids

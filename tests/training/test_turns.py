@@ -1,4 +1,4 @@
-"""Questions that take turns: which step asks what, and that each sees the text in its own way."""
+"""Objectives that alternate between steps."""
 
 from pathlib import Path
 
@@ -6,86 +6,93 @@ import numpy as np
 import pytest
 from small_recipe import CHANGES
 
-from bertwright.encoder.visibility import Bidirectional, Causal
-from bertwright.errors import UserError
-from bertwright.model import Model
-from bertwright.model.counting import arithmetic
-from bertwright.objectives.turns import turn_at
+from bertwright.core.errors import UserError
+from bertwright.data.shards.dataset import Dataset
+from bertwright.models import Model
+from bertwright.models.costs import flops_per_token
+from bertwright.modules.attention.mask import BidirectionalVisibility, CausalVisibility
+from bertwright.objectives.schedule import group_at_step
 from bertwright.recipes import Recipe
-from bertwright.text.shards import Data
-from bertwright.training.clock import Clock
-from bertwright.training.evaluation import held_out
-from bertwright.training.metrics_file import read_metrics
-from bertwright.training.pretraining import pretrain
-from bertwright.training.recipe_batches import RecipeBatches
+from bertwright.training.clock import TrainingClock
+from bertwright.training.evaluation.held_out import make_held_out_evaluation
+from bertwright.training.pretraining.pretrain import pretrain
+from bertwright.training.pretraining_batches import PretrainingBatches
+from bertwright.training.reporters.metrics_file import read_metrics
 
-MIXED = ("objectives.masked.share=3", "objectives.causal={share: 1}")
+MIXED = ("objectives.masked.fraction=3", "objectives.causal={fraction: 1}")
 
 
 def mixed(*changes: str) -> Recipe:
     return Recipe.load("modern", *CHANGES, *MIXED, *changes)
 
 
-def asked_in(recipe: Recipe, seed: int, num_steps: int) -> list[list[str]]:
-    turns = recipe.turns_of(0)
-    return [sorted(turn_at(turns, seed, step).objectives) for step in range(num_steps)]
+def objectives_by_step(recipe: Recipe, seed: int, num_steps: int) -> list[list[str]]:
+    groups = recipe.objective_schedule(0)
+    return [sorted(group_at_step(groups, seed, step).objectives) for step in range(num_steps)]
 
 
-def test_each_question_has_its_share_of_the_steps_and_its_own_view() -> None:
+def test_each_objective_has_its_fraction_of_the_steps_and_its_visibility() -> None:
     recipe = mixed()
-    turns = recipe.turns_of(0)
-    assert [turn.share for turn in turns] == [0.75, 0.25]
-    assert [turn.visibility for turn in turns] == [Bidirectional(), Causal()]
-    drawn = asked_in(recipe, 0, 2000)
-    assert np.mean([asked == ["causal"] for asked in drawn]) == pytest.approx(0.25, abs=0.03)
-    assert drawn == asked_in(recipe, 0, 2000) != asked_in(recipe, 1, 2000)
+    groups = recipe.objective_schedule(0)
+    assert [group.fraction for group in groups] == [0.75, 0.25]
+    assert [group.visibility for group in groups] == [BidirectionalVisibility(), CausalVisibility()]
+    steps = objectives_by_step(recipe, 0, 2000)
+    assert np.mean([names == ["causal"] for names in steps]) == pytest.approx(0.25, abs=0.03)
+    assert steps == objectives_by_step(recipe, 0, 2000) != objectives_by_step(recipe, 1, 2000)
 
 
-def test_what_has_no_share_is_asked_beside_each() -> None:
-    shares = ("objectives.masked.share=1", "objectives.word-order={share: 1}", "phases=[{}]")
-    recipe = Recipe.load("bert", *CHANGES, *shares)
-    asked = [sorted(turn.objectives) for turn in recipe.turns_of(0)]
-    assert asked == [["masked", "next-sentence"], ["next-sentence", "word-order"]]
+def test_an_objective_without_a_fraction_is_in_every_group() -> None:
+    changes = ("objectives.masked.fraction=1", "objectives.word-order={fraction: 1}", "phases=[{}]")
+    recipe = Recipe.load("bert", *CHANGES, *changes)
+    groups = [sorted(group.objectives) for group in recipe.objective_schedule(0)]
+    assert groups == [["masked", "next-sentence"], ["next-sentence", "word-order"]]
 
 
-def test_questions_of_one_turn_must_see_alike() -> None:
-    with pytest.raises(UserError, match="give each a share"):
+def test_objectives_of_a_group_must_have_the_same_visibility() -> None:
+    with pytest.raises(UserError, match="give each a fraction"):
         Recipe.load("modern", *CHANGES, "objectives.causal={}")
-    with pytest.raises(UserError, match="see the text differently"):
+    with pytest.raises(UserError, match="need different visibility"):
         mixed("objectives.span-boundary={}")
 
 
-def test_a_step_asks_one_turn_whatever_the_micro_batches(data: Data) -> None:
+def test_a_step_has_one_group_with_any_micro_batches(data: Dataset) -> None:
     recipe = mixed("steps=12")
-    one = RecipeBatches(recipe, data)
-    cut = RecipeBatches(mixed("steps=12", "micro_batch_tokens=64"), data)
-    for step, expected in enumerate(asked_in(recipe, recipe.seed, recipe.steps)):
-        place = Clock(recipe.steps, [1.0]).place(step, 8 * step)
-        assert sorted(one(place).counts) == expected
-        assert one(place).counts == cut(place).counts
-        assert all(sorted(batch.questions) == expected for batch in cut(place).micro_batches)
+    one = PretrainingBatches(recipe, data)
+    many = PretrainingBatches(mixed("steps=12", "micro_batch_tokens=64"), data)
+    for step, expected in enumerate(objectives_by_step(recipe, recipe.seed, recipe.steps)):
+        progress = TrainingClock(recipe.steps, [1.0]).progress(step, 8 * step)
+        assert sorted(one(progress).loss_counts) == expected
+        assert one(progress).loss_counts == many(progress).loss_counts
+        assert all(sorted(batch.targets) == expected for batch in many(progress).micro_batches)
 
 
-def test_evaluation_asks_every_turn_of_text_that_no_other_has_altered(data: Data) -> None:
+def test_evaluation_does_not_mix_the_inputs_of_groups(data: Dataset) -> None:
     recipe = mixed()
-    model = Model.build(recipe, data.tokenizer.size)
-    found, alone = (held_out(r, 0, data, 512) for r in (recipe, Recipe.load("modern", *CHANGES)))
-    figures, expected = (h.figures(model, model.embedding.device) for h in (found, alone))
-    assert figures["masked_loss"] == expected["masked_loss"]
-    causal = [batch for batch in found.batches if "causal" in batch.questions]
+    model = Model.build(recipe, data.tokenizer.vocab_size)
+    both, masked_only = (
+        make_held_out_evaluation(r, 0, data, 512) for r in (recipe, Recipe.load("modern", *CHANGES))
+    )
+    metrics, expected = (
+        e.compute_metrics(model, model.embedding_table.device) for e in (both, masked_only)
+    )
+    assert metrics["masked_loss"] == expected["masked_loss"]
+    causal = [batch for batch in both.batches if "causal" in batch.targets]
     assert causal
-    assert not any((batch.pieces == data.tokenizer.specials.mask).any() for batch in causal)
+    assert not any(
+        (batch.token_ids == data.tokenizer.special_tokens.mask).any() for batch in causal
+    )
 
 
-def test_a_run_reports_both(data: Data, tmp_path: Path) -> None:
+def test_a_run_reports_all_objectives(data: Dataset, tmp_path: Path) -> None:
     result = pretrain(mixed("steps=20"), data, tmp_path / "out")
-    assert {"masked_loss", "causal_loss", "bits_per_byte"} <= set(result.figures)
+    assert {"masked_loss", "causal_loss", "bits_per_byte"} <= set(result.metrics)
     lines = [line for line in read_metrics(tmp_path / "out" / "metrics.jsonl") if "loss" in line]
     assert all({"masked_loss", "causal_loss"} <= set(line) for line in lines)
 
 
-def test_arithmetic_counts_each_question_by_its_share() -> None:
+def test_flops_are_weighted_by_the_fractions() -> None:
     masked, causal = (
-        arithmetic(mixed(f"objectives.{other}=null")).vocabulary for other in ("causal", "masked")
+        flops_per_token(mixed(f"objectives.{other}=null")).vocabulary
+        for other in ("causal", "masked")
     )
-    assert arithmetic(mixed()).vocabulary == pytest.approx(0.75 * masked + 0.25 * causal)
+    assert flops_per_token(mixed()).vocabulary == pytest.approx(0.75 * masked + 0.25 * causal)

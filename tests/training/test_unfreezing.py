@@ -1,4 +1,4 @@
-"""Training the last levels only: what is frozen, what is resumed, and fine-tuning that thaws."""
+"""Gradual unfreezing: frozen parameters and resumed runs."""
 
 from functools import partial
 from pathlib import Path
@@ -9,24 +9,30 @@ from safetensors.torch import load_file
 from small_recipe import small
 from test_pretraining import assert_equal, stop_at, weights
 
-from bertwright.encoder.roles import roles
-from bertwright.errors import UserError
-from bertwright.model.model import Model
-from bertwright.optimisers.parameters import MasterParameters
-from bertwright.text.shards import Data
-from bertwright.training.pretraining import pretrain
+from bertwright.core.errors import UserError
+from bertwright.data.shards.dataset import Dataset
+from bertwright.models.model import Model
+from bertwright.modules.parameter_roles import get_parameter_roles
+from bertwright.optimisers.master_parameters import MasterParameters
+from bertwright.training.pretraining.pretrain import pretrain
 
 BERT = ("encoder.positions.size=64", "batch_tokens=128")
-THAWING = "phases=[{share: 0.4, trained: 1}, {share: 0.3, trained: 3}, {share: 0.3}]"
+UNFREEZING = (
+    "phases=[{fraction: 0.4, trainable_layers: 1}, {fraction: 0.3, trainable_layers: 3}, "
+    "{fraction: 0.3}]"
+)
 
 
 def levels(model: Model) -> dict[str, int]:
-    """The level of every parameter."""
-    return {s.name: s.level for s in MasterParameters(model, roles(model), "float32").slots}
+    """Return the level of every parameter."""
+    return {
+        s.name: s.level
+        for s in MasterParameters(model, get_parameter_roles(model), "float32").slots
+    }
 
 
-def test_levels_are_those_of_the_blocks() -> None:
-    """What feeds the blocks is 0, what reads them is the highest, whatever it is called."""
+def test_levels_follow_the_blocks() -> None:
+    """Embeddings have level 0, heads the highest one."""
     for system in ("bert", "modern", "electra", "transformer-xl"):
         recipe = (
             small(system, "phases=[{objectives: {masked: {}}}]")
@@ -45,44 +51,47 @@ def test_levels_are_those_of_the_blocks() -> None:
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-@pytest.mark.parametrize("trained", [1, 2, 3])
-def test_what_is_frozen_stays_to_the_last_bit(
-    data: Data, tmp_path: Path, trained: int, precision: str
+@pytest.mark.parametrize("num_levels", [1, 2, 3])
+def test_frozen_parameters_do_not_change(
+    data: Dataset, tmp_path: Path, num_levels: int, precision: str
 ) -> None:
-    recipe = small(
-        "bert", *BERT, f"phases=[{{trained: {trained}}}]", "steps=3", f"precision={precision}"
-    )
-    first = Model.build(recipe, data.tokenizer.size)
-    at = levels(first)
+    phases = f"phases=[{{trainable_layers: {num_levels}}}]"
+    recipe = small("bert", *BERT, phases, "steps=3", f"precision={precision}")
+    first = Model.build(recipe, data.tokenizer.vocab_size)
+    level_of = levels(first)
     before = {name: p.detach().clone() for name, p in first.named_parameters()}
     pretrain(recipe, data, tmp_path / "out")
     for name, after in weights(tmp_path / "out").items():
-        assert torch.equal(after, before[name]) == (at[name] < 4 - trained), name
+        assert torch.equal(after, before[name]) == (level_of[name] < 4 - num_levels), name
     (optimiser,) = (tmp_path / "out").glob("checkpoints/*/optimiser.safetensors")
     for name, moment in load_file(optimiser).items():
         if name != "num_steps":
             parameter = name.removeprefix("first.").removeprefix("second.")
-            assert moment.any() == (at[parameter] >= 4 - trained), name
+            assert moment.any() == (level_of[parameter] >= 4 - num_levels), name
 
 
 @pytest.mark.parametrize("stop", [2, 4, 5, 7, 8])
-def test_a_stop_before_or_after_a_thaw_changes_nothing(
-    data: Data, tmp_path: Path, stop: int
+def test_a_stop_before_or_after_unfreezing_changes_nothing(
+    data: Dataset, tmp_path: Path, stop: int
 ) -> None:
-    recipe = small("bert", *BERT, THAWING, "steps=10", "checkpoint_every=1")
+    recipe = small("bert", *BERT, UNFREEZING, "steps=10", "checkpoint_every=1")
     pretrain(recipe, data, tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertwright.training.checkpoints.Checkpoints._prune", stop_at(stop))
+        patch.setattr(
+            "bertwright.training.checkpoints.CheckpointManager._delete_old", stop_at(stop)
+        )
         with pytest.raises(KeyboardInterrupt):
             pretrain(recipe, data, tmp_path / "cut")
     pretrain(recipe, data, tmp_path / "cut", resume=True)
     assert_equal(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_compiled_equals_eager(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Traced as ever, but computed as it stands: generating code takes most of the time.
+def test_compiled_equals_eager(
+    data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Traced, but without code generation, which takes most of the time.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager"))
-    changes = (*BERT, THAWING, "steps=6", "optimiser.layer_decay=0.5", "moving_average=0.5")
+    changes = (*BERT, UNFREEZING, "steps=6", "optimiser.layer_decay=0.5", "ema_decay=0.5")
     for compiled in ("false", "true"):
         recipe = small("bert", *changes, f"compile={compiled}")
         pretrain(recipe, data, tmp_path / compiled)
@@ -93,12 +102,12 @@ def test_compiled_equals_eager(data: Data, tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("phases=[{trained: 5}]", "no more than 4 levels"),
-        ("encoder.depth.sharing=all", "share their parameters"),
+        ("phases=[{trainable_layers: 5}]", "only 4 levels"),
+        ("encoder.depth.sharing=all", "shared parameters"),
     ],
 )
-def test_what_has_no_such_levels_is_refused(change: str, reason: str) -> None:
+def test_invalid_levels_are_rejected(change: str, reason: str) -> None:
     with pytest.raises(UserError, match=reason):
-        small("bert", *BERT, THAWING, change)
-    with pytest.raises(UserError, match="share their parameters"):
+        small("bert", *BERT, UNFREEZING, change)
+    with pytest.raises(UserError, match="shared parameters"):
         small("albert", "phases=[{}]", "optimiser.layer_decay=0.5")

@@ -9,22 +9,22 @@ import pytest
 from small_recipe import small
 from toy_stories import stories
 
-from bertwright.errors import UserError
-from bertwright.objectives.masked import Masked
+from bertwright.core.errors import UserError
+from bertwright.data.preparation import prepare
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import ByteBpeConfig
+from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Objective
 from bertwright.objectives.sentence_relation import NextSentence
-from bertwright.text.preparation import prepare
-from bertwright.text.shards import Data
-from bertwright.text.tokenizers import ByteBpeChoice
-from bertwright.text.vocabularies import train_tokenizer
-from bertwright.training.bits_per_byte import hidden_words
-from bertwright.training.clock import Clock
-from bertwright.training.doctor.drawing import Drawn, draw
-from bertwright.training.doctor.findings import Finding
-from bertwright.training.doctor.mask_checks import check_questions
-from bertwright.training.evaluation import held_out
-from bertwright.training.recipe_batches import RecipeBatches
-from bertwright.training.watching import HeldOutWatch
+from bertwright.training.clock import TrainingClock
+from bertwright.training.diagnostics.doctor.batch_samples import SampledBatches, sample_batches
+from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic
+from bertwright.training.diagnostics.doctor.target_checks import check_targets
+from bertwright.training.evaluation.evaluator import HeldOutEvaluator
+from bertwright.training.evaluation.held_out import make_held_out_evaluation
+from bertwright.training.evaluation.masked_words import iter_masked_words
+from bertwright.training.pretraining_batches import PretrainingBatches
 
 THAI = "ภาษาไทยเป็นภาษาที่มีระดับเสียงของคำแน่นอน ประเทศไทยใช้เป็นภาษาราชการ และมีผู้พูดจำนวนมาก "
 CHINESE = "北京是中华人民共和国的首都。位于华北平原的北部。全市面积一万六千多平方公里、历史悠久。"
@@ -38,7 +38,7 @@ def dna(line: int, length: int = 400) -> str:
 
 
 def shifted(text: str, by: int) -> str:
-    """Text that is another in every document."""
+    """Rotate a text, so that documents differ."""
     return text[by % len(text) :] + text[: by % len(text)]
 
 
@@ -52,21 +52,21 @@ TEXTS = {
 }
 
 
-def prepared(folder: Path, texts: list[str], heldout: float = 0.2) -> Data:
+def prepared(folder: Path, texts: list[str], heldout: float = 0.2) -> Dataset:
     (folder / "text.txt").write_text("\n\n".join(texts))
-    tokenizer = train_tokenizer(texts, ByteBpeChoice(size=290))
+    tokenizer = train_tokenizer(texts, ByteBpeConfig(vocab_size=290))
     return prepare(folder / "text.txt", folder / "data", tokenizer, heldout=heldout, num_workers=1)
 
 
 @pytest.fixture(scope="module", params=TEXTS)
-def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Data:
+def data(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     texts = TEXTS[request.param]
     folder = tmp_path_factory.mktemp("unspaced")
     return prepared(folder, texts, heldout=0.0 if request.param.startswith("one") else 0.2)
 
 
 @pytest.fixture(scope="module")
-def stories_data(tmp_path_factory: pytest.TempPathFactory) -> Data:
+def stories_data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return prepared(tmp_path_factory.mktemp("stories"), stories(60))
 
 
@@ -75,50 +75,53 @@ NOISINGS = ["infilling", "sentinels", "fragment"]
 
 
 @pytest.mark.parametrize("selection", SELECTIONS)
-def test_the_doctor_finds_the_rate_that_was_asked(data: Data, selection: str) -> None:
+def test_the_doctor_accepts_the_masking_rate(data: Dataset, selection: str) -> None:
     masked = f"phases=[{{objectives: {{masked: {{selection: {{kind: {selection}}}}}}}}}]"
     recipe = small("bert", masked)
     objectives = recipe.objectives_of(0)
-    drawn = draw(recipe, data, 0)
-    question = drawn.batch.questions["masked"]
-    assert question.weight.reshape(len(drawn.batch.pieces), -1).any(axis=1).all()
-    findings = {f.check: f for f in check_questions(drawn, objectives, data.tokenizer)}
-    assert findings["masks.rate"].verdict == "ok"
-    assert findings["masks.targets"].verdict == "ok"
-    if drawn.batch.num_tokens > 1000:  # a single sentence has few places to be masked at
-        assert findings["masks.repetition"].verdict == "ok"
+    samples = sample_batches(recipe, data, 0)
+    targets = samples.batch.targets["masked"]
+    assert targets.weights.reshape(len(samples.batch.token_ids), -1).any(axis=1).all()
+    checks = {d.check: d for d in check_targets(samples, objectives, data.tokenizer)}
+    assert checks["masks.masking-rate"].severity == "ok"
+    assert checks["masks.targets"].severity == "ok"
+    if samples.batch.num_tokens > 1000:  # a single sentence has few positions to mask
+        assert checks["masks.repetition"].severity == "ok"
 
 
 @pytest.mark.parametrize("noising", NOISINGS)
-def test_the_doctor_finds_the_rate_of_a_noising(data: Data, noising: str) -> None:
+def test_the_doctor_accepts_the_noising_rate(data: Dataset, noising: str) -> None:
     assembly = "assembly={kind: doc-sentences, length: 32}"
     recipe = small("t5", assembly, f"objectives.denoising.noising={{kind: {noising}}}")
-    drawn = draw(recipe, data, 0)
-    findings = {f.check: f for f in check_questions(drawn, recipe.objectives_of(0), data.tokenizer)}
-    assert findings["masks.rate"].verdict == "ok" or drawn.batch.num_tokens < 100
+    samples = sample_batches(recipe, data, 0)
+    checks = {d.check: d for d in check_targets(samples, recipe.objectives_of(0), data.tokenizer)}
+    assert checks["masks.masking-rate"].severity == "ok" or samples.batch.num_tokens < 100
 
 
-def test_a_word_longer_than_a_window_is_asked_for_in_parts(tmp_path: Path) -> None:
-    """Every part of it once, and its bytes once."""
+def test_a_word_longer_than_a_window_is_predicted_in_parts(tmp_path: Path) -> None:
+    """Every token and every byte counts once."""
     data = prepared(tmp_path, [dna(n) for n in range(80)], heldout=0.5)
-    split, specials = data.split("heldout"), data.tokenizer.specials
-    rounds = list(hidden_words(split, specials, specials.start, 16, 10**6))
-    num_bytes = sum(hidden.num_bytes for hidden in rounds)
+    split, specials = data.split("heldout"), data.tokenizer.special_tokens
+    rounds = list(iter_masked_words(split, specials, specials.start, 16, 10**6))
+    num_bytes = sum(masked.num_bytes for masked in rounds)
     assert num_bytes > 0
     assert num_bytes % 400 == 0
-    tokens = [h.rows.pieces[np.arange(len(h.rows.pieces))[:, None], h.chosen.where] for h in rounds]
-    chosen = [t[h.chosen.weight > 0] for t, h in zip(tokens, rounds, strict=True)]
-    spelled = "".join(data.tokenizer.decode(ids.tolist()) for ids in chosen)
-    assert len(spelled) == num_bytes
+    tokens = [
+        m.sequences.token_ids[np.arange(len(m.sequences.token_ids))[:, None], m.selection.positions]
+        for m in rounds
+    ]
+    targets = [t[m.selection.weights > 0] for t, m in zip(tokens, rounds, strict=True)]
+    text = "".join(data.tokenizer.decode(ids.tolist()) for ids in targets)
+    assert len(text) == num_bytes
 
 
 class Silent(NextSentence):
     """Never has a target."""
 
-    def ask(self, rows, asking):  # type: ignore[no-untyped-def]
-        rows, question = super().ask(rows, asking)
-        question.weight[:] = 0
-        return rows, question
+    def make_targets(self, batch, context):  # type: ignore[no-untyped-def]
+        batch, targets = super().make_targets(batch, context)
+        targets.weights[:] = 0
+        return batch, targets
 
 
 class Both:
@@ -126,46 +129,46 @@ class Both:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         self.recipe = small("bert")
-        known: Mapping[str, Objective] = {"masked": Masked(), "next-sentence": Silent()}
-        self.objectives = {name: known[name] for name in names}
+        objectives: Mapping[str, Objective] = {"masked": MaskedLM(), "next-sentence": Silent()}
+        self.objectives = {name: objectives[name] for name in names}
         monkeypatch.setattr(type(self.recipe), "objectives_of", lambda *_: self.objectives)
 
 
-def test_training_refuses_an_objective_without_targets(
-    stories_data: Data, monkeypatch: pytest.MonkeyPatch
+def test_training_rejects_an_objective_without_targets(
+    stories_data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = Both(monkeypatch, "masked", "next-sentence").recipe
     with pytest.raises(UserError, match=r"objectives\.next-sentence has no target"):
-        RecipeBatches(recipe, stories_data).plan()
+        PretrainingBatches(recipe, stories_data).check_data()
 
 
-def test_evaluation_leaves_out_what_has_no_target_and_says_so(
-    stories_data: Data, monkeypatch: pytest.MonkeyPatch
+def test_evaluation_skips_objectives_without_targets_and_warns(
+    stories_data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = Both(monkeypatch, "masked", "next-sentence").recipe
-    questions = held_out(recipe, 0, stories_data, 500)
-    assert questions.idle == ("next-sentence",)
-    heard: list[str] = []
-    watch = HeldOutWatch(recipe, stories_data, None, Clock(1), heard.append)  # type: ignore[arg-type]
-    watch._of_phase(0)
-    assert "no target for next-sentence" in heard[0]
+    evaluation = make_held_out_evaluation(recipe, 0, stories_data, 500)
+    assert evaluation.objectives_without_targets == ("next-sentence",)
+    messages: list[str] = []
+    evaluator = HeldOutEvaluator(recipe, stories_data, None, TrainingClock(1), messages.append)  # type: ignore[arg-type]
+    evaluator._evaluation_of(0)
+    assert "no target for next-sentence" in messages[0]
 
 
-def test_evaluation_refuses_text_without_any_target(
-    stories_data: Data, monkeypatch: pytest.MonkeyPatch
+def test_evaluation_rejects_text_without_any_target(
+    stories_data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = Both(monkeypatch, "next-sentence").recipe
     with pytest.raises(UserError, match=r"no target for objectives\.next-sentence"):
-        held_out(recipe, 0, stories_data, 500)
+        make_held_out_evaluation(recipe, 0, stories_data, 500)
 
 
-def test_the_doctor_says_that_nothing_is_asked(
-    stories_data: Data, monkeypatch: pytest.MonkeyPatch
+def test_the_doctor_reports_missing_targets(
+    stories_data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = Both(monkeypatch, "masked", "next-sentence")
-    drawn: Drawn = draw(both.recipe, stories_data, 0)
-    for question in drawn.batch.questions.values():
-        question.weight[:] = 0
-    findings: list[Finding] = check_questions(drawn, both.objectives, stories_data.tokenizer)
-    assert [f.verdict for f in findings] == ["error", "error"]
-    assert all("no target" in f.seen for f in findings)
+    samples: SampledBatches = sample_batches(both.recipe, stories_data, 0)
+    for targets in samples.batch.targets.values():
+        targets.weights[:] = 0
+    results: list[Diagnostic] = check_targets(samples, both.objectives, stories_data.tokenizer)
+    assert [d.severity for d in results] == ["error", "error"]
+    assert all("no target" in d.message for d in results)

@@ -8,14 +8,14 @@ WORDS = TEXT.split()
 
 
 def stories(number: int, seed: int = 0) -> list[str]:
-    """Documents of made-up sentences; words repeat within a document more than between them."""
-    draw = np.random.default_rng(seed)
+    """Return documents of made-up sentences; words repeat more within a document."""
+    rng = np.random.default_rng(seed)
     texts: list[str] = []
     for _ in range(number):
-        favourites = draw.choice(WORDS, 8)
+        favourites = rng.choice(WORDS, 8)
         sentences = [
-            " ".join(draw.choice(favourites if draw.random() < 0.7 else WORDS, 9)).capitalize()
-            for _ in range(draw.integers(4, 12))
+            " ".join(rng.choice(favourites if rng.random() < 0.7 else WORDS, 9)).capitalize()
+            for _ in range(rng.integers(4, 12))
         ]
         texts.append(". ".join(sentences) + ".")
     return texts

@@ -1,1 +1,1 @@
-"""What a model knows, and where: one file for each question that is asked of a model."""
+"""Analyses of what a model knows, and where."""

@@ -1,4 +1,4 @@
-"""How a model is made small: what the student is made of, and what it goes through."""
+"""Compression methods: what a student is made of, and the stages it is trained in."""
 
 from collections.abc import Mapping
 from importlib import resources
@@ -7,156 +7,175 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
-from bertwright.axes import Settings, did_you_mean, explain
-from bertwright.compression import pruning, quantisation
-from bertwright.compression.augmentation import Augmentation
-from bertwright.compression.distillation import Distillation
-from bertwright.compression.from_nothing import Table
-from bertwright.compression.quantisation.mixed import BySharpness
-from bertwright.compression.replacement import Replacement
-from bertwright.compression.sharing import Sharing
-from bertwright.compression.signals import Signal
-from bertwright.compression.structure import Removing
-from bertwright.compression.students import Taken
-from bertwright.compression.transfer.sets import Source
-from bertwright.errors import UserError
-from bertwright.recipes.loading import merged, read_yaml
-from bertwright.schedules import Constant, Value
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning_settings import FineTuning
-from bertwright.tasks.teaching import Teacher
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.compression import pruning
+from bertwright.compression.distillation.augmentation import Augmentation
+from bertwright.compression.distillation.fine_tuning_loss import TeacherTaskDistillation
+from bertwright.compression.distillation.losses import DistillationTermConfig
+from bertwright.compression.distillation.transfer.transfer_sets import ExampleSource
+from bertwright.compression.module_replacement import ModuleReplacement
+from bertwright.compression.parameter_sharing import ParameterSharing
+from bertwright.compression.pruning.importance import StructuredPruning
+from bertwright.compression.pruning.layers import LayerStrategy
+from bertwright.compression.quantization.sharpness import MixedPrecision
+from bertwright.core.config import Settings, did_you_mean, to_user_error
+from bertwright.core.errors import UserError
+from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.recipes.loading import merge, read_yaml
+from bertwright.tasks.adapters import Quantization
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.config import FineTuningConfig
+from bertwright.tasks.finetuning.distillation import TaskDistillation
 
-METHODS = "bertwright.compression.methods"
-"""Where their files stand."""
+METHODS_PACKAGE = "bertwright.compression.methods"
+"""The package of the method files."""
 
-ADAPTATIONS = (pruning, quantisation)
-"""Rooms whose adaptations stages may name: they are known when these are imported."""
+ADAPTATION_MODULES = (pruning,)
+"""Packages whose import registers the adaptations that stages may name."""
+
+EmbeddingInit = Literal["teacher", "random"]
 
 
-class Stage(Settings):
+class CompressionStage(Settings):
     """One training of the student.
 
     Attributes:
-        removing: what goes before it, of a model that has learned the task.
-        bits: how many each block is left, by how sharp the loss of such a model is there; None for
-            what the settings say.
-        texts: it learns from the examples of the task, or from others whose labels nobody knows.
-        augmentation: how these are changed into more, None where they are taken as they are.
-        signals: what is heard of the teacher, beside the ``labels``, which have a weight, too.
-        replacing: how likely blocks of the student run in the place of those of the teacher, None
-            where nothing is replaced.
-        settings: those of fine-tuning that are not as usual.
+        structured_pruning: heads and units removed before it, from a model that has learned the
+            task.
+        mixed_precision: bits per block, chosen by the sharpness of the loss; None for those of the
+            settings.
+        examples: the labelled examples of the task, or unlabelled texts.
+        augmentation: how the examples are augmented, None for not at all.
+        losses: the distillation losses.
+        objective_weight: the weight of the loss on the labels.
+        replacement_probability: how likely a student block runs instead of the teacher blocks that
+            it replaces; None without module replacement.
+        settings: fine-tuning settings that differ from the defaults.
     """
 
-    removing: Removing | None = None
-    bits: BySharpness | None = None
-    texts: Source = "task"
+    structured_pruning: StructuredPruning | None = None
+    mixed_precision: MixedPrecision | None = None
+    examples: ExampleSource = "task"
     augmentation: Augmentation | None = None
-    signals: tuple[Signal, ...] = ()
-    labels: Value = Constant(value=1.0)
-    replacing: Value | None = None
+    losses: tuple[DistillationTermConfig, ...] = ()
+    objective_weight: NumberOrSchedule = ConstantSchedule(value=1.0)
+    replacement_probability: NumberOrSchedule | None = None
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
 
     @model_validator(mode="after")
-    def _one_way(self) -> Self:
-        if self.replacing is not None and self.signals:
-            raise ValueError("replacing learns from labels alone: leave signals out")
-        if not self.signals and self.labels != Constant(value=1.0):
+    def _check_consistency(self) -> Self:
+        if self.replacement_probability is not None and self.losses:
+            raise ValueError("replacement_probability trains on labels alone: leave losses out")
+        if not self.losses and self.objective_weight != ConstantSchedule(value=1.0):
             raise ValueError(
-                "labels weighs them beside signals, and there are none: leave labels out, or say "
-                "what is heard of the teacher"
+                "objective_weight weighs the labels against losses, and there are none: leave "
+                "objective_weight out, or state losses"
             )
         if {"seed", "seeds"} & self.settings.keys():
-            raise ValueError("all stages have the seeds of a run: leave seed and seeds out")
-        adaptation = FineTuning.of(self.settings).adaptation
-        if self.bits is not None and not isinstance(adaptation, quantisation.Quantised):
-            raise ValueError("bits are of rounded weights: set settings.adaptation to quantised")
+            raise ValueError("all stages use the seeds of the run: leave seed and seeds out")
+        adaptation = FineTuningConfig.from_settings(self.settings).adaptation
+        if self.mixed_precision is not None and not isinstance(adaptation, Quantization):
+            raise ValueError(
+                "mixed_precision needs quantized weights: set settings.adaptation to quantised"
+            )
         return self
 
-    def taught_by(self, teacher: FineTuned) -> Teacher | None:
-        """What this teacher is to the student, None where it says nothing."""
-        if self.replacing is not None:
-            return Replacement(teacher, self.replacing)
-        return Distillation(teacher, self.signals, self.labels) if self.signals else None
+    def distillation(self, teacher: FineTunedModel) -> TaskDistillation | None:
+        """Return the distillation by this teacher; None for a stage without one."""
+        if self.replacement_probability is not None:
+            return ModuleReplacement(teacher, self.replacement_probability)
+        if not self.losses:
+            return None
+        return TeacherTaskDistillation(teacher, self.losses, self.objective_weight)
 
 
-class Method(Settings):
-    """A way to make a model small, as it was published.
+class CompressionMethod(Settings):
+    """A published way to compress a model.
 
-    ``taken`` are the layers of a model that a student is made of, and usually half of them: the
-    first, the last, or evenly some; or those that are ``needed``, without which the fine-tuned
-    model loses most. A ``whole`` one begins with all. ``sharing`` makes one of them. Or it begins
-    from nothing, by the recipe ``student``; ``table`` says how its vectors of pieces begin then.
+    Attributes:
+        layer_selection: which layers of a model the student takes, by default half of them: the
+            first, the last, evenly spaced ones, or the important ones, without which the loss of
+            the fine-tuned model rises most.
+        keep_all_layers: take all layers.
+        sharing: share parameters between blocks.
+        student: the recipe of a student that starts untrained.
+        student_embeddings: how the embedding table of such a student starts.
     """
 
-    about: str
+    description: str
     source: str
-    taken: Taken | Literal["needed"] = "even"
-    whole: bool = False
-    sharing: Sharing | None = None
+    layer_selection: LayerStrategy | Literal["important"] = "even"
+    keep_all_layers: bool = False
+    sharing: ParameterSharing | None = None
     student: str | None = None
-    table: Table = "teacher"
-    stages: tuple[Stage, ...] = Field(min_length=1)
+    student_embeddings: EmbeddingInit = "teacher"
+    stages: tuple[CompressionStage, ...] = Field(min_length=1)
 
-    def require_read(self, student: Tokenizer, teacher: Tokenizer) -> None:
-        """Errors: UserError for a student that has no piece for what stands for hidden words."""
-        hidden = teacher.piece(teacher.specials.mask)
-        hides = any(stage.augmentation and stage.augmentation.hides for stage in self.stages)
-        if hides and student.id(hidden) != student.specials.mask:
+    def require_mask_token(self, student: Tokenizer, teacher: Tokenizer) -> None:
+        """Raise UserError if augmentation inserts a mask token that the student does not have."""
+        mask_token = teacher.id_to_token(teacher.special_tokens.mask)
+        inserts_masks = any(
+            stage.augmentation and stage.augmentation.inserts_masks for stage in self.stages
+        )
+        if inserts_masks and student.token_to_id(mask_token) != student.special_tokens.mask:
             raise UserError(
-                f"the teacher hides words as {hidden}, which its student does not read so: set "
-                f"hidden of the augmentation to 0, or choose a student with the pieces of its "
-                f"teacher"
+                f"the augmentation masks words as {mask_token}, which is not the mask token of the "
+                f"student: set mask_probability of the augmentation to 0, or choose a student with "
+                f"the tokenizer of its teacher"
             )
 
-    def beginning_with(self, usual: Mapping[str, Any]) -> "Method":
-        """The same with these settings wherever its stages say nothing."""
+    def with_defaults(self, defaults: Mapping[str, Any]) -> "CompressionMethod":
+        """Return the method with defaults for settings that its stages leave open."""
         stages = tuple(
-            stage.model_copy(update={"settings": merged(usual, stage.settings)})
+            stage.model_copy(update={"settings": merge(defaults, stage.settings)})
             for stage in self.stages
         )
         return self.model_copy(update={"stages": stages})
 
     @property
-    def reads_transfer(self) -> bool:
-        """Whether a stage learns from texts that nobody has labelled."""
-        return any(stage.texts == "transfer" for stage in self.stages)
+    def uses_unlabelled(self) -> bool:
+        """True if a stage learns from unlabelled texts."""
+        return any(stage.examples == "unlabelled" for stage in self.stages)
 
     @property
-    def asks_namer(self) -> bool:
-        """Whether a stage changes texts by a model that names words."""
-        return any(s.augmentation and s.augmentation.asks_namer for s in self.stages)
+    def needs_augmenter(self) -> bool:
+        """True if a stage augments texts with a masked language model."""
+        return any(s.augmentation and s.augmentation.needs_augmenter for s in self.stages)
 
     @staticmethod
-    def load(name: str) -> "Method":
-        """By name, or of a file of one's own.
+    def load(name: str) -> "CompressionMethod":
+        """Load a method by its name, or from a file by its path.
 
-        Errors: UserError for a method that is not there, or cannot be.
+        Raises UserError if there is no such method or the file is invalid.
         """
-        return read_named(name, METHODS, Method, "method")
+        return load_resource(name, METHODS_PACKAGE, CompressionMethod, "method")
 
 
-Named = TypeVar("Named", bound=Settings)
+SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
-def names_in(room: str) -> list[str]:
-    """The names of the files of a room."""
-    files = resources.files(room).iterdir()
+def resource_names(package: str) -> list[str]:
+    """Return the names of the YAML files of a package."""
+    files = resources.files(package).iterdir()
     return sorted(Path(file.name).stem for file in files if file.name.endswith(".yaml"))
 
 
-def read_named(name: str, room: str, kind: type[Named], what: str) -> Named:
-    """What a file says, of a room by name, or of one's own by path; ``what`` it is.
+def load_resource(
+    name: str, package: str, settings_class: type[SettingsT], description: str
+) -> SettingsT:
+    """Load settings by the name of a file in a package, or by a path.
 
-    Errors: UserError for what is not there, or cannot be.
+    ``description`` names the kind of file in errors. Raises UserError if there is no such file or
+    it is invalid.
     """
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
-        if name not in names_in(room):
-            raise UserError(f"there is no {what} {name!r}{did_you_mean(name, names_in(room))}")
-        path = Path(str(resources.files(room).joinpath(f"{name}.yaml")))
+        if name not in resource_names(package):
+            raise UserError(
+                f"there is no {description} {name!r}{did_you_mean(name, resource_names(package))}"
+            )
+        path = Path(str(resources.files(package).joinpath(f"{name}.yaml")))
     try:
-        return kind.model_validate(read_yaml(path))
+        return settings_class.model_validate(read_yaml(path))
     except ValidationError as error:
-        raise explain(error, f"{what} {name}") from error
+        raise to_user_error(error, f"{description} {name}") from error

@@ -1,1 +1,1 @@
-"""Sequences to states: the encoder and its axes."""
+"""The encoder and its axes: from tokens to hidden states."""

@@ -1,185 +1,151 @@
-"""A block: a row of sublayers around the residual stream."""
+"""A block: a sequence of sublayers around the residual stream."""
 
 from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
 
-from bertwright.encoder.cache import Past
-from bertwright.encoder.dropout import Drop
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.surroundings import Surroundings
-from bertwright.encoder.taps import Site, inside, tap
+from bertwright.modules.context import BlockContext
+from bertwright.modules.dropout import Dropout
+from bertwright.modules.hooks import child_hooks, tap
 
-SUBLAYERS = {"s": "attention", "f": "feed_forward", "c": "cross_attention"}
-"""The letters of an order string: s mixes places (self-attention), f is a feed-forward, c reads
-what another stack has read (cross-attention)."""
+SUBLAYER_NAMES = {"s": "attention", "f": "feed_forward", "c": "cross_attention"}
+"""The letters of an order string; s is self-attention or another mixer."""
 
-MIXING = ("attention", "cross_attention")
-"""Of these, what is told of the surroundings of its places."""
+MIXER_SUBLAYERS = ("attention", "cross_attention")
+"""The sublayers that get the context of the block."""
 
-Join = Callable[[Tensor, Tensor], Tensor]
-"""The states behind a sublayer, of what it reads and what it writes."""
+ResidualFunction = Callable[[Tensor, Tensor], Tensor]
+"""Combines the input and the output of a sublayer into the next hidden states."""
 
 
-def added(x: Tensor, change: Tensor) -> Tensor:
-    """Both of them."""
+def add_residual(x: Tensor, change: Tensor) -> Tensor:
+    """Return input plus output."""
     return x + change
 
 
-def replaced(x: Tensor, change: Tensor) -> Tensor:
-    """What is written alone."""
+def no_residual(x: Tensor, change: Tensor) -> Tensor:
+    """Return the output alone."""
     return change
 
 
-def numbered(name: str, number: int) -> str:
-    """The name of the first, second, ... of several in one block: ``name``, ``name_2``, ..."""
-    return name if number == 1 else f"{name}_{number}"
-
-
-def taken(x: Tensor, noise: Noise | None, wanted: Tensor) -> tuple[Tensor, Noise | None]:
-    """Of x (B, L, D) the ``wanted`` flat places (M,), (M, D), and their noise."""
-    rows = x.flatten(0, 1).index_select(0, wanted)
-    return rows, None if noise is None else noise.at(wanted, x.shape[1])
+def nth_name(name: str, occurrence: int) -> str:
+    """Return the name of the n-th such sublayer in a block: ``name``, ``name_2``, ..."""
+    return name if occurrence == 1 else f"{name}_{occurrence}"
 
 
 class Block(nn.Module):
-    """Some sublayers, each ``norm, mix, drop, join`` in the order that the placement says.
+    """Sublayers, each with norm, dropout and residual, in the order of the norm placement.
 
-    ``norms`` holds one norm per sublayer; an identity leaves it out. ``weights`` holds what weighs
-    the states behind each sublayer with those before, where there is such. ``join`` makes the
-    states of what a sublayer reads and what it writes; ``written`` is how wide the latter is.
-    ``adapters`` is empty until something is put behind sublayers.
+    ``norms`` holds one norm per sublayer, possibly an identity. ``depth_averages`` combine the
+    output of a sublayer with all earlier ones, if configured. ``output_widths`` are the sublayers'
+    output widths. ``adapters`` follow sublayers; they are empty unless added later.
     """
 
     def __init__(
         self,
         sublayers: dict[str, nn.Module],
         norms: dict[str, nn.Module],
-        weights: dict[str, nn.Module],
-        pre: bool,
-        drop: Drop,
-        join: Join,
-        written: Mapping[str, int],
+        depth_averages: dict[str, nn.Module],
+        is_pre_norm: bool,
+        dropout: Dropout,
+        residual_function: ResidualFunction,
+        output_widths: Mapping[str, int],
     ) -> None:
         super().__init__()
         self.sublayers = nn.ModuleDict(sublayers)
         self.norms = nn.ModuleDict(norms)
-        self.weights = nn.ModuleDict(weights)
+        self.depth_averages = nn.ModuleDict(depth_averages)
         self.adapters = nn.ModuleDict()
-        self.pre, self.drop, self.join, self.written = pre, drop, join, dict(written)
-        mixing = [n for n, name in enumerate(sublayers, start=1) if name in MIXING]
-        self.last_mixing = max(mixing, default=0)
+        self.is_pre_norm, self.dropout = is_pre_norm, dropout
+        self.residual_function, self.output_widths = residual_function, dict(output_widths)
+        mixers = [n for n, name in enumerate(sublayers, start=1) if name in MIXER_SUBLAYERS]
+        self.last_mixer = max(mixers, default=0)
 
     @property
-    def narrows(self) -> bool:
-        """Whether it can compute the states of some places only."""
-        return not self.weights and not self.drop.locked
+    def supports_output_positions(self) -> bool:
+        """Whether it can compute only some positions."""
+        return not self.depth_averages and not self.dropout.is_locked
 
-    def forward(
-        self,
-        x: Tensor,
-        around: Surroundings,
-        noise: Noise | None = None,
-        site: Site | None = None,
-        past: Past | None = None,
-        made: list[Tensor] | None = None,
-        wanted: Tensor | None = None,
-    ) -> Tensor:
-        """x (B, L, D) to (B, L, D); ``past`` is what this block knows of earlier places, ``made``
-        what all sublayers so far have made, (B, L, D) each; it grows by what these make. Of the
-        ``wanted`` flat places (M,) alone: (M, D)."""
-        x = tap(site, "input", x)
-        found = self.through(x, around, noise, site, past, made, wanted=wanted)
-        return tap(site, "residual", found)
+    def forward(self, x: Tensor, context: BlockContext) -> Tensor:
+        """Map x (B, L, D) to (B, L, D), or (M, D) at the output positions."""
+        x = tap(context.hooks, "input", x)
+        return tap(context.hooks, "residual", self.run_sublayers(x, context))
 
-    def through(
-        self,
-        x: Tensor,
-        around: Surroundings,
-        noise: Noise | None = None,
-        site: Site | None = None,
-        past: Past | None = None,
-        made: list[Tensor] | None = None,
-        outer: Tensor | None = None,
-        wanted: Tensor | None = None,
+    def run_sublayers(
+        self, x: Tensor, context: BlockContext, attention_input: Tensor | None = None
     ) -> Tensor:
-        """x (B, L, d) through all sublayers; attention reads ``outer`` (B, L, D) where x is but a
-        narrow view of it. Where only some places are ``wanted``, what stands behind the last
-        mixing of places is computed for these."""
-        if wanted is not None and not self.last_mixing:
-            x, noise = taken(x, noise, wanted)
+        """Run all sublayers on x (B, L, d), after the last mixer at the output positions only.
+
+        Attention reads ``attention_input`` (B, L, D) instead of x, if set (bottleneck).
+        """
+        if context.output_positions is not None and not self.last_mixer:
+            x, context = context.gather_positions(x)
         for number, name in enumerate(self.sublayers, start=1):
-            chosen = wanted if number == self.last_mixing else None
-            change = self.change(number, x, around, noise, site, past, outer, chosen)
-            if chosen is not None:
-                x, noise = taken(x, noise, chosen)
-            x = self.join(x, change)
-            if not self.pre:
+            change = self.run_sublayer(number, x, context, attention_input)
+            if context.output_positions is not None and number == self.last_mixer:
+                x, context = context.gather_positions(x)
+            x = self.residual_function(x, change)
+            if not self.is_pre_norm:
                 x = self.norms[name](x)
-            if made is not None:
-                made.append(x)
-                x = self.weights[name](made)
+            if context.sublayer_outputs is not None:
+                context.sublayer_outputs.append(x)
+                x = self.depth_averages[name](context.sublayer_outputs)
             if number < len(self.sublayers):
-                x = tap(site, numbered("residual_middle", number), x)
+                x = tap(context.hooks, nth_name("residual_middle", number), x)
         return x
 
-    def change(
+    def run_sublayer(
         self,
-        number: int,
+        sublayer_number: int,
         x: Tensor,
-        around: Surroundings,
-        noise: Noise | None = None,
-        site: Site | None = None,
-        past: Past | None = None,
-        outer: Tensor | None = None,
-        wanted: Tensor | None = None,
+        context: BlockContext,
+        attention_input: Tensor | None = None,
     ) -> Tensor:
-        """What the sublayer with this number, from 1 on, writes of the stream x (B, L, d), or of
-        the ``wanted`` places of it."""
-        name = list(self.sublayers)[number - 1]
-        norm, sublayer, where = self.norms[name], self.sublayers[name], inside(site, name)
-        inner = norm(x) if self.pre else x
-        if name in MIXING:
-            inner = tap(site, f"{name}.input", inner if outer is None else outer)
-            if isinstance(past, Tensor) and self.pre and name == "attention":
+        """Return the output of a sublayer, numbered from 1, for the stream x (B, L, d)."""
+        name = list(self.sublayers)[sublayer_number - 1]
+        norm, sublayer = self.norms[name], self.sublayers[name]
+        inner = norm(x) if self.is_pre_norm else x
+        if name in MIXER_SUBLAYERS:
+            inner = inner if attention_input is None else attention_input
+            inner = tap(context.hooks, f"{name}.input", inner)
+            past = context.past
+            if isinstance(past, Tensor) and self.is_pre_norm and name == "attention":
                 past = norm(past)
-            found = sublayer(inner, around, noise, where, past)
+            output = sublayer(inner, context.for_mixer(name, past))
         else:
-            found = sublayer(tap(site, f"{name}.input", inner), where)
-        if wanted is not None:
-            found, noise = taken(found, noise, wanted)
+            inner = tap(context.hooks, f"{name}.input", inner)
+            output = sublayer(inner, child_hooks(context.hooks, name))
+        if context.output_positions is not None and sublayer_number == self.last_mixer:
+            output, context = context.gather_positions(output)
         if name in self.adapters:
-            found = self.adapters[name](found)
-        return self.drop(found, noise, 1 + number)
+            output = self.adapters[name](output)
+        return self.dropout(output, context.dropout_rng, 1 + sublayer_number)
 
-    def change_in(
+    def run_sublayer_in_dtype(
         self,
         dtype: torch.dtype,
-        number: int,
-        stream: Tensor,
-        around: Surroundings,
-        noise: Noise | None = None,
-        site: Site | None = None,
-        past: Past | None = None,
+        sublayer_number: int,
+        hidden_states: Tensor,
+        context: BlockContext,
     ) -> Tensor:
-        """The same, computed in ``dtype``, of a stream that is kept in another."""
-        x = stream.to(dtype)
-        return self.change(number, x, around, noise, site, past).to(stream.dtype)
+        """Run a sublayer in ``dtype``, for a stream that is kept in another dtype."""
+        output = self.run_sublayer(sublayer_number, hidden_states.to(dtype), context)
+        return output.to(hidden_states.dtype)
 
-    def parameters_of(self, number: int) -> Iterator[nn.Parameter]:
-        """The parameters of the sublayer with this number, from 1 on, of its norm and of its
-        adapter."""
-        name = list(self.sublayers)[number - 1]
+    def sublayer_parameters(self, sublayer_number: int) -> Iterator[nn.Parameter]:
+        """Yield the parameters of a sublayer, numbered from 1, its norm and its adapter."""
+        name = list(self.sublayers)[sublayer_number - 1]
         yield from self.sublayers[name].parameters()
         yield from self.norms[name].parameters()
         if name in self.adapters:
             yield from self.adapters[name].parameters()
 
     def compile_parts(self, dynamic: bool = False) -> None:
-        """Compile the whole, so that one graph serves all blocks; where it looks back, which each
-        block does further than the one before, only its sublayers. A passage that takes the
-        sublayers one by one finds those compiled, too."""
-        for part in self.sublayers.values() if self.weights else (self,):
+        """Compile the block, as one graph for all blocks, and single sublayers.
+
+        With depth averages, whose inputs grow from block to block, only its sublayers are compiled.
+        """
+        for part in self.sublayers.values() if self.depth_averages else (self,):
             part.compile(dynamic=dynamic)
-        self.change_in = torch.compile(self.change_in, dynamic=dynamic)
+        self.run_sublayer_in_dtype = torch.compile(self.run_sublayer_in_dtype, dynamic=dynamic)

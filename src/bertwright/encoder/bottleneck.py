@@ -1,112 +1,154 @@
-"""Blocks that work at a width of their own, between a way in and a way out (Sun et al. 2020)."""
+"""Bottleneck blocks, which work at a narrower width (Sun et al. 2020)."""
 
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.axes import Settings
+from bertwright.core.config import Settings
 from bertwright.encoder.block import Block
-from bertwright.encoder.cache import Past
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.norms import NoNorm, Norm
-from bertwright.encoder.roles import Role
-from bertwright.encoder.surroundings import Surroundings
-from bertwright.encoder.taps import Site, tap
+from bertwright.encoder.residual import AdditiveResidualConfig
+from bertwright.modules.attention.attention import AttentionConfig
+from bertwright.modules.context import BlockContext
+from bertwright.modules.hooks import tap
+from bertwright.modules.norms import NoNorm, NormConfig
+from bertwright.modules.parameter_roles import ParameterRole
+
+if TYPE_CHECKING:
+    from bertwright.encoder.config import EncoderConfig
 
 
-class Bottleneck(Settings):
-    """The sublayers of every block are ``width`` wide.
+class BottleneckConfig(Settings):
+    """Sublayers of width ``width``, between an input and an output projection.
 
-    A block leads the states of the encoder to that width for what is added to within, and once more
-    for its queries and keys, which share that; where nothing is ``shared`` they read the states as
-    they are, as its values do. What it ends with is led back and added to them (section 3.1, figure
-    1). Within it may be wider than without, as in the teacher there.
+    The input projection gives the inner residual stream; another, if ``shared``, gives the input of
+    the queries and keys, otherwise these read the outer hidden states, as the values do. The output
+    projection is added to the outer states (section 3.1, figure 1). The inner width may exceed the
+    outer one, as in their teacher.
     """
 
     width: int = Field(default=128, ge=1, le=65_536)
     shared: bool = True
 
-    def operations(self, outer: int) -> float:
-        """Floating-point operations of a block per token beside those of its sublayers."""
-        ways, reading = (3, 1) if self.shared else (2, 3)
-        return 2 * self.width * (ways * outer + reading * (outer - self.width))
+    def flops(self, outer_width: int) -> float:
+        """Return the FLOPs of a block per token beyond its sublayers."""
+        num_projections, num_wide = (3, 1) if self.shared else (2, 3)
+        extra_width = num_wide * (outer_width - self.width)
+        return 2 * self.width * (num_projections * outer_width + extra_width)
 
-    def projection(self, outer: int, bias: bool, norm: Norm) -> nn.Module:
-        """What makes queries, keys and values of the states of the encoder."""
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        mixer, orders = encoder.mixer, encoder.depth.sublayer_orders()
+        is_plain = (
+            isinstance(mixer, AttentionConfig)
+            and mixer.scaled
+            and mixer.gate is None
+            and mixer.width is None
+            and not mixer.global_projections
+        )
+        if not is_plain or any(order.count("s") != 1 for order in orders):
+            yield (
+                "bottleneck needs plain attention in every block: set mixer.kind to attention, "
+                "mixer.scaled to true, mixer.gate and mixer.width to null, "
+                "mixer.global_projections to false and depth.kind to stack"
+            )
+        is_additive = encoder.residual == AdditiveResidualConfig()
+        if encoder.norm.is_pre_norm or not is_additive or encoder.memory_length:
+            yield (
+                "bottleneck has its own residual stream: set norm.placement to post, residual.kind "
+                "to plain and memory_length to 0"
+            )
+        if encoder.positions.projects_distances or encoder.positions.is_per_block:
+            yield (
+                "bottleneck does not support log-buckets or every-block positions: choose another "
+                "positions.kind"
+            )
+
+    def build_qkv_projection(self, outer_width: int, bias: bool, norm: NormConfig) -> nn.Module:
+        """Build the projection from the outer hidden states to queries, keys and values."""
         if not self.shared:
-            return nn.Linear(outer, 3 * self.width, bias)
-        return OuterProjection(outer, self.width, bias, norm)
+            return nn.Linear(outer_width, 3 * self.width, bias)
+        return BottleneckQKVProjection(outer_width, self.width, bias, norm)
 
-    def ways(self, outer: int, norm: Norm) -> tuple[nn.Module, nn.Module, nn.Module]:
-        """The way in, the way out, and the norm behind it."""
-        out = nn.Linear(self.width, outer)
-        return Narrowed(outer, self.width, norm), out, norm.build(outer)
+    def build_projections(
+        self, outer_width: int, norm: NormConfig
+    ) -> tuple[nn.Module, nn.Module, nn.Module]:
+        """Build the input projection, the output projection, and the norm after it."""
+        output_projection = nn.Linear(self.width, outer_width)
+        return (
+            BottleneckProjection(outer_width, self.width, norm),
+            output_projection,
+            norm.build(outer_width),
+        )
 
 
-class Narrowed(nn.Module):
+class BottleneckProjection(nn.Module):
     """norm(dense(x)): (B, L, D) to (B, L, d)."""
 
-    def __init__(self, outer: int, inner: int, norm: Norm) -> None:
+    def __init__(self, outer_width: int, inner_width: int, norm: NormConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(outer, inner)
-        self.norm = norm.build(inner)
+        self.dense = nn.Linear(outer_width, inner_width)
+        self.norm = norm.build(inner_width)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.dense(x))
 
     @torch.no_grad()
-    def fold(self) -> None:
-        """Make a gain and a bias behind the matrix its own, where the norm is nothing else."""
+    def fold_norm(self) -> None:
+        """Fold the norm into the matrix, if it is only a gain and a bias."""
         if isinstance(self.norm, NoNorm):
             self.dense.weight.mul_(self.norm.weight[:, None])
             self.dense.bias.mul_(self.norm.weight).add_(self.norm.bias)
             self.norm = nn.Identity()
 
 
-class OuterProjection(nn.Module):
-    """Queries and keys of what is narrowed for them, values of all of it: (B, L, D) to
-    (B, L, 3 d)."""
+class BottleneckQKVProjection(nn.Module):
+    """Queries and keys from a shared projection, values from x: (B, L, D) to (B, L, 3 d)."""
 
-    parameter_roles: ClassVar[dict[str, Role]] = {"query_key.weight": Role("matrix", parts=2)}
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = {
+        "query_key.weight": ParameterRole("matrix", num_parts=2)
+    }
 
-    def __init__(self, outer: int, inner: int, bias: bool, norm: Norm) -> None:
+    def __init__(self, outer_width: int, inner_width: int, bias: bool, norm: NormConfig) -> None:
         super().__init__()
-        self.shared = Narrowed(outer, inner, norm)
-        self.query_key = nn.Linear(inner, 2 * inner, bias)
-        self.value = nn.Linear(outer, inner, bias)
+        self.shared_projection = BottleneckProjection(outer_width, inner_width, norm)
+        self.query_key = nn.Linear(inner_width, 2 * inner_width, bias)
+        self.value = nn.Linear(outer_width, inner_width, bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.cat((self.query_key(self.shared(x)), self.value(x)), dim=-1)
+        return torch.cat((self.query_key(self.shared_projection(x)), self.value(x)), dim=-1)
 
 
 class BottleneckBlock(Block):
-    """A block within a way in, a way out, and the states of the encoder around both."""
+    """A block between an input and an output projection, with an outer residual."""
 
-    parameter_roles: ClassVar[dict[str, Role]] = {"out.weight": Role("matrix", residual=True)}
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = {
+        "output_projection.weight": ParameterRole("matrix", writes_residual=True)
+    }
 
-    def __init__(self, block: Block, ways: tuple[nn.Module, nn.Module, nn.Module]) -> None:
+    def __init__(self, block: Block, projections: tuple[nn.Module, nn.Module, nn.Module]) -> None:
         sublayers, norms = dict(block.sublayers.items()), dict(block.norms.items())
-        super().__init__(sublayers, norms, {}, block.pre, block.drop, block.join, block.written)
-        self.enter, self.out, self.norm = ways
+        super().__init__(
+            sublayers,
+            norms,
+            {},
+            block.is_pre_norm,
+            block.dropout,
+            block.residual_function,
+            block.output_widths,
+        )
+        self.input_projection, self.output_projection, self.norm = projections
 
     @property
-    def narrows(self) -> bool:
+    def supports_output_positions(self) -> bool:
         return False
 
-    def forward(
-        self,
-        x: Tensor,
-        around: Surroundings,
-        noise: Noise | None = None,
-        site: Site | None = None,
-        past: Past | None = None,
-        made: list[Tensor] | None = None,
-        wanted: Tensor | None = None,
-    ) -> Tensor:
-        """x (B, L, D) to (B, L, D)."""
-        x = tap(site, "input", x)
-        inner = self.through(self.enter(x), around, noise, site, outer=x)
-        change = self.drop(self.out(inner), noise, 2 + len(self.sublayers))
-        return tap(site, "residual", self.norm(self.join(x, change)))
+    def forward(self, x: Tensor, context: BlockContext) -> Tensor:
+        """Map x (B, L, D) to (B, L, D)."""
+        x = tap(context.hooks, "input", x)
+        inner = self.run_sublayers(self.input_projection(x), context, attention_input=x)
+        output = self.output_projection(inner)
+        change = self.dropout(output, context.dropout_rng, 2 + len(self.sublayers))
+        return tap(context.hooks, "residual", self.norm(self.residual_function(x, change)))

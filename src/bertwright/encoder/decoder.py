@@ -1,40 +1,43 @@
-"""A decoder: a second stack of the same blocks, which reads what the encoder has read.
+"""The decoder: a second stack of the same blocks, which attends to the encoder's output.
 
-Every block has one more sublayer, the letter c of its order: cross-attention. All else, from the
-embeddings to the last norm, is an encoder's whose places see those before them; the table of pieces
-is that of the encoder (Vaswani et al. 2017).
+Every block has a cross-attention sublayer, the letter c of its order. Otherwise it is a causal
+encoder, which shares the token embeddings of the encoder (Vaswani et al. 2017).
 """
+
+from collections.abc import Iterator
 
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from bertwright.axes import Settings
-from bertwright.encoder.choice import EncoderChoice
-from bertwright.encoder.depth import Stack
+from bertwright.core.config import Settings
+from bertwright.encoder.config import EncoderConfig
+from bertwright.encoder.depth import StackConfig
 from bertwright.encoder.encoder import Encoder
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.mixers import AttentionChoice, Mixer
-from bertwright.encoder.positions import Positions
-from bertwright.encoder.stream import Coordinates, Source
-from bertwright.encoder.visibility import Causal
+from bertwright.modules.attention.attention import AttentionConfig
+from bertwright.modules.attention.mask import CausalVisibility
+from bertwright.modules.attention.positions import PositionsConfig
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
 
-NOISE = 1000
-"""Of the noise of a decoder within that of a step: more than an encoder has blocks."""
+DECODER_STREAM = 1000
+"""The dropout stream of a decoder within a step: beyond the number of blocks."""
 
 
-class DecoderChoice(Settings):
-    """What a decoder has that its encoder has not: ``layers``, ``positions`` and ``mixer``, None
-    for the same, and the ``order`` of the sublayers of a block. Its places see those before them,
-    and are of no segment and no task."""
+class DecoderConfig(Settings):
+    """A decoder, where it differs from its encoder.
+
+    ``layers``, ``positions`` and ``mixer`` None mean the encoder's; ``order`` is the order of
+    sublayers in a block. A decoder is causal and has no segment or task embeddings.
+    """
 
     layers: int | None = Field(default=None, ge=1, le=1_024)
     order: str = "scf"
-    positions: Positions | None = None
-    mixer: AttentionChoice | None = None
+    positions: PositionsConfig | None = None
+    mixer: AttentionConfig | None = None
 
     @field_validator("order")
     @classmethod
-    def _a_block(cls, order: str) -> str:
+    def _check_order(cls, order: str) -> str:
         if set(order) - set("scf") or order.count("s") > 1 or order.count("c") != 1:
             raise ValueError(
                 f"{order!r} must hold one c (cross-attention), at most one s (attention), and f "
@@ -42,75 +45,82 @@ class DecoderChoice(Settings):
             )
         return order
 
-    def of(self, encoder: EncoderChoice) -> EncoderChoice:
-        """The axes of the decoder of an encoder.
+    def conflicts(self, encoder: EncoderConfig) -> Iterator[str]:
+        """Yield why an encoder cannot have this decoder, one sentence each."""
+        if not isinstance(encoder.depth, StackConfig):
+            yield "it needs a plain stack of blocks: set encoder.depth.kind to stack"
+        mixer = self.mixer or encoder.mixer
+        is_attention = isinstance(mixer, AttentionConfig) and mixer.gate is None
+        if not is_attention or mixer.needs_global_tokens:
+            yield (
+                "it needs plain attention: set encoder.mixer.kind to attention, its gate to null, "
+                "global_projections to false, or set decoder.mixer.kind"
+            )
+        if encoder.residual.is_reversible:
+            yield "a decoder cannot be reversible: choose another encoder.residual"
+        is_local = encoder.sliding_window is not None or encoder.bottleneck is not None
+        if encoder.memory_length or is_local:
+            yield (
+                "it attends to whole sequences: set encoder.memory_length to 0, sliding_window and "
+                "bottleneck to null"
+            )
+        embeddings = encoder.embeddings
+        if not embeddings.has_single_table:
+            yield "it shares the token table: choose embeddings with a single table, such as tokens"
+        if embeddings.reads_neighbours:
+            yield "embeddings must not read the next token: choose another encoder.embeddings.kind"
 
-        Errors: ValueError where there is no decoder of such an encoder.
+    def stack_config(self, encoder: EncoderConfig) -> EncoderConfig:
+        """Return the configuration of the decoder as a stack.
+
+        Errors: ValueError if such an encoder cannot have a decoder.
         """
         mixer = self.mixer or encoder.mixer
-        if reason := _unfit(encoder, mixer):
-            raise ValueError(f"decoder: {reason}")
-        assert isinstance(encoder.depth, Stack)
+        for sentence in self.conflicts(encoder):
+            raise ValueError(f"decoder: {sentence}")
+        assert isinstance(encoder.depth, StackConfig)
         layers = self.layers or encoder.depth.layers
         depth = encoder.depth.model_copy(update={"layers": layers, "order": self.order})
-        plain = {"segments": 0, "tasks": 0, "asking": False}
-        return encoder.changed(
+        plain = {"segments": 0, "tasks": 0, "query_vector": False}
+        return encoder.copy_with(
             "decoder",
             depth=depth,
             embeddings=encoder.embeddings.model_copy(update=plain),
             positions=self.positions or encoder.positions,
             mixer=mixer,
-            cut=None,
-            visibility=Causal(),
+            pruned_sizes=None,
+            visibility=CausalVisibility(),
         )
-
-
-def _unfit(encoder: EncoderChoice, mixer: Mixer) -> str | None:
-    """Why an encoder has no decoder, in words."""
-    if not isinstance(encoder.depth, Stack):
-        return "it needs a plain stack of blocks: set encoder.depth.kind to stack"
-    if not isinstance(mixer, AttentionChoice) or mixer.gate is not None or mixer.asks_wide:
-        return (
-            "it needs plain attention: set encoder.mixer.kind to attention, its gate to null, "
-            "global_projections to false, or give it a mixer of its own, decoder.mixer.kind"
-        )
-    if encoder.residual.is_reversible:
-        return "a decoder is not reversed: choose another encoder.residual"
-    if encoder.memory or encoder.local is not None or encoder.bottleneck is not None:
-        return "it reads whole rows: set encoder.memory to 0, local and bottleneck to null"
-    if not encoder.embeddings.one_table:
-        return "it shares the table of pieces: choose embeddings of one table, such as pieces"
-    if encoder.embeddings.reads_neighbours:
-        return "embeddings that read the next piece would tell it what comes: choose another kind"
-    return None
 
 
 class Decoder(Encoder):
-    """Pieces that are known so far, and what the encoder has read, to states.
+    """Maps the tokens so far, and the encoder's output, to hidden states.
 
-    Its taps are those of the encoder, under names that begin with ``decoder``.
+    Its taps are the encoder's, under names that begin with ``decoder``.
     """
 
-    def __init__(self, choice: DecoderChoice, of: EncoderChoice, encoder: Encoder) -> None:
-        size = len(encoder.embeddings.table)
-        super().__init__(choice.of(of), size)
-        self.embeddings.pieces = encoder.embeddings.pieces
+    def __init__(
+        self, config: DecoderConfig, encoder_config: EncoderConfig, encoder: Encoder
+    ) -> None:
+        vocab_size = len(encoder.embeddings.table)
+        super().__init__(config.stack_config(encoder_config), vocab_size)
+        self.embeddings.tokens = encoder.embeddings.tokens
         self.taps, self.prefix = encoder.taps, "decoder."
 
-    def states(
+    def decode(
         self,
-        given: Tensor,
-        source: Source,
-        position: Tensor | None = None,
-        language: Tensor | None = None,
-        noise: Noise | None = None,
+        token_ids: Tensor,
+        source: CrossAttentionSource,
+        position_ids: Tensor | None = None,
+        language_ids: Tensor | None = None,
+        dropout_rng: DropoutRng | None = None,
     ) -> Tensor:
-        """The states (B, T, D) that say what comes behind each of the pieces ``given`` (B, T).
+        """Return the hidden states (B, T, D) that predict the token after each of token_ids (B, T).
 
-        They stand at ``position`` (B, T), None for one after the other, and are in a ``language``
-        (B, T), None for the first.
+        ``position_ids`` (B, T) None means consecutive ones, ``language_ids`` (B, T) None the first
+        language.
         """
-        place = Coordinates.plain(given).place
-        coordinates = Coordinates(place, position, language=language)
-        own = None if noise is None else noise.within(NOISE)
-        return self(given, coordinates, noise=own, source=source)
+        index = TokenInfo.from_token_ids(token_ids).index
+        token_info = TokenInfo(index, position_ids, language_ids=language_ids)
+        decoder_rng = None if dropout_rng is None else dropout_rng.for_block(DECODER_STREAM)
+        return self(token_ids, token_info, dropout_rng=decoder_rng, source=source)

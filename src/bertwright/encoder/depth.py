@@ -1,21 +1,24 @@
-"""How deep, and which sublayers in which order."""
+"""Depth: the number of blocks, and the order of their sublayers."""
 
-from typing import ClassVar, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from bertwright.axes import Choice
-from bertwright.encoder.passage import Halting, Passage
+from bertwright.core.config import Config
+from bertwright.encoder.layer_stack import AdaptiveComputationTime, LayerStack
+
+if TYPE_CHECKING:
+    from bertwright.encoder.config import EncoderConfig
 
 
-class Depth(Choice):
-    """The axis: the sublayers of every block, from first to last, and which of them are one.
+class DepthConfig(Config):
+    """The sublayers of every block, and which blocks share parameters.
 
-    ``sharing`` says what the blocks of a group have in common, the norm that goes with it included:
-    nothing, their attention, their feed-forward, or ``all`` (Lan et al. 2020); the ways into and
-    out of a bottleneck are each block's own. There are ``groups`` of consecutive blocks. While
-    training, each block is left out of a step with the probability ``drop``; elsewhere every
-    ``every``-th block runs, which such a model bears (Fan et al. 2020).
+    ``sharing`` is what the blocks of a group share, norms included: nothing, attention,
+    feed-forward or ``all`` (Lan et al. 2020); bottleneck projections are never shared. There are
+    ``groups`` of consecutive blocks. In training each block is dropped with probability ``drop``;
+    otherwise every ``every``-th block runs, which layer dropout makes possible (Fan et al. 2020).
     """
 
     sharing: Literal["none", "all", "attention", "feed-forward"] = "none"
@@ -23,107 +26,127 @@ class Depth(Choice):
     drop: float = Field(default=0.0, ge=0.0, lt=1.0)
     every: int = Field(default=1, ge=1, le=1_024)
 
-    runs_all: ClassVar[bool] = True
-    """Whether every block runs for every place, but for those that are dropped."""
+    runs_every_block: ClassVar[bool] = True
+    """Whether every block runs for every token, apart from layer dropout."""
 
-    def passage(self, width: int) -> Passage:
-        """The way of the states of the given width through the blocks."""
-        return Passage(self.drop, self.every)
+    @property
+    def skips_blocks(self) -> bool:
+        """Whether blocks are dropped at random or regularly."""
+        return self.drop > 0.0 or self.every > 1
 
-    def operations(self, width: int) -> float:
-        """Floating-point operations for each block and token, beside the block's own."""
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        may_skip = self.skips_blocks or not self.runs_every_block
+        if may_skip and (encoder.memory_length or encoder.residual.needs_sublayer_outputs):
+            yield (
+                "memory_length and a weighted residual need every block to run: set memory_length "
+                "to 0, residual.kind to plain, or depth without drop, every and halting"
+            )
+        if may_skip and len(set(encoder.hidden_widths)) > 1:
+            yield (
+                "depth: blocks of different widths must all run: leave out drop, every and halting"
+            )
+        if self.skips_blocks and not self.runs_every_block:
+            yield "depth: halting cannot be combined with drop or every"
+
+    def build_layer_stack(self, width: int) -> LayerStack:
+        """Build the layer stack for hidden states of this width."""
+        return LayerStack(self.drop, self.every)
+
+    def flops(self, width: int) -> float:
+        """Return the FLOPs per block and token beyond the block itself."""
         return 0.0
 
-    def owner(self, block: int, letter: str) -> int:
-        """The block whose sublayer stands in this block under this letter."""
+    def owner_block(self, block: int, letter: str) -> int:
+        """Return the block that owns the parameters of this block's sublayer."""
         shared = {"none": "", "all": "sfc", "attention": "s", "feed-forward": "f"}[self.sharing]
         if letter not in shared:
             return block
-        orders = self.orders()
+        orders = self.sublayer_orders()
         group = block * self.groups // len(orders)
         first = -(-group * len(orders) // self.groups)
         return next(b for b in range(first, block + 1) if letter in orders[b])
 
-    def orders(self) -> list[str]:
-        """One string of sublayer letters per block."""
+    def sublayer_orders(self) -> list[str]:
+        """Return one string of sublayer letters per block."""
         raise TypeError(f"{type(self).__name__} is an axis, not a depth")
 
 
-def _known(order: str) -> str:
+def _check_letters(order: str) -> str:
     if not order or set(order) - {"s", "f"}:
         raise ValueError(f"{order!r} may hold only the letters s (attention), f (feed-forward)")
     return order
 
 
-class Repeated(Depth):
-    """``layers`` times the same block: attention, then feed-forward, or another ``order``."""
+class RepeatedBlocksConfig(DepthConfig):
+    """``layers`` identical blocks: attention, then feed-forward, or another ``order``."""
 
     layers: int = Field(default=12, ge=1, le=1_024)
     order: str = "sf"
 
     @field_validator("order")
     @classmethod
-    def _a_block(cls, order: str) -> str:
-        if _known(order).count("s") > 1:
+    def _check_order(cls, order: str) -> str:
+        if _check_letters(order).count("s") > 1:
             raise ValueError(f"{order!r} holds more than one s: a block has one attention at most")
         return order
 
-    def orders(self) -> list[str]:
+    def sublayer_orders(self) -> list[str]:
         return [self.order] * self.layers
 
 
-class Stack(Repeated):
-    """Layers that all places pass through."""
+class StackConfig(RepeatedBlocksConfig):
+    """A plain stack of layers."""
 
     kind: Literal["stack"] = "stack"
 
 
-class HaltingStack(Repeated):
-    """At most ``layers`` times the same block, with the same parameters; each place halts by itself
-    (Dehghani et al. 2019, section 2.2).
+class HaltingStackConfig(RepeatedBlocksConfig):
+    """At most ``layers`` blocks with shared parameters; each token halts by itself.
 
-    A place halts where its probabilities to do so come to 1 - ``epsilon``.
+    A token halts where its halting probabilities sum to 1 - ``epsilon`` (Dehghani et al. 2019,
+    section 2.2).
     """
 
     kind: Literal["halting"] = "halting"
     sharing: Literal["none", "all", "attention", "feed-forward"] = "all"
     epsilon: float = Field(default=0.01, gt=0.0, lt=1.0)
 
-    runs_all: ClassVar[bool] = False
+    runs_every_block: ClassVar[bool] = False
 
-    def passage(self, width: int) -> Passage:
-        return Halting(width, self.epsilon)
+    def build_layer_stack(self, width: int) -> LayerStack:
+        return AdaptiveComputationTime(width, self.epsilon)
 
-    def operations(self, width: int) -> float:
+    def flops(self, width: int) -> float:
         return 2 * width
 
 
-class NoBlocks(Depth):
-    """Nothing behind the embeddings: a table of pieces, whatever stands beside them."""
+class NoBlocksConfig(DepthConfig):
+    """No blocks: the embeddings are the hidden states."""
 
     kind: Literal["none"] = "none"
 
-    def orders(self) -> list[str]:
+    def sublayer_orders(self) -> list[str]:
         return []
 
 
-class Sandwich(Depth):
-    """A stack of ``layers`` whose sublayers are moved: the attention of some of them to the front,
-    their feed-forward to the back (Press et al. 2020, section 4: 6 of 16).
+class SandwichConfig(DepthConfig):
+    """A stack with some attention sublayers moved to the front, and feed-forwards to the back.
 
-    ``outside`` is the share of those layers.
+    ``outside`` is the fraction of the ``layers`` that are moved (Press et al. 2020, section 4: 6 of
+    16).
     """
 
     kind: Literal["sandwich"] = "sandwich"
     layers: int = Field(default=16, ge=1, le=1_024)
     outside: float = Field(default=0.375, ge=0.0, le=1.0)
 
-    def orders(self) -> list[str]:
+    def sublayer_orders(self) -> list[str]:
         moved = round(self.outside * self.layers)
         return list("s" * moved + "sf" * (self.layers - moved) + "f" * moved)
 
 
-class Sublayers(Depth):
+class SublayerOrderConfig(DepthConfig):
     """Any order of sublayers, one block each: ``ssfsff`` (Press et al. 2020)."""
 
     kind: Literal["sublayers"] = "sublayers"
@@ -131,8 +154,8 @@ class Sublayers(Depth):
 
     @field_validator("order")
     @classmethod
-    def _letters(cls, order: str) -> str:
-        return _known(order)
+    def _check_order(cls, order: str) -> str:
+        return _check_letters(order)
 
-    def orders(self) -> list[str]:
+    def sublayer_orders(self) -> list[str]:
         return list(self.order)

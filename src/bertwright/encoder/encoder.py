@@ -1,4 +1,4 @@
-"""The encoder: embeddings, blocks, a last norm."""
+"""The encoder: embeddings, blocks, a final norm."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -8,226 +8,251 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from bertwright.encoder.block import SUBLAYERS, Block, numbered, taken
+from bertwright.core.errors import UserError
+from bertwright.encoder.block import SUBLAYER_NAMES, Block, nth_name
 from bertwright.encoder.bottleneck import BottleneckBlock
-from bertwright.encoder.cache import Cache, Past
-from bertwright.encoder.choice import EncoderChoice
-from bertwright.encoder.dropout import after_block, at_input
-from bertwright.encoder.embeddings import Embeddings
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.locality import rule_at
-from bertwright.encoder.memory import Memory
-from bertwright.encoder.mixers import Attention, AttentionChoice
-from bertwright.encoder.passage import Notes, Step
-from bertwright.encoder.runs import runs
-from bertwright.encoder.stream import Coordinates, Source
-from bertwright.encoder.surroundings import Across, Surroundings
-from bertwright.encoder.taps import Site, Taps
-from bertwright.encoder.visibility import (
-    Bidirectional,
+from bertwright.encoder.config import EncoderConfig
+from bertwright.encoder.layer_stack import AuxOutputs, BlockCall, StackContext
+from bertwright.modules.attention.attention import Attention, AttentionConfig
+from bertwright.modules.attention.cache import KeyValueCache, Memory, Past
+from bertwright.modules.attention.mask import (
+    BidirectionalVisibility,
     Tiling,
     Visibility,
-    is_read_on,
-    seen,
-    view,
-    ways,
+    allowed_pairs,
+    build_attention_mask,
+    scan_directions,
+    supports_recurrence,
 )
-from bertwright.errors import UserError
-from bertwright.machine.compiler import of_any_number, tune_compiler
+from bertwright.modules.attention.mask.token_runs import find_token_runs
+from bertwright.modules.attention.mask.windows import visibility_at_block
+from bertwright.modules.context import AttentionContext, BlockContext, CrossAttentionContext
+from bertwright.modules.dropout import block_dropout, input_dropout
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.embeddings.embeddings import Embeddings
+from bertwright.modules.hooks import HookPoint, Taps
+from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
+from bertwright.runtime.compiler import configure_compiler, mark_batch_dynamic
 
 
 class Encoder(nn.Module):
-    """Pieces and coordinates to states.
+    """Maps token IDs and token attributes to hidden states.
 
-    ``taps`` is the one mechanism by which values inside are read and replaced; ``running`` is how
-    many of the blocks are passed through.
+    ``taps`` records and replaces values inside; ``num_running_blocks`` is the number of blocks that
+    run.
     """
 
-    def __init__(self, choice: EncoderChoice, vocabulary_size: int) -> None:
+    def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
         super().__init__()
-        self.rule = choice.visibility
-        self.tiling: Tiling = choice.mixer.tiling
-        self.tells_wide = choice.mixer.asks_wide
+        self.visibility = config.visibility
+        self.tiling: Tiling = config.mixer.tiling
+        self.needs_global_tokens = config.mixer.needs_global_tokens
         self.taps, self.prefix = Taps(), ""
-        shape = choice.mixer.shape(choice.inner_width)
-        self.heads = shape.heads
-        entry = choice.entry_width
-        positions = choice.positions.build(choice.embeddings.sum_width(entry), shape)
-        self.local = choice.local
-        self.local_rotation = choice.local_positions.build(1, shape).rotation
+        shape = config.mixer.head_shape(config.last_block_width)
+        self.num_heads = shape.num_heads
+        width = config.embeddings_width
+        positions = config.positions.build(config.embeddings.sum_width(width), shape)
+        self.sliding_window = config.sliding_window
+        self.sliding_window_rotary = config.sliding_window_positions.build(1, shape).rotary_angles
         self.embeddings = Embeddings(
-            choice.embeddings,
-            choice.norm,
+            config.embeddings,
+            config.norm,
             positions,
-            entry,
-            vocabulary_size,
-            at_input(choice.dropout),
-            choice.num_parts,
+            width,
+            vocab_size,
+            input_dropout(config.dropout),
+            config.num_directions,
         )
-        self.ways = ways(choice.visibility) if choice.mixer.recurrent else ()
-        self.blocks = nn.ModuleList(_blocks(choice))
-        self.passage = choice.residual.passage(choice.depth.passage(choice.width))
-        self.running, self.compiled = len(self.blocks), False
-        self.looks_back = choice.residual.looks_back
-        self.norm = choice.norm.build(choice.width) if choice.norm.first else nn.Identity()
+        self.scan_directions = (
+            scan_directions(config.visibility) if config.mixer.is_recurrent else ()
+        )
+        self.blocks = nn.ModuleList(_build_blocks(config))
+        self.layer_stack = config.residual.build_layer_stack(
+            config.depth.build_layer_stack(config.width)
+        )
+        self.num_running_blocks, self.is_compiled = len(self.blocks), False
+        self.needs_sublayer_outputs = config.residual.needs_sublayer_outputs
+        self.norm = config.norm.build(config.width) if config.norm.is_pre_norm else nn.Identity()
 
     def forward(
         self,
-        pieces: Tensor,
-        coordinates: Coordinates | None = None,
-        rule: Visibility | None = None,
-        noise: Noise | None = None,
+        token_ids: Tensor,
+        token_info: TokenInfo | None = None,
+        visibility: Visibility | None = None,
+        dropout_rng: DropoutRng | None = None,
         stop_after: int | None = None,
-        memory: Memory | Cache | None = None,
-        notes: Notes | None = None,
-        source: Source | None = None,
-        wanted: Tensor | None = None,
+        memory: Memory | KeyValueCache | None = None,
+        aux_outputs: AuxOutputs | None = None,
+        source: CrossAttentionSource | None = None,
+        output_positions: Tensor | None = None,
     ) -> Tensor:
-        """pieces (B, L) int64 to states (B, L, D), or to those of the ``wanted`` flat places (M,)
-        alone, (M, D), for which what follows the last mixing of places is computed only.
+        """Map token_ids (B, L) int64 to hidden states (B, L, D).
 
-        ``rule`` takes the place of the encoder's own visibility; ``stop_after`` ends after that
-        block, without the last norm. ``memory`` is seen as what stands before the rows, and notes
-        what will stand before the next; a ``Cache`` is one for rows that are read in parts.
-        ``notes`` is written to by a depth that has something to say of its pass. ``source`` is what
-        the blocks of a decoder read from.
+        With flat ``output_positions`` (M,) only these are returned, (M, D), and what follows the
+        last mixer is computed for these alone. ``visibility`` replaces the encoder's own;
+        ``stop_after`` ends after that block, without the final norm. ``memory`` holds the text
+        before the sequences and records the next memory; a ``KeyValueCache`` is for sequences read
+        in parts. ``aux_outputs`` is filled in by some layer stacks. ``source`` is what a decoder's
+        blocks attend to.
         """
-        coordinates = coordinates or Coordinates.plain(pieces)
-        site = None if self.taps.idle else Site(self.taps, self.prefix)
-        x = self.embeddings(pieces, coordinates, noise, site and site.within("embeddings"))
-        keys = None if memory is None else memory.before(coordinates)
-        across = None
+        token_info = token_info or TokenInfo.from_token_ids(token_ids)
+        hooks = None if self.taps.is_idle else HookPoint(self.taps, self.prefix)
+        x = self.embeddings(token_ids, token_info, dropout_rng, hooks and hooks.child("embeddings"))
+        key_info = None if memory is None else memory.extend_token_info(token_info)
+        cross = None
         if source is not None:
-            across = Across(source.states, view(Bidirectional(), coordinates, source.coordinates))
-        made = [x] if self.looks_back else None
+            cross = CrossAttentionContext(
+                source.hidden_states,
+                build_attention_mask(BidirectionalVisibility(), token_info, source.token_info),
+            )
+        sublayer_outputs = [x] if self.needs_sublayer_outputs else None
         if stop_after is not None and not 0 <= stop_after < len(self.blocks):
-            raise UserError(f"there is no block {stop_after}: the last is {len(self.blocks) - 1}")
-        last = self.running - 1 if stop_after is None else stop_after
-        blocks = range(min(last + 1, self.running))
-        told = self._told(pieces, blocks, rule or self.rule, coordinates, keys, across, site)
-        narrowed = wanted if site is None and self.passage.narrows else None
-        if narrowed is not None and self.compiled:
-            of_any_number(narrowed)
+            raise UserError(f"stop_after is {stop_after}: the last block is {len(self.blocks) - 1}")
+        last_block = self.num_running_blocks - 1 if stop_after is None else stop_after
+        blocks = range(min(last_block + 1, self.num_running_blocks))
+        rule = visibility or self.visibility
+        contexts = self._attention_contexts(
+            token_ids, blocks, rule, token_info, key_info, cross, hooks
+        )
+        can_select = hooks is None and self.layer_stack.supports_output_positions
+        selected = output_positions if can_select else None
+        if selected is not None and self.is_compiled:
+            mark_batch_dynamic(selected)
 
-        def step(index: int) -> Step:
+        def get_call(index: int) -> BlockCall:
             block = cast(Block, self.blocks[index])
-            return Step(
+            can_gather = index == blocks[-1] and block.supports_output_positions
+            context = BlockContext(
+                contexts[index],
+                None if dropout_rng is None else dropout_rng.for_block(index),
+                hooks and hooks.child(f"blocks.{index}"),
+                sublayer_outputs=sublayer_outputs,
+                output_positions=selected if can_gather else None,
+            )
+            return BlockCall(
                 block,
-                told[index],
-                None if noise is None else noise.within(index),
-                site and site.within(f"blocks.{index}"),
-                self.embeddings.positions.before(index, coordinates),
-                None if memory is None else partial(self._past, memory, index, coordinates),
-                made,
-                narrowed if index == blocks[-1] and block.narrows else None,
+                context,
+                self.embeddings.positions.block_embedding(index, token_info),
+                None if memory is None else partial(self._get_past, memory, index, token_info),
             )
 
-        document = coordinates.document
-        real = None if document is None else document >= 0
-        x = self.passage(x, blocks, step, noise, real, notes)
-        if stop_after is None or stop_after >= self.running:
+        documents = token_info.document_ids
+        is_real = None if documents is None else documents >= 0
+        context = StackContext(get_call, dropout_rng, is_real, aux_outputs)
+        x = self.layer_stack(x, blocks, context)
+        if stop_after is None or stop_after >= self.num_running_blocks:
             x = self.norm(x)
-            if site is not None:
-                x = site("output", x)
-                self.taps.end()
-        if wanted is not None and x.dim() == pieces.dim() + 1:
-            x, _ = taken(x, None, wanted)
+            if hooks is not None:
+                x = hooks("output", x)
+                self.taps.end_pass()
+        if output_positions is not None and x.dim() == token_ids.dim() + 1:
+            x = x.flatten(0, 1).index_select(0, output_positions)
         return x
 
-    def _told(
+    def _attention_contexts(
         self,
-        pieces: Tensor,
+        token_ids: Tensor,
         blocks: Sequence[int],
-        rule: Visibility,
-        coordinates: Coordinates,
-        keys: Coordinates | None,
-        across: Across | None,
-        site: Site | None,
-    ) -> list[Surroundings]:
-        """What each block is told; blocks with the same rule are told the same."""
-        if self.ways and not is_read_on(rule):
-            raise ValueError(f"a recurrent mixer reads place by place and cannot keep {rule!r}")
-        relation = self.embeddings.positions.relation(coordinates, keys or coordinates)
-        dense = relation is not None or self._looked_into(blocks, site)
-        tiling: Tiling = "never" if dense else self.tiling
-        known: dict[tuple[Visibility, bool], Surroundings] = {}
-        told: list[Surroundings] = []
+        visibility: Visibility,
+        token_info: TokenInfo,
+        key_info: TokenInfo | None,
+        cross_attention: CrossAttentionContext | None,
+        hooks: HookPoint | None,
+    ) -> list[AttentionContext]:
+        """Return the context of each block, shared by blocks with the same visibility."""
+        if self.scan_directions and not supports_recurrence(visibility):
+            raise UserError(
+                f"a recurrent mixer reads token by token, which rules out {visibility!r}"
+            )
+        positions = self.embeddings.positions
+        relative_positions = positions.relative_positions(token_info, key_info or token_info)
+        is_dense = relative_positions is not None or self._reads_attention(blocks, hooks)
+        tiling: Tiling = "never" if is_dense else self.tiling
+        cache: dict[tuple[Visibility, bool], AttentionContext] = {}
+        contexts: list[AttentionContext] = []
         for index in blocks:
-            own = rule_at(index, rule, self.local)
-            near = self.local is not None and self.local.holds(index)
-            rotation = self.local_rotation if near else self.embeddings.positions.rotation
-            if (own, near) not in known:
-                own_view = view(own, coordinates, keys, tiling, self.tells_wide, self.heads)
-                known[own, near] = Surroundings(
-                    own_view,
-                    rotation(coordinates),
-                    None if keys is None else rotation(keys),
-                    relation,
-                    {way: runs(own_view, way, pieces) for way in self.ways},
-                    across,
+            rule = visibility_at_block(index, visibility, self.sliding_window)
+            is_local = self.sliding_window is not None and self.sliding_window.applies_to(index)
+            rotary = self.sliding_window_rotary if is_local else positions.rotary_angles
+            if (rule, is_local) not in cache:
+                mask = build_attention_mask(
+                    rule, token_info, key_info, tiling, self.needs_global_tokens, self.num_heads
                 )
-            told.append(known[own, near])
-        return told
+                cache[rule, is_local] = AttentionContext(
+                    mask,
+                    rotary(token_info),
+                    None if key_info is None else rotary(key_info),
+                    relative_positions,
+                    {d: find_token_runs(mask, d, token_ids) for d in self.scan_directions},
+                    cross_attention,
+                )
+            contexts.append(cache[rule, is_local])
+        return contexts
 
-    def _past(
-        self, memory: Memory | Cache, block: int, coordinates: Coordinates, x: Tensor
+    def _get_past(
+        self, memory: Memory | KeyValueCache, block: int, token_info: TokenInfo, x: Tensor
     ) -> Past:
-        if self.ways:
-            assert isinstance(memory, Memory), "a recurrent mixer keeps no keys and values"
-            return memory.carried(block)
-        return memory.recall(block, x, coordinates)
+        if self.scan_directions:
+            assert isinstance(memory, Memory), "a recurrent mixer has no keys and values"
+            return memory.recurrent_carry(block)
+        return memory.layer_past(block, x, token_info)
 
-    def _looked_into(self, blocks: Sequence[int], site: Site | None) -> bool:
-        """Whether anyone listens to scores or weights, which only a dense view has."""
-        return site is not None and any(
-            site.within(f"blocks.{index}.attention").wants("scores", "weights") for index in blocks
+    def _reads_attention(self, blocks: Sequence[int], hooks: HookPoint | None) -> bool:
+        """Return whether hooks read scores or weights, which need a dense mask."""
+        return hooks is not None and any(
+            hooks.child(f"blocks.{index}.attention").is_requested("scores", "weights")
+            for index in blocks
         )
 
     def compile_parts(self, dynamic: bool = False) -> None:
-        """Compile the block (one graph serves all of them) and the joining of embeddings.
-
-        ``dynamic`` makes one graph for rows of any number and length.
-        """
-        tune_compiler()
-        self.compiled = True
-        self.embeddings.join.compile(dynamic=dynamic)
-        for block in blocks_of(self):
+        """Compile the block, as one graph for all, and the embedding sum; dynamic for any shape."""
+        configure_compiler()
+        self.is_compiled = True
+        self.embeddings.sum.compile(dynamic=dynamic)
+        for block in get_blocks(self):
             block.compile_parts(dynamic)
 
-    def fuse_attention(self) -> None:
-        """Let attention compile what stands between its products into one loop when called."""
-        for part in self.modules():
-            if isinstance(part, Attention):
-                part.fuses = True
+    def compile_softmax(self) -> None:
+        """Let attention compile its softmax into one loop at the first call."""
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.may_compile = True
 
     @property
-    def longest(self) -> int | None:
-        """The longest row that the positions allow; None where there is no limit."""
-        return self.embeddings.positions.longest
+    def max_length(self) -> int | None:
+        """The maximum sequence length of the position encoding; None if there is no limit."""
+        return self.embeddings.positions.max_length
 
-    def seen(self, block: int, coordinates: Coordinates) -> Tensor:
-        """Which places each place may see in a block, by the encoder's own rule: (B, 1, L, L) bool,
-        or (B, H, L, L) where heads differ; what padding sees says nothing."""
-        return seen(rule_at(block, self.rule, self.local), coordinates, self.heads)
+    def allowed_pairs(self, block: int, token_info: TokenInfo) -> Tensor:
+        """Return which pairs may attend in a block, under the encoder's own visibility.
+
+        (B, 1, L, L) bool, or (B, H, L, L) where heads differ; queries that are padding are
+        undefined.
+        """
+        return allowed_pairs(
+            visibility_at_block(block, self.visibility, self.sliding_window),
+            token_info,
+            self.num_heads,
+        )
 
     def record(
-        self, *patterns: str, gradients: bool = False
+        self, *patterns: str, output_gradients: bool = False
     ) -> AbstractContextManager[dict[str, Tensor]]:
         """Collect the values with these names while the context is open."""
-        return self.taps.record(*patterns, gradients=gradients)
+        return self.taps.record(*patterns, output_gradients=output_gradients)
 
     def replace(
         self, pattern: str, function: Callable[[Tensor], Tensor]
     ) -> AbstractContextManager[None]:
-        """Put ``function(value)`` in the place of the values with this name."""
+        """Replace the values with this name by ``function(value)``."""
         return self.taps.replace(pattern, function)
 
     @contextmanager
     def gate(self, gates: dict[str, Tensor]) -> Generator[None]:
         """Multiply the values with these names, e.g. ``blocks.3.attention.context`` by (H, 1, 1).
 
-        A gate of shape (B, H, 1, 1) acts per example; gradients with respect to a gate are the
-        importances of what it gates.
+        A gate of shape (B, H, 1, 1) acts per example; gradients with respect to a gate measure the
+        importance of what it gates.
         """
         with ExitStack() as stack:
             for name, gate in gates.items():
@@ -239,89 +264,94 @@ class Encoder(nn.Module):
             yield
 
     @contextmanager
-    def forbid(self, block: int, edges: Tensor) -> Generator[None]:
-        """Hide edges of one block: ``edges`` bool, broadcast to (B, H, L, L), True is hidden. Who
-        is left nothing to see reads zeros."""
+    def mask_attention(self, block: int, masked_pairs: Tensor) -> Generator[None]:
+        """Mask pairs in a block, bool, broadcast to (B, H, L, L); True is masked."""
 
-        def hide(scores: Tensor) -> Tensor:
-            return scores.masked_fill(edges, torch.finfo(scores.dtype).min)
+        def mask_scores(scores: Tensor) -> Tensor:
+            return scores.masked_fill(masked_pairs, torch.finfo(scores.dtype).min)
 
-        def unread(weights: Tensor) -> Tensor:
-            return weights.masked_fill(edges, 0.0)
+        def mask_weights(weights: Tensor) -> Tensor:
+            return weights.masked_fill(masked_pairs, 0.0)
 
         attention = f"blocks.{block}.attention"
         with (
-            self.replace(f"{attention}.scores", hide),
-            self.replace(f"{attention}.weights", unread),
+            self.replace(f"{attention}.scores", mask_scores),
+            self.replace(f"{attention}.weights", mask_weights),
         ):
             yield
 
     @contextmanager
-    def pass_by(self, block: int) -> Generator[None]:
-        """Let a block give on what it is given."""
-        given: list[Tensor] = []
+    def skip_block(self, block: int) -> Generator[None]:
+        """Make a block return its input."""
+        block_inputs: list[Tensor] = []
 
         def keep(value: Tensor) -> Tensor:
-            given[:] = [value]
+            block_inputs[:] = [value]
             return value
 
         with (
             self.replace(f"blocks.{block}.input", keep),
-            self.replace(f"blocks.{block}.residual", lambda _: given[0]),
+            self.replace(f"blocks.{block}.residual", lambda _: block_inputs[0]),
         ):
             yield
 
 
-def _blocks(choice: EncoderChoice) -> list[Block]:
-    blocks, number = list[Block](), 0
-    orders, pre = choice.depth.orders(), choice.norm.first
-    for index, (order, (width, written)) in enumerate(
-        zip(orders, choice.inner_widths, strict=True)
+def _build_blocks(config: EncoderConfig) -> list[Block]:
+    blocks, num_outputs = list[Block](), 0
+    orders, is_pre_norm = config.depth.sublayer_orders(), config.norm.is_pre_norm
+    for index, (order, (width, output_width)) in enumerate(
+        zip(orders, config.block_widths, strict=True)
     ):
         sublayers: dict[str, nn.Module] = {}
         norms: dict[str, nn.Module] = {}
-        weights: dict[str, nn.Module] = {}
-        widths: dict[str, int] = {}
-        for place, letter in enumerate(order):
-            name = numbered(SUBLAYERS[letter], order[: place + 1].count(letter))
-            number += 1
-            weighing = choice.residual.weights(number)
-            if weighing is not None:
-                weights[name] = weighing
-            reads, width = width, written if letter == "s" else width
-            widths[name] = width
-            owner = choice.depth.owner(index, letter)
+        depth_averages: dict[str, nn.Module] = {}
+        output_widths: dict[str, int] = {}
+        for letter_index, letter in enumerate(order):
+            name = nth_name(SUBLAYER_NAMES[letter], order[: letter_index + 1].count(letter))
+            num_outputs += 1
+            depth_average = config.residual.build_depth_average(num_outputs)
+            if depth_average is not None:
+                depth_averages[name] = depth_average
+            input_width, width = width, output_width if letter == "s" else width
+            output_widths[name] = width
+            owner = config.depth.owner_block(index, letter)
             if owner < index:
                 sublayers[name] = blocks[owner].sublayers[name]
                 norms[name] = blocks[owner].norms[name]
                 continue
-            skipped = index == 0 and not sublayers and choice.norm.skips_first
-            sublayers[name] = _sublayer(choice, index, letter, reads, width)
-            of_norm = reads if pre else width
-            norms[name] = nn.Identity() if skipped else choice.norm.build(of_norm)
-        drop = after_block(choice.dropout, index + 1 == len(orders))
-        join = choice.residual.join(index)
-        block = Block(sublayers, norms, weights, pre, drop, join, widths)
-        if choice.bottleneck is not None:
-            block = BottleneckBlock(block, choice.bottleneck.ways(choice.width, choice.norm))
+            skip = index == 0 and not sublayers and config.norm.skips_first_norm
+            sublayers[name] = _build_sublayer(config, index, letter, input_width, width)
+            norm_width = input_width if is_pre_norm else width
+            norms[name] = nn.Identity() if skip else config.norm.build(norm_width)
+        dropout = block_dropout(config.dropout, index + 1 == len(orders))
+        residual_function = config.residual.residual_function(index)
+        block = Block(
+            sublayers, norms, depth_averages, is_pre_norm, dropout, residual_function, output_widths
+        )
+        if config.bottleneck is not None:
+            block = BottleneckBlock(
+                block, config.bottleneck.build_projections(config.width, config.norm)
+            )
         blocks.append(block)
     return blocks
 
 
-def _sublayer(choice: EncoderChoice, block: int, letter: str, reads: int, writes: int) -> nn.Module:
-    norm, positions, mixer = choice.norm, choice.positions, choice.mixer_at(block)
+def _build_sublayer(
+    config: EncoderConfig, block: int, letter: str, input_width: int, output_width: int
+) -> nn.Module:
+    norm, positions, mixer = config.norm, config.positions, config.mixer_at(block)
     if letter == "f":
-        return choice.feed_forward_at(block).build(writes, norm)
+        return config.feed_forward_at(block).build(output_width, norm)
     if letter == "c":
-        assert isinstance(mixer, AttentionChoice), "a decoder choice takes no other mixer"
-        return mixer.across(writes, norm)
-    if choice.bottleneck is None:
-        return mixer.build_between(reads, writes, positions, norm, choice.visibility)
-    assert isinstance(mixer, AttentionChoice), "no other mixer stands in a bottleneck"
-    projection = choice.bottleneck.projection(choice.width, mixer.bias, norm)
-    return mixer.build(writes, positions, norm, projection)
+        assert isinstance(mixer, AttentionConfig), "DecoderConfig allows no other mixer"
+        return mixer.build_cross_attention(output_width, norm)
+    if config.bottleneck is None:
+        return mixer.build_sublayer(input_width, output_width, positions, norm, config.visibility)
+    assert isinstance(mixer, AttentionConfig), "EncoderConfig allows no other mixer in a bottleneck"
+    projection = config.bottleneck.build_qkv_projection(config.width, mixer.bias, norm)
+    return mixer.build(output_width, positions, norm, projection)
 
 
-def blocks_of(encoder: Encoder) -> list[Block]:
-    """The blocks with their type."""
+def get_blocks(encoder: Encoder) -> list[Block]:
+    """Return the blocks of an encoder, typed."""
     return [cast(Block, block) for block in encoder.blocks]

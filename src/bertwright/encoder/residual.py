@@ -1,103 +1,139 @@
-"""How what a sublayer writes goes on: alone, added to what it reads, weighed with all that was
-written before, or in two streams that can be run backwards."""
+"""Residual connections.
 
-from typing import ClassVar, Literal
+The output of a sublayer replaces its input, is added to it, is averaged with all earlier outputs,
+or is added to one of two reversible streams.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.axes import Choice
-from bertwright.encoder.block import Join, added, replaced
-from bertwright.encoder.passage import Passage
-from bertwright.encoder.reversing import Reversing
-from bertwright.encoder.roles import Role
+from bertwright.core.config import Config
+from bertwright.encoder.block import ResidualFunction, add_residual, no_residual
+from bertwright.encoder.layer_stack import LayerStack
+from bertwright.encoder.reversible import ReversibleLayerStack
+from bertwright.modules.parameter_roles import ParameterRole
+
+if TYPE_CHECKING:
+    from bertwright.encoder.config import EncoderConfig
 
 
-class Residual(Choice):
-    """The axis."""
+class ResidualConfig(Config):
+    """The residual connections of an encoder."""
 
-    looks_back: ClassVar[bool] = False
-    """Whether a sublayer is told of all that came before it, so that none may be left out."""
+    needs_sublayer_outputs: ClassVar[bool] = False
+    """Whether sublayers read all earlier outputs, so that no block may be skipped."""
 
     is_reversible: ClassVar[bool] = False
-    """Whether the states within are found again on the way back, and not kept."""
+    """Whether activations are recomputed in the backward pass instead of stored."""
 
-    def join(self, block: int) -> Join:
-        """What the sublayers of a block do with what they write."""
-        return added
+    def residual_function(self, block: int) -> ResidualFunction:
+        """Return the residual function of a block."""
+        return add_residual
 
-    def weights(self, number: int) -> nn.Module | None:
-        """What stands behind a sublayer, given how many states came before what it makes."""
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        for block, (before, after) in enumerate(pairwise(encoder.hidden_widths)):
+            if before != after and self.residual_function(block) is add_residual:
+                yield (
+                    f"residual: block {block} has input width {before} and output width {after}, "
+                    f"which cannot be added: set residual.kind to none"
+                )
+
+    def build_depth_average(self, num_outputs: int) -> nn.Module | None:
+        """Build the average after a sublayer, given the number of earlier outputs."""
         return None
 
-    def passage(self, depth: Passage) -> Passage:
-        """The way of the states through the blocks, given that of the depth."""
-        return depth
+    def build_layer_stack(self, layer_stack: LayerStack) -> LayerStack:
+        """Return the layer stack, given the one of the depth."""
+        return layer_stack
 
 
-class Plain(Residual):
-    """The states are what they were, and what was written (He et al. 2016), from block ``start``
-    on; before it they are what was written (1 in ELMo)."""
+class AdditiveResidualConfig(ResidualConfig):
+    """Sublayer outputs are added to their inputs (He et al. 2016), from block ``start`` on.
+
+    Before it they replace them (``start`` is 1 in ELMo).
+    """
 
     kind: Literal["plain"] = "plain"
     start: int = Field(default=0, ge=0, le=1_024)
 
-    def join(self, block: int) -> Join:
-        return added if block >= self.start else replaced
+    def residual_function(self, block: int) -> ResidualFunction:
+        return add_residual if block >= self.start else no_residual
 
 
-class Replaced(Residual):
-    """The states are what was written."""
+class NoResidualConfig(ResidualConfig):
+    """Sublayer outputs replace their inputs."""
 
     kind: Literal["none"] = "none"
 
-    def join(self, block: int) -> Join:
-        return replaced
+    def residual_function(self, block: int) -> ResidualFunction:
+        return no_residual
 
 
-class Weighted(Residual):
-    """The states behind every sublayer are a learned sum of what all sublayers before have made and
-    of the embeddings; in the beginning they are what the last of them has made (Pagliardini et al.
-    2024; in every sublayer, Charpentier and Samuel 2024).
+class DepthWeightedResidualConfig(ResidualConfig):
+    """A learned weighted sum of the embeddings and all sublayer outputs so far.
 
-    All of them stay in memory until the last block.
+    It starts as the last output (Pagliardini et al. 2024; after every sublayer, Charpentier and
+    Samuel 2024). All outputs stay in memory until the last block.
     """
 
     kind: Literal["weighted"] = "weighted"
 
-    looks_back: ClassVar[bool] = True
+    needs_sublayer_outputs: ClassVar[bool] = True
 
-    def weights(self, number: int) -> nn.Module:
-        return DepthWeights(number + 1)
+    def build_depth_average(self, num_outputs: int) -> nn.Module:
+        return DepthWeightedAverage(num_outputs + 1)
 
 
-class DepthWeights(nn.Module):
-    """sum_j w_j x_j over all states so far."""
+class DepthWeightedAverage(nn.Module):
+    """sum_j w_j x_j over all outputs so far."""
 
-    parameter_roles: ClassVar[dict[str, Role]] = {"weights": Role("mixture")}
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = {"weights": ParameterRole("mixture")}
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, num_outputs: int) -> None:
         super().__init__()
-        self.weights = nn.Parameter(torch.empty(number))
+        self.weights = nn.Parameter(torch.empty(num_outputs))
 
-    def forward(self, made: list[Tensor]) -> Tensor:
-        """(B, L, D) each to (B, L, D)."""
-        total = self.weights[0] * made[0]
-        for weight, each in zip(self.weights[1:], made[1:], strict=True):
-            total = torch.addcmul(total, weight, each)
+    def forward(self, sublayer_outputs: list[Tensor]) -> Tensor:
+        """Map outputs (B, L, D) to their weighted sum (B, L, D)."""
+        total = self.weights[0] * sublayer_outputs[0]
+        for weight, output in zip(self.weights[1:], sublayer_outputs[1:], strict=True):
+            total = torch.addcmul(total, weight, output)
         return total
 
 
-class Reversible(Residual):
-    """Two streams, both the embeddings at first: attention reads the second and adds to the first,
-    the feed-forward reads the first and adds to the second. Their mean goes on from the last block
-    (Gomez et al. 2017; Kitaev et al. 2020, section 3).
+class ReversibleResidualConfig(ResidualConfig):
+    """Two reversible streams, which both start as the embeddings.
+
+    Attention reads the second and adds to the first, the feed-forward reads the first and adds to
+    the second. The result is their mean (Gomez et al. 2017; Kitaev et al. 2020, section 3).
     """
 
     kind: Literal["reversible"] = "reversible"
 
     is_reversible: ClassVar[bool] = True
 
-    def passage(self, depth: Passage) -> Passage:
-        return Reversing()
+    def build_layer_stack(self, layer_stack: LayerStack) -> LayerStack:
+        return ReversibleLayerStack()
+
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        yield from super().conflicts(encoder)
+        depth, positions = encoder.depth, encoder.positions
+        is_plain_stack = (
+            all(order == "sf" for order in depth.sublayer_orders()) and not depth.skips_blocks
+        )
+        if not encoder.norm.is_pre_norm or not is_plain_stack or not depth.runs_every_block:
+            yield (
+                "residual reversible needs norm.placement pre or sub, and blocks of attention and "
+                "feed-forward that all run: set depth.kind to stack, without drop and every"
+            )
+        if encoder.memory_length or positions.is_relative or positions.is_per_block:
+            yield (
+                "residual reversible needs positions that are added to the embeddings or rotary, "
+                "and memory_length 0"
+            )

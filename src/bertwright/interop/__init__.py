@@ -1,1 +1,1 @@
-"""Our models and everyone's: formats that others read and write."""
+"""Formats that other libraries read and write: Hugging Face, sentence-transformers, ONNX, torch."""

@@ -1,5 +1,4 @@
-"""From an encoder of ours to a folder that sentence-transformers loads: the stock class, and beside
-it which states become the vector of a text."""
+"""Export an encoder to a sentence-transformers folder: a stock model and its pooling."""
 
 import copy
 import json
@@ -12,102 +11,111 @@ import tokenizers as library
 import torch
 from tokenizers.processors import TemplateProcessing
 
-from bertwright.compression.quantisation import unrounded
-from bertwright.errors import MissingExtra, UserError
-from bertwright.files import atomic_folder
-from bertwright.interop.huggingface import export_folder
-from bertwright.interop.huggingface.families import family_of
-from bertwright.interop.huggingface.sentence_vectors import ABOUT, KEPT, MODULES, SETTINGS
-from bertwright.interop.huggingface.tokenizer_settings import NO_LIMIT
-from bertwright.interop.huggingface.writing import Export
-from bertwright.model.model import Model
-from bertwright.model.text_model import TextModel
-from bertwright.tasks.fine_tuned import FineTuned, vectors_of
-from bertwright.text.tokenizers import FILE, Tokenizer
-
-TEXTS = (
-    "A text.",
-    "Another one, which is longer than the first and goes on for a while.",
-    "It costs 12.50, they said; \u201cnobody\u201d believed it!",
-    "A text goes on. " * 200,
+from bertwright.core.errors import MissingExtra, UserError
+from bertwright.core.files import atomic_folder
+from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
+from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.exporter import HuggingFaceExport
+from bertwright.interop.huggingface.families.registry import find_family
+from bertwright.interop.huggingface.sentence_transformers_config import (
+    EXPORTED_KEYS,
+    MODEL_CONFIG_FILE,
+    MODULES_FILE,
+    TRANSFORMER_CONFIG_FILES,
 )
-"""Of several lengths, one of them longer than most encoders read."""
+from bertwright.interop.huggingface.tokenizer.settings import NO_MAX_LENGTH
+from bertwright.models.model import Model
+from bertwright.models.text_model import TextModel
+from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
+from bertwright.tasks.fine_tuned_model import FineTunedModel, embedding_config
 
-TOLERANCE = 1e-4
-"""Of a number of a vector, at most."""
+SAMPLE_TEXTS = (
+    "A text.",
+    "Another one, which is longer than the first and ends later.",
+    "It costs 12.50, she wrote; \u201cnot one\u201d reader believed it!",
+    "A text of many words. " * 200,
+)
+"""Several lengths, one beyond the maximum of most encoders."""
 
-_STOCK = "sentence_transformers.models"
+VECTOR_TOLERANCE = 1e-4
+"""Maximum difference of a component, relative to the largest (at least 1)."""
+
+_MODULE_PACKAGE = "sentence_transformers.models"
 
 
 def export_sentence_transformers(
-    model: TextModel, folder: Path, verify: bool = False, family_name: str | None = None
-) -> Export:
-    """Write a folder for sentence-transformers; its vectors are those of ``embed``, of texts behind
-    the default prompt, scaled and truncated as the recipe says of vectors.
+    model: TextModel, folder: Path, verify: bool = False, model_type: str | None = None
+) -> HuggingFaceExport:
+    """Write a sentence-transformers folder whose ``encode`` returns what ``embed`` does.
 
-    An encoder that was fine-tuned for closeness is pooled, and reads as much of a text, as it was
-    trained, any other as ``embed`` does it. Heads of pre-training are left out. ``verify`` loads
-    what was written and compares what its ``encode`` returns; a folder that differs is not kept.
+    Pooling, scaling, truncation and the default prompt follow the recipe; an encoder fine-tuned for
+    similarity is pooled and truncated as in training. Pre-training heads are left out. ``verify``
+    compares the vectors of the written model; a folder that differs is not kept.
 
-    Errors: UserError where no stock class computes the recipe from texts alone, or the pooling;
-    MissingExtra where ``verify`` finds no sentence-transformers.
+    Raises UserError if no stock class computes the recipe from texts alone, or the pooling;
+    MissingExtra if ``verify`` needs sentence-transformers.
     """
-    whole = unrounded(model)
-    family = family_of(whole.model, whole.tokenizer.specials, family_name)
-    bare = _bare(whole)
-    if lacks := family.lacks_alone(bare.model.recipe, bare.longest):
-        raise UserError(f"sentence-transformers cannot make these vectors, for {lacks}")
-    if family.reads_padding:
-        bare = _unpadded(bare)
+    unquantized = remove_fake_quantizers(model)
+    family = find_family(unquantized.model, unquantized.tokenizer.special_tokens, model_type)
+    encoder_model = _encoder_only(unquantized)
+    if mismatch := family.standalone_mismatch(encoder_model.model.recipe, encoder_model.max_length):
+        raise UserError(f"sentence-transformers cannot compute these vectors: {mismatch}")
+    if family.is_padding_sensitive:
+        encoder_model = _with_zero_padding_vector(encoder_model)
     with atomic_folder(folder) as temporary:
-        within = temporary / "stock"
-        written = export_folder(bare.model, bare.tokenizer, within, family_name=family.model_type)
-        for file in within.iterdir():
+        stock_folder = temporary / "stock"
+        report = export_huggingface(
+            encoder_model.model, encoder_model.tokenizer, stock_folder, model_type=family.model_type
+        )
+        for file in stock_folder.iterdir():
             shutil.move(file, temporary / file.name)
-        within.rmdir()
-        _write(temporary, bare)
-        difference = _difference(temporary, bare) if verify else None
-    return Export(written.architecture, difference, written.left_behind)
+        stock_folder.rmdir()
+        _write_module_files(temporary, encoder_model)
+        difference = _max_difference(temporary, encoder_model) if verify else None
+    return HuggingFaceExport(report.architecture, difference, report.dropped_objectives)
 
 
-def _bare(model: TextModel) -> TextModel:
-    """Return the encoder alone, with its pooler where it has one, if it gives vectors."""
-    if isinstance(model, FineTuned):
-        _require_vectors(model)
+def _encoder_only(model: TextModel) -> TextModel:
+    """Return the encoder with its pooler; UserError for a task that does not embed texts."""
+    if isinstance(model, FineTunedModel):
+        _require_sentence_embeddings(model)
         return TextModel(model.model, model.tokenizer, "float32")
-    net = model.model
-    if net.decoder is not None:
-        return TextModel(net, model.tokenizer, "float32")
+    network = model.model
+    if network.decoder is not None:
+        return TextModel(network, model.tokenizer, "float32")
     with torch.device("meta"):
-        recipe = net.recipe.model_copy(update={"objectives": {}})
-        alone = Model(recipe, net.vocabulary_size)
-    alone.encoder, alone.pooler = net.encoder, net.pooler
-    return TextModel(alone, model.tokenizer, "float32")
+        recipe = network.recipe.model_copy(update={"objectives": {}})
+        encoder_model = Model(recipe, network.vocab_size)
+    encoder_model.encoder, encoder_model.pooler = network.encoder, network.pooler
+    return TextModel(encoder_model, model.tokenizer, "float32")
 
 
 @torch.no_grad()
-def _unpadded(model: TextModel) -> TextModel:
-    """The same where nothing stands behind a text, for a stock class that reads padding there."""
-    net = copy.deepcopy(model.model)
-    net.embedding[model.tokenizer.specials.pad] = 0
-    return TextModel(net, model.tokenizer, "float32")
+def _with_zero_padding_vector(model: TextModel) -> TextModel:
+    """Return a copy with a zero padding embedding, for a stock class that reads padding."""
+    network = copy.deepcopy(model.model)
+    network.embedding_table[model.tokenizer.special_tokens.pad] = 0
+    return TextModel(network, model.tokenizer, "float32")
 
 
-def _require_vectors(model: FineTuned) -> None:
-    if model.task.answer.name != "closeness":
+def _require_sentence_embeddings(model: FineTunedModel) -> None:
+    if model.task.output_type.name != "closeness":
         raise UserError(
-            f"a model for {model.task.name} gives no vectors: export it to huggingface, or "
+            f"a model for {model.task.name} does not embed texts: export it to huggingface, or "
             f"fine-tune with --task similarity or retrieval"
         )
-    choice = model.net.choice
-    if vectors_of(model.task.answer, choice, model.maker.length) is None:
+    head_config = model.task_model.head_config
+    if (
+        embedding_config(model.task.output_type, head_config, model.example_encoder.max_length)
+        is None
+    ):
         raise UserError(
-            f"head.read is {choice.read} of layers {choice.layers}: sentence-transformers pools "
-            f"the last layer by mean or first"
+            f"head.pooling is {head_config.pooling} of layers {head_config.layers}: "
+            f"sentence-transformers pools the last layer by mean or first"
         )
 
 
-def _write(folder: Path, model: TextModel) -> None:
+def _write_module_files(folder: Path, model: TextModel) -> None:
     recipe = model.model.recipe
     width, vectors = recipe.encoder.width, recipe.vectors
     pooling = vectors.pooling
@@ -116,32 +124,38 @@ def _write(folder: Path, model: TextModel) -> None:
         paths["Normalize"] = "2_Normalize"
         (folder / "2_Normalize").mkdir()
     modules = [
-        {"idx": number, "name": str(number), "path": path, "type": f"{_STOCK}.{kind}"}
-        for number, (kind, path) in enumerate(paths.items())
+        {"idx": index, "name": str(index), "path": path, "type": f"{_MODULE_PACKAGE}.{kind}"}
+        for index, (kind, path) in enumerate(paths.items())
     ]
-    pooled = {
+    pooling_config = {
         "word_embedding_dimension": width,
         "pooling_mode_cls_token": pooling == "cls",
         "pooling_mode_mean_tokens": pooling == "mean",
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
-    longest = model.longest or NO_LIMIT
-    _write_json(folder / MODULES, modules)
-    _write_json(folder / "1_Pooling" / "config.json", pooled)
-    about = {key: value for key in KEPT if (value := getattr(vectors, key)) is not None}
-    _write_json(folder / ABOUT, about)
-    _write_json(folder / SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
-    _frame(folder / FILE, model.tokenizer)
+    max_length = model.max_length or NO_MAX_LENGTH
+    _write_json(folder / MODULES_FILE, modules)
+    _write_json(folder / "1_Pooling" / "config.json", pooling_config)
+    model_config = {
+        key: value for key in EXPORTED_KEYS if (value := getattr(vectors, key)) is not None
+    }
+    _write_json(folder / MODEL_CONFIG_FILE, model_config)
+    _write_json(
+        folder / TRANSFORMER_CONFIG_FILES[0], {"max_seq_length": max_length, "do_lower_case": False}
+    )
+    _set_post_processor(folder / TOKENIZER_FILE, model.tokenizer)
 
 
-def _frame(file: Path, tokenizer: Tokenizer) -> None:
-    """Let a text stand between what starts and what ends one, as ``embed`` reads it, also where the
-    stock class that names what comes next reads it otherwise."""
-    backend, ids = library.Tokenizer.from_file(str(file)), tokenizer.specials
+def _set_post_processor(file: Path, tokenizer: Tokenizer) -> None:
+    """Make the tokenizer frame texts as [CLS] text [SEP], as ``embed`` does.
+
+    Stock causal models are exported with another frame.
+    """
+    backend, ids = library.Tokenizer.from_file(str(file)), tokenizer.special_tokens
     if backend.encode("").ids == [ids.start, ids.end]:
         return
-    start, end = tokenizer.piece(ids.start), tokenizer.piece(ids.end)
+    start, end = tokenizer.id_to_token(ids.start), tokenizer.id_to_token(ids.end)
     backend.post_processor = TemplateProcessing(
         single=f"{start} $A {end}", special_tokens=[(start, ids.start), (end, ids.end)]
     )
@@ -153,27 +167,28 @@ def _write_json(file: Path, content: Any) -> None:
     file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _difference(folder: Path, model: TextModel) -> float:
-    """Return the greatest difference of a number of a vector that ``encode`` returns; UserError
-    where it is no rounding."""
+def _max_difference(folder: Path, model: TextModel) -> float:
+    """Return the maximum difference from sentence-transformers; UserError if not rounding."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:
         raise MissingExtra("sentence-transformers", "sentence-transformers") from error
     stock: Any = SentenceTransformer(str(folder), device="cpu")
-    theirs = stock.encode(list(TEXTS), convert_to_numpy=True)
+    stock_vectors = stock.encode(list(SAMPLE_TEXTS), convert_to_numpy=True)
     vectors = model.model.recipe.vectors
-    behind = [f"{vectors.default_prompt}{text}" for text in TEXTS]
-    ours = model.embed(behind, normalise=vectors.normalise)[:, : vectors.truncate_dim]
-    if theirs.shape != ours.shape:
+    prompted_texts = [f"{vectors.default_prompt}{text}" for text in SAMPLE_TEXTS]
+    model_vectors = model.embed(prompted_texts, normalise=vectors.normalise)[
+        :, : vectors.truncate_dim
+    ]
+    if stock_vectors.shape != model_vectors.shape:
         raise UserError(
-            f"sentence-transformers makes vectors of {theirs.shape[1]} numbers, not of "
-            f"{ours.shape[1]}: update it, or load the model without truncate_dim"
+            f"sentence-transformers returns vectors of {stock_vectors.shape[1]} dimensions, not "
+            f"{model_vectors.shape[1]}: update it, or load the model without truncate_dim"
         )
-    difference = float(np.abs(theirs - ours).max())
-    if not difference <= TOLERANCE * max(1.0, float(np.abs(ours).max())):
+    difference = float(np.abs(stock_vectors - model_vectors).max())
+    if not difference <= VECTOR_TOLERANCE * max(1.0, float(np.abs(model_vectors).max())):
         raise UserError(
-            f"sentence-transformers differs from the model by {difference:.2g}: this is a mistake "
-            f"of bertwright's, please report the recipe"
+            f"sentence-transformers differs from the model by {difference:.2g}: this is a bug in "
+            f"bertwright, please report the recipe"
         )
     return difference

@@ -1,4 +1,4 @@
-"""A model as a program of PyTorch alone: ``torch.export.load`` opens it without bertwright."""
+"""Export to a PyTorch program that ``torch.export.load`` opens without bertwright."""
 
 from collections.abc import Sequence
 from io import BytesIO
@@ -9,50 +9,50 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bertwright.compression.quantisation import unrounded
-from bertwright.files import atomic_folder, write_text
-from bertwright.interop.onnx.graph import inputs_of, outputs_of
-from bertwright.interop.onnx.inputs import Given
-from bertwright.interop.onnx.parity import Parity, parity
-from bertwright.interop.onnx.tracing import traced
-from bertwright.model.folder import RECIPE
-from bertwright.model.text_model import TextModel
-from bertwright.tasks.fine_tuned import TASK, FineTuned, network_of
+from bertwright.core.files import atomic_folder, write_text
+from bertwright.interop.graph.inputs import GraphInputs
+from bertwright.interop.graph.module import graph_input_names, graph_output_names
+from bertwright.interop.graph.parity import Parity, check_parity
+from bertwright.interop.graph.tracing import trace_model
+from bertwright.models.saving import RECIPE_FILE
+from bertwright.models.text_model import TextModel
+from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
+from bertwright.tasks.fine_tuned_model import TASK_FILE, FineTunedModel, network_of
 
-PROGRAM = "model.pt2"
+PROGRAM_FILE = "model.pt2"
 
 
-class Program:
-    """What a file computes: the ``outputs``, in their order."""
+class TorchProgramRuntime:
+    """Run an exported program; ``output_names`` are in the order of its outputs."""
 
-    def __init__(self, path: Path, outputs: Sequence[str]) -> None:
+    def __init__(self, path: Path, output_names: Sequence[str]) -> None:
         self._module: Any = torch.export.load(path).module()
-        self._outputs = outputs
+        self._output_names = output_names
 
-    def run(self, output: str, given: Given) -> NDArray[np.float32]:
-        """One of the outputs, of inputs in their order."""
-        found = self._module(*map(torch.from_numpy, given.values()))
-        return found[self._outputs.index(output)].numpy()
+    def run(self, output_name: str, inputs: GraphInputs) -> NDArray[np.float32]:
+        """Return one output, given the inputs in order."""
+        outputs = self._module(*map(torch.from_numpy, inputs.values()))
+        return outputs[self._output_names.index(output_name)].numpy()
 
 
-def export_program(model: TextModel, folder: Path) -> Parity:
-    """Write a model as a program, with its tokenizer, its recipe and its task: how far what the
-    program gives is from what the model gives. What a model rounds between its weights, a program
-    does not.
+def export_torch_program(model: TextModel, folder: Path) -> Parity:
+    """Write a model as a program with its tokenizer, recipe and task; return the parity.
 
-    Errors: UserError for a model that cannot be written so, which says why.
+    The program leaves out fake quantization. Raises UserError for a model that cannot be exported.
     """
-    model = unrounded(model)
-    net = network_of(model)
-    inputs, outputs = inputs_of(net.recipe), outputs_of(model)
+    model = remove_fake_quantizers(model)
+    network = network_of(model)
+    inputs, outputs = graph_input_names(network.recipe), graph_output_names(model)
     with atomic_folder(folder) as temporary:
-        # Its own writer of files ends the whole process where the disk is full.
+        # When given a path, torch.export.save aborts the process if the disk is full.
         program = BytesIO()
-        torch.export.save(traced(model, outputs), program)
-        (temporary / PROGRAM).write_bytes(program.getbuffer())
-        found = parity(model, inputs, outputs, Program(temporary / PROGRAM, outputs))
+        torch.export.save(trace_model(model, outputs), program)
+        (temporary / PROGRAM_FILE).write_bytes(program.getbuffer())
+        parity = check_parity(
+            model, inputs, outputs, TorchProgramRuntime(temporary / PROGRAM_FILE, outputs)
+        )
         model.tokenizer.save(temporary)
-        write_text(temporary / RECIPE, net.recipe.as_yaml())
-        if isinstance(model, FineTuned):
-            write_text(temporary / TASK, model.told())
-    return found
+        write_text(temporary / RECIPE_FILE, network.recipe.as_yaml())
+        if isinstance(model, FineTunedModel):
+            write_text(temporary / TASK_FILE, model.task_metadata_json())
+    return parity

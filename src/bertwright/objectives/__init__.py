@@ -1,54 +1,54 @@
-"""Questions asked of a text: one file each."""
+"""Training objectives, one file each."""
 
-from bertwright.objectives.activation import ActivationChange, ActivationSize
-from bertwright.objectives.adaptive_softmax import AdaptiveSoftmax
+from bertwright.objectives.activation_penalty import ActivationChange, ActivationSize
 from bertwright.objectives.autoencoding import Autoencoding
-from bertwright.objectives.capitalised import Capitalised
-from bertwright.objectives.causal import Causal
+from bertwright.objectives.capitalisation import Capitalisation
+from bertwright.objectives.causal import CausalLM
 from bertwright.objectives.denoising import Denoising
 from bertwright.objectives.discourse_relation import DiscourseRelation
-from bertwright.objectives.generated import Generated
-from bertwright.objectives.masked import Masked
+from bertwright.objectives.generator import GeneratorLM
+from bertwright.objectives.heads.adaptive_lm_head import AdaptiveSoftmaxConfig
+from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Objective
-from bertwright.objectives.permutation import Permutation
-from bertwright.objectives.ponder import Ponder
-from bertwright.objectives.reordering import Reordering
-from bertwright.objectives.replaced_token import ReplacedToken
+from bertwright.objectives.permutation import PermutationLM
+from bertwright.objectives.ponder import PonderCost
+from bertwright.objectives.reordering import SentenceReordering
+from bertwright.objectives.replaced_token import ReplacedTokenDetection
 from bertwright.objectives.sentence_relation import (
-    Dialogue,
+    DialogueRelation,
     NextSentence,
-    PairQuestion,
     SentenceDistance,
     SentenceOrder,
     SentenceRelation,
+    TextRelation,
 )
 from bertwright.objectives.span_boundary import SpanBoundary
-from bertwright.objectives.token_document import TokenDocument
+from bertwright.objectives.token_document import TokenDocumentRelation
 from bertwright.objectives.word_order import WordOrder
 
 __all__ = [
     "ActivationChange",
     "ActivationSize",
-    "AdaptiveSoftmax",
+    "AdaptiveSoftmaxConfig",
     "Autoencoding",
-    "Capitalised",
-    "Causal",
+    "Capitalisation",
+    "CausalLM",
     "Denoising",
-    "Dialogue",
+    "DialogueRelation",
     "DiscourseRelation",
-    "Generated",
-    "Masked",
+    "GeneratorLM",
+    "MaskedLM",
     "NextSentence",
     "Objective",
-    "PairQuestion",
-    "Permutation",
-    "Ponder",
-    "Reordering",
-    "ReplacedToken",
+    "PermutationLM",
+    "PonderCost",
+    "ReplacedTokenDetection",
     "SentenceDistance",
     "SentenceOrder",
     "SentenceRelation",
+    "SentenceReordering",
     "SpanBoundary",
-    "TokenDocument",
+    "TextRelation",
+    "TokenDocumentRelation",
     "WordOrder",
 ]

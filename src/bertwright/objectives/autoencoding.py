@@ -1,47 +1,98 @@
-"""Sequence autoencoding: can a text be told again from the state at its end? (Dai and Le 2015)."""
+"""Sequence autoencoding (Dai and Le 2015, section 2)."""
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
-from bertwright.encoder.visibility import Causal as CausalRule
-from bertwright.encoder.visibility import Visibility
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question
-from bertwright.examples.repeating import repeat
+import numpy as np
+from numpy.typing import NDArray
 
-from .objective import Asking, Objective
+from bertwright.batches.masking import FILLER_POSITION
+from bertwright.batches.targets import Targets, token_targets
+from bertwright.batches.token_info import PADDED_WITH_MINUS_ONE, SequenceBatch, TokenInfoArrays
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.modules.attention.mask import CausalVisibility as CausalRule
+from bertwright.modules.attention.mask import Visibility
+from bertwright.objectives.objective import MaskingContext, Objective
+
+
+def repeat_text(
+    batch: SequenceBatch, reverse: bool, vocabulary: Vocabulary
+) -> tuple[SequenceBatch, Targets]:
+    """Return the first text of each sequence followed by its repetition, and next-token targets.
+
+    The text is truncated to half the length and, with ``reverse``, read backwards the first time.
+    Each position of the repetition but the last predicts the next token.
+    """
+    length = batch.token_ids.shape[1]
+    document_ids = batch.token_info.document_ids
+    is_first_text = (
+        batch.is_real
+        if document_ids is None
+        else batch.is_real & (document_ids == document_ids[:, :1])
+    )
+    sizes = np.minimum(is_first_text.sum(axis=1, keepdims=True), length // 2)
+    columns = np.arange(length)
+    is_repetition, is_padding = columns >= sizes, columns >= 2 * sizes
+    source = np.where(is_repetition, columns - sizes, sizes - 1 - columns if reverse else columns)
+    source = np.where(is_padding, 0, source)
+
+    def gather(name: str, values: NDArray[Any]) -> NDArray[Any]:
+        moved = np.take_along_axis(values, source, axis=1)
+        return np.where(is_padding, -1 if name in PADDED_WITH_MINUS_ONE else 0, moved).astype(
+            values.dtype
+        )
+
+    arrays = {name: gather(name, values) for name, values in batch.token_info.arrays().items()}
+    arrays["document_ids"] = np.where(is_padding, -1, 0).astype(np.int32)
+    arrays["position_ids"] = np.where(is_padding, 0, columns).astype(np.int32)
+    token_ids = np.take_along_axis(batch.token_ids, source, axis=1)
+    repeated = replace(
+        batch,
+        token_ids=np.where(is_padding, vocabulary.specials.pad, token_ids).astype(np.int32),
+        token_info=TokenInfoArrays(**arrays),
+        is_special=np.take_along_axis(batch.is_special, source, axis=1) | is_padding,
+        is_truncation_boundary=None,
+    )
+    steps = np.arange(length // 2 - 1)
+    is_scored = steps < sizes - 1
+    positions = np.where(is_scored, sizes + steps, FILLER_POSITION)
+    is_scored &= ~np.take_along_axis(repeated.is_spelled_special, positions + 1, axis=1)
+    return repeated, token_targets(repeated, positions, is_scored.astype(np.float32), shift=1)
 
 
 class Autoencoding(Objective):
-    """Read the first text of a row, as much as half a row holds, then tell it again piece by piece,
-    each after those before it. ``backwards`` reads it from its end.
+    """Read the first text of a sequence, up to half its length, then predict it token by token.
 
-    It says something of encoders that carry the text over in one state; attention copies it.
+    ``backwards`` reads it from the end. Useful for encoders that carry the text in one state;
+    attention just copies it.
     """
 
     kind: Literal["autoencoding"] = "autoencoding"
     backwards: bool = False
 
-    names_pieces: ClassVar[bool] = True
+    predicts_tokens: ClassVar[bool] = True
 
     @property
-    def rearranges(self) -> bool:
+    def permutes_input(self) -> bool:
         return True
 
     @property
     def visibility(self) -> Visibility:
         return CausalRule()
 
-    def misplaced(
-        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    def order_conflict(
+        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
     ) -> str | None:
-        others = [*before, *behind]
+        others = [*preceding, *following]
         if not others:
             return None
-        return f"tells rows of its own, on which {others[0]!r} cannot be asked: ask it alone"
+        return f"changes the input, so it cannot share a step with {others[0]!r}: use it alone"
 
-    def per_place(self, length: int) -> float:
+    def targets_per_token(self, length: int) -> float:
         return (length // 2 - 1) / length
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        return repeat(rows, self.backwards, asking.vocabulary)
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        return repeat_text(batch, self.backwards, context.vocabulary)

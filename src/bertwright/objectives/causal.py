@@ -1,75 +1,88 @@
-"""Causal language modelling: which piece comes next? (Radford et al. 2018)."""
+"""Causal language modelling: which token comes next? (Radford et al. 2018)."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.encoder.visibility import BothWays, Reversed, Visibility
-from bertwright.encoder.visibility import Causal as CausalRule
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import (
-    Question,
-    ask_pieces,
-    both_neighbours,
-    next_pieces,
-    previous_pieces,
+from bertwright.batches.arrays import BoolArray
+from bertwright.batches.masking import SelectedPositions
+from bertwright.batches.targets import (
+    Targets,
+    bidirectional_targets,
+    next_token_targets,
+    previous_token_targets,
+    token_targets,
 )
-from bertwright.examples.selection import Chosen
-from bertwright.examples.vocabulary import Vocabulary
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.modules.attention.mask import CausalVisibility as CausalRule
+from bertwright.modules.attention.mask import (
+    ForwardBackwardVisibility,
+    ReverseCausalVisibility,
+    Visibility,
+)
+from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput, Objective
 
-from .objective import Asked, Asking, Objective, Reading
-
-RULES: dict[str, Visibility] = {
+VISIBILITY_BY_DIRECTION: dict[str, Visibility] = {
     "forward": CausalRule(),
-    "backward": Reversed(),
-    "both": BothWays(),
+    "backward": ReverseCausalVisibility(),
+    "both": ForwardBackwardVisibility(),
 }
 
 
-class Causal(Objective):
-    """Ask every place for the piece after it.
+class CausalLM(Objective):
+    """Predict the next token at every position.
 
-    ``direction`` backward asks for the piece before a place instead, which sees what stands behind
-    it; both asks for the one by the first half of a state, for the other by the second (Peters et
-    al. 2018): the mean of two language models.
+    ``direction: backward`` predicts the previous token, from those that follow; ``both`` predicts
+    the next one from the first half of a hidden state, the previous one from the second half
+    (Peters et al. 2018): the mean of two language models.
     """
 
     kind: Literal["causal"] = "causal"
     direction: Literal["forward", "backward", "both"] = "forward"
 
-    names_pieces: ClassVar[bool] = True
+    predicts_tokens: ClassVar[bool] = True
 
     @property
     def visibility(self) -> Visibility:
-        return RULES[self.direction]
+        return VISIBILITY_BY_DIRECTION[self.direction]
 
-    def per_place(self, length: int) -> float:
+    def targets_per_token(self, length: int) -> float:
         return 2.0 if self.direction == "both" else 1.0
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        ask = {"forward": next_pieces, "backward": previous_pieces, "both": both_neighbours}
-        return rows, ask[self.direction](rows)
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        functions = {
+            "forward": next_token_targets,
+            "backward": previous_token_targets,
+            "both": bidirectional_targets,
+        }
+        return batch, functions[self.direction](batch)
 
-    def ask_for(
-        self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary
-    ) -> tuple[Rows, Question] | None:
-        """By what stands before them; of a model that reads only backwards, nothing."""
+    def make_targets_at(
+        self,
+        selected: SelectedPositions,
+        is_masked: BoolArray,
+        batch: SequenceBatch,
+        vocabulary: Vocabulary,
+    ) -> tuple[SequenceBatch, Targets] | None:
+        """Predict them from what precedes them; None for a backward model."""
         if self.direction == "backward":
             return None
-        before = np.maximum(chosen.where - 1, 0)
-        question = ask_pieces(rows, before, chosen.weight, shift=1)
+        positions = np.maximum(selected.positions - 1, 0)
+        targets = token_targets(batch, positions, selected.weights, shift=1)
         if self.direction == "both":
-            behind = np.ones(len(question.where), np.int64)
-            question = replace(question, beside={"behind": behind})
-        return rows, question
+            is_next = np.ones(len(targets.positions), np.int64)
+            targets = replace(targets, extra_inputs={"is_next": is_next})
+        return batch, targets
 
-    def states(self, asked: Asked, reading: Reading) -> Tensor:
-        found = reading.at(asked.where)
+    def hidden_states(self, targets: DeviceTargets, output: ModelOutput) -> Tensor:
+        states = output.states_at(targets.positions)
         if self.direction != "both":
-            return found
-        first, second = found.chunk(2, dim=1)
-        return torch.where(asked.beside["behind"][:, None] == 1, first, second)
+            return states
+        first, second = states.chunk(2, dim=1)
+        return torch.where(targets.extra_inputs["is_next"][:, None] == 1, first, second)

@@ -1,61 +1,74 @@
-"""Denoising: the encoder reads a damaged text, the decoder says what is missing, or all of it
-(Lewis et al. 2020; Raffel et al. 2020; Song et al. 2019)."""
+"""Denoising: the encoder reads a corrupted text, the decoder predicts what is missing, or all.
+
+Lewis et al. 2020; Raffel et al. 2020; Song et al. 2019.
+"""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from bertwright.encoder.stream import Source
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.noising import Noising, Sentinels
-from bertwright.examples.questions import Question
-
-from .objective import Asked, Asking, Objective, Reading
+from bertwright.batches.noising import Noising, Sentinels
+from bertwright.batches.targets import Targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.modules.token_tensors import CrossAttentionSource
+from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput, Objective
 
 
 class Denoising(Objective):
-    """Damage a text, and ask a decoder for pieces that undo it, each given those before it.
+    """Corrupt a text and reconstruct it with a decoder.
 
-    ``noising`` says what the encoder is shown and what the decoder is asked for.
-    Relations: ``masked`` asks the encoder itself, at the places of what it hides.
+    ``noising`` defines encoder input and decoder targets. Compare ``masked``, where the encoder
+    itself predicts the masked tokens.
     """
 
     kind: Literal["denoising"] = "denoising"
     noising: Noising = Sentinels()
 
-    names_pieces: ClassVar[bool] = True
-    decodes: ClassVar[bool] = True
-    hides: ClassVar[bool] = True
+    predicts_tokens: ClassVar[bool] = True
+    uses_decoder: ClassVar[bool] = True
+    masks_input: ClassVar[bool] = True
 
     @property
-    def rearranges(self) -> bool:
-        return self.noising.rearranges
+    def permutes_input(self) -> bool:
+        return self.noising.permutes_input
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        draw = asking.draw.named("denoising")
-        return self.noising.noised(rows, asking.vocabulary, draw, asking.progress)
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        rng = context.rng.fold_in("denoising")
+        return self.noising.add_noise(batch, context.vocabulary, rng, context.progress)
 
-    def per_place(self, length: int) -> float:
-        return self.noising.targets(length) / length
+    def targets_per_token(self, length: int) -> float:
+        return self.noising.num_targets(length) / length
 
-    def decoded_positions(self, length: int) -> int:
-        return self.noising.positions(length)
+    def num_decoder_positions(self, length: int) -> int:
+        return self.noising.num_positions(length)
 
-    def name_beside(
-        self, beside: Mapping[str, int], piece: Callable[[int], str]
+    def describe_extra_inputs(
+        self, extra_inputs: Mapping[str, int], token_name: Callable[[int], str]
     ) -> dict[str, int | str]:
-        named = {name: value for name, value in beside.items() if name != "language" or value > 0}
-        return {**named, "given": piece(beside["given"])}
+        named = {
+            name: value
+            for name, value in extra_inputs.items()
+            if name != "decoder_language_ids" or value > 0
+        }
+        return {**named, "decoder_input_ids": token_name(extra_inputs["decoder_input_ids"])}
 
-    def states(self, asked: Asked, reading: Reading) -> Tensor:
-        """Those (M, D) of the decoder, which is given the pieces before each that is asked."""
-        assert reading.decoder is not None, "a recipe that decodes has a decoder"
-        assert reading.coordinates is not None, "who reads for a decoder says where text stands"
-        rows = len(reading.states)
-        by_row = {name: values.view(rows, -1) for name, values in asked.beside.items()}
-        source = Source(reading.states, reading.coordinates)
-        states = reading.decoder.states(
-            by_row["given"], source, by_row.get("position"), by_row.get("language"), reading.noise
+    def hidden_states(self, targets: DeviceTargets, output: ModelOutput) -> Tensor:
+        """Return the hidden states (M, D) of the decoder."""
+        assert output.decoder is not None, "a denoising recipe has a decoder"
+        assert output.token_info is not None, "cross-attention needs the token info of the source"
+        num_sequences = len(output.hidden_states)
+        inputs = {
+            name: values.view(num_sequences, -1) for name, values in targets.extra_inputs.items()
+        }
+        source = CrossAttentionSource(output.hidden_states, output.token_info)
+        states = output.decoder.decode(
+            inputs["decoder_input_ids"],
+            source,
+            inputs.get("decoder_position_ids"),
+            inputs.get("decoder_language_ids"),
+            output.dropout_rng,
         )
         return states.flatten(0, 1)

@@ -5,47 +5,47 @@ from typing import Literal
 
 import numpy as np
 
-from bertwright.errors import UserError
-from bertwright.examples.assembly import Assembly, ConnectedPair
-from bertwright.examples.assembly.connectives import ENGLISH, Connectives
-from bertwright.examples.coordinates import Need, Rows
-from bertwright.examples.questions import Question
+from bertwright.batches.formats import ConnectedPair, InputFormat
+from bertwright.batches.formats.connective_pairs import ENGLISH_CONNECTIVES, ConnectiveList
+from bertwright.batches.targets import Targets
+from bertwright.batches.token_info import DataRequirement, SequenceBatch
+from bertwright.core.errors import UserError
+from bertwright.objectives.classification import SequenceClassification
+from bertwright.objectives.objective import MaskingContext
 
-from .class_question import RowQuestion
-from .objective import Asking
 
+class DiscourseRelation(SequenceClassification):
+    """Predict which of ``connectives`` joined the two sentences (Sileo et al. 2019).
 
-class DiscourseRelation(RowQuestion):
-    """Ask the first place of a row which of ``connectives`` stood between its two sentences, as
-    mined by Sileo et al. (2019). It is asked of rows of its own, those of ``connected-pair``.
-
-    A connective is taken away as it is written here, so one that a comma follows is listed with it;
-    text in another language needs a list of its own. The list of the paper has 174; the default has
-    20 English ones.
+    Uses its own input format, ``connected-pair``. A connective is removed as written here, so one
+    followed by a comma is listed with it; other languages need their own list. The list of the
+    paper has 174; the default has 20 English ones.
     """
 
     kind: Literal["discourse-relation"] = "discourse-relation"
-    connectives: Connectives = ENGLISH
+    connectives: ConnectiveList = ENGLISH_CONNECTIVES
 
     @property
-    def needs(self) -> frozenset[Need]:
+    def data_requirements(self) -> frozenset[DataRequirement]:
         return frozenset({"connectives"})
 
     @property
-    def own_rows(self) -> Assembly:
+    def input_format(self) -> InputFormat:
         return ConnectedPair(connectives=self.connectives)
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        connective = rows.coordinates.connective
-        if connective is None:
-            raise UserError("objectives.discourse-relation needs rows of connected-pair")
-        which = connective.max(axis=1).astype(np.int64)
-        where = rows.pieces.shape[1] * np.arange(len(which), dtype=np.int64)
-        weight = (which >= 0).astype(np.float32)
-        return rows, Question(where, np.maximum(which, 0), weight)
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        connective_ids = batch.token_info.connective_ids
+        if connective_ids is None:
+            raise UserError("objectives.discourse-relation needs the input format connected-pair")
+        labels = connective_ids.max(axis=1).astype(np.int64)
+        positions = batch.token_ids.shape[1] * np.arange(len(labels), dtype=np.int64)
+        weights = (labels >= 0).astype(np.float32)
+        return batch, Targets(positions, np.maximum(labels, 0), weights)
 
-    def num_choices(self, vocabulary_size: int) -> int:
+    def num_classes(self, vocab_size: int) -> int:
         return len(self.connectives)
 
-    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
-        return self.connectives[choice]
+    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
+        return self.connectives[class_id]

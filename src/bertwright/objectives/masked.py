@@ -1,61 +1,99 @@
-"""Masked language modelling: which pieces were here? (Devlin et al. 2019, section 3.1)."""
+"""Masked language modelling, and the base of masking objectives."""
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question, ask_pieces
-from bertwright.examples.selection import Chosen
-from bertwright.examples.vocabulary import Vocabulary
+from bertwright.batches.arrays import BoolArray
+from bertwright.batches.masking import MaskSelection, SelectedPositions, TokenSelection
+from bertwright.batches.masking.corruption import Corruption, TokenReplacement
+from bertwright.batches.targets import Targets, mask_tokens, token_targets
+from bertwright.batches.token_info import DataRequirement, SequenceBatch
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput, Objective
 
-from .hiding import Hiding
-from .objective import Asked, Asking, Objective, Reading
+
+class MaskingObjective(Objective):
+    """Base of objectives that mask: ``selection`` of positions and ``corruption`` of tokens."""
+
+    selection: MaskSelection = TokenSelection()
+    corruption: Corruption = TokenReplacement()
+
+    masks_input: ClassVar[bool] = True
+
+    @property
+    def data_requirements(self) -> frozenset[DataRequirement]:
+        return self.selection.data_requirements
+
+    def order_conflict(
+        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
+    ) -> str | None:
+        masking = [name for name, objective in preceding.items() if objective.masks_input]
+        if not masking:
+            return None
+        return f"would predict tokens that {masking[0]!r} shows: give each a fraction of the steps"
+
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        return mask_tokens(
+            batch,
+            self.selection,
+            self.corruption,
+            context.vocabulary,
+            context.rng.fold_in(self.kind),  # type: ignore[attr-defined]
+            context.progress,
+        )
 
 
-class Masked(Hiding):
-    """Hide pieces and ask for them.
+class MaskedLM(MaskingObjective):
+    """Mask tokens and predict them.
 
-    ``shift`` is the distance from the state that answers to the place that is asked: 0 reads the
-    answer at the place itself, as every stock class does; 1 reads it one place before, so that a
-    causal and a masked phase train the same road (Charpentier and Samuel 2024).
-    Relations: ``causal`` asks for every next piece instead and hides nothing.
+    ``shift`` is the distance from the predicting hidden state to the target: 0 predicts at the
+    masked position, as stock classes do; 1 predicts one position before, so that causal and masked
+    phases train the same mapping (Charpentier and Samuel 2024). Compare ``causal``, which predicts
+    every next token and masks nothing.
     """
 
     kind: Literal["masked"] = "masked"
     shift: Literal[0, 1] = 0
 
-    names_pieces: ClassVar[bool] = True
+    predicts_tokens: ClassVar[bool] = True
 
-    def per_place(self, length: int) -> float:
-        return self.selection.rate.at(0.5)
+    def targets_per_token(self, length: int) -> float:
+        return self.selection.masking_rate.at(0.5)
 
-    def read_places(self, length: int, together: Mapping[str, Objective]) -> float:
-        return self.per_place(length)
+    def states_per_token(self, length: int, group: Mapping[str, Objective]) -> float:
+        return self.targets_per_token(length)
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        shown, question = super().ask(rows, asking)
-        return shown, self._with_a_state(question, rows)
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        masked, targets = super().make_targets(batch, context)
+        return masked, self._drop_unreachable(targets, batch)
 
-    def ask_for(
-        self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary
-    ) -> tuple[Rows, Question]:
-        """By masks in all hidden places."""
-        shown = np.where(hidden, np.int32(vocabulary.specials.mask), rows.pieces)
-        question = ask_pieces(rows, chosen.where, chosen.weight)
-        return replace(rows, pieces=shown), self._with_a_state(question, rows)
+    def make_targets_at(
+        self,
+        selected: SelectedPositions,
+        is_masked: BoolArray,
+        batch: SequenceBatch,
+        vocabulary: Vocabulary,
+    ) -> tuple[SequenceBatch, Targets]:
+        """Put masks at all masked positions."""
+        token_ids = np.where(is_masked, np.int32(vocabulary.specials.mask), batch.token_ids)
+        targets = token_targets(batch, selected.positions, selected.weights)
+        return replace(batch, token_ids=token_ids), self._drop_unreachable(targets, batch)
 
-    def places(self, asked: Asked) -> Tensor:
-        return (asked.where - self.shift).clamp(min=0)
+    def output_positions(self, targets: DeviceTargets) -> Tensor:
+        return (targets.positions - self.shift).clamp(min=0)
 
-    def states(self, asked: Asked, reading: Reading) -> Tensor:
-        return reading.at(self.places(asked))
+    def hidden_states(self, targets: DeviceTargets, output: ModelOutput) -> Tensor:
+        return output.states_at(self.output_positions(targets))
 
-    def _with_a_state(self, question: Question, rows: Rows) -> Question:
-        """No place counts whose answer would be read in the row before."""
-        has_one = question.where % rows.pieces.shape[1] >= self.shift
-        return replace(question, weight=question.weight * has_one)
+    def _drop_unreachable(self, targets: Targets, batch: SequenceBatch) -> Targets:
+        """Drop targets that would be predicted in the sequence before."""
+        is_reachable = targets.positions % batch.token_ids.shape[1] >= self.shift
+        return replace(targets, weights=targets.weights * is_reachable)

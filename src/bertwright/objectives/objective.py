@@ -1,4 +1,4 @@
-"""An objective is a question asked of a text: who answers it, and how the answer is scored."""
+"""Objectives: targets, heads and losses of pre-training."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,324 +6,354 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.axes import Choice
-from bertwright.encoder.choice import EncoderChoice
+from bertwright.batches.arrays import BoolArray
+from bertwright.batches.formats import InputFormat
+from bertwright.batches.masking import SelectedPositions
+from bertwright.batches.targets import Targets
+from bertwright.batches.token_info import DataRequirement, SequenceBatch
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.config import Config
+from bertwright.core.rng import CounterRng
+from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
+from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.decoder import Decoder
-from bertwright.encoder.embeddings import Embeddings
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import Bidirectional, Visibility
-from bertwright.examples.assembly import Assembly
-from bertwright.examples.coordinates import Need, Rows
-from bertwright.examples.questions import Question
-from bertwright.examples.selection import Chosen
-from bertwright.examples.vocabulary import Vocabulary
-from bertwright.randomness import Draw
-from bertwright.schedules import Constant, Value
-
-from .output import Output
+from bertwright.modules.attention.mask import BidirectionalVisibility, Visibility
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.embeddings.embeddings import Embeddings
+from bertwright.modules.token_tensors import TokenInfo
+from bertwright.objectives.heads.lm_head import LMHead
 
 
 @dataclass(frozen=True)
-class Asking:
-    """Where in a training run a question is asked.
+class MaskingContext:
+    """The inputs of masking besides the sequences.
 
-    ``draw`` knows the seed and which rows these are: whatever is random is a function of them.
-    ``before`` holds what was asked of these rows already, by the names of the objectives.
+    ``rng`` is keyed by the seed and the sequences, so that all randomness is a function of them.
+    ``earlier_targets`` are those of the objectives before, by name.
     """
 
-    draw: Draw
+    rng: CounterRng
     vocabulary: Vocabulary
     progress: float = 0.0
-    before: Mapping[str, Question] = field(default_factory=dict[str, Question])
+    earlier_targets: Mapping[str, Targets] = field(default_factory=dict[str, Targets])
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A question on the device: where (M,) int64 flat places, target (M,) int64, weight (M,)
-    float32 or None where every weight is 1, the sum of the weights, and what else the answer
-    depends on, (M,) int64 each."""
+class DeviceTargets:
+    """Targets on the device; see :class:`bertwright.batches.targets.Targets`.
 
-    where: Tensor
-    target: Tensor
-    weight: Tensor | None
-    count: float
-    beside: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    ``positions``, ``labels``: (M,) int64; ``weights``: (M,) float32, or None if all are 1;
+    ``total_weight`` is their sum; ``extra_inputs``: (M,) int64 each.
+    """
 
-    def score(self, losses: Tensor, right: Tensor) -> "Loss":
-        """Losses (M,) and which answers are right (M,), each by its weight."""
-        if self.weight is not None:
-            losses, right = losses * self.weight, right * self.weight
-        return Loss(losses.sum(), self.count, right.float().sum())
+    positions: Tensor
+    labels: Tensor
+    weights: Tensor | None
+    total_weight: float
+    extra_inputs: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+
+    def score(self, losses: Tensor, is_correct: Tensor) -> "Loss":
+        """Return the weighted loss of losses (M,) and correct predictions (M,)."""
+        if self.weights is not None:
+            losses, is_correct = losses * self.weights, is_correct * self.weights
+        return Loss(losses.sum(), self.total_weight, is_correct.float().sum())
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss on its way to the one place that divides: its sum (0-d float32, differentiable), the
-    number of questions, and the number of right answers (0-d). Where they are answered by yes or
-    no, ``leaning`` is how much each leans to yes (M,), and whether that is right (M,)."""
+    """A loss before averaging.
+
+    - ``sum``: 0-d float32, differentiable
+    - ``count``: total weight of the targets
+    - ``num_correct``: 0-d, weighted correct predictions
+    - ``binary_predictions``: logits (M,) and labels (M,) of a binary classification
+    """
 
     sum: Tensor
     count: float
-    correct: Tensor
-    leaning: tuple[Tensor, Tensor] | None = None
+    num_correct: Tensor
+    binary_predictions: tuple[Tensor, Tensor] | None = None
 
 
 @dataclass(frozen=True)
-class Host:
-    """What an objective's own module is built for: an encoder, and the tables that it may share."""
+class HeadContext:
+    """The inputs for building a head: the encoder's config, and embeddings that it may share."""
 
-    choice: EncoderChoice
+    encoder_config: EncoderConfig
     embeddings: Embeddings
-    vocabulary_size: int
+    vocab_size: int
 
 
 @dataclass(frozen=True)
-class Draft:
-    """What the encoder is about to see: pieces (B, L), and all else that it is told.
+class GeneratorInput:
+    """The encoder's input before the generator replaces tokens (B, L).
 
-    ``first_place`` is the number of the first of these places in the global batch.
+    ``first_position`` is the index of the first token in the global batch.
     """
 
-    pieces: Tensor
-    coordinates: Coordinates
-    rule: Visibility
-    noise: Noise | None
-    first_place: int
+    token_ids: Tensor
+    token_info: TokenInfo
+    visibility: Visibility
+    dropout_rng: DropoutRng | None
+    first_position: int
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What the answers to a batch are read from.
+class ModelOutput:
+    """The outputs of a model for one batch.
 
     Attributes:
-        pieces: (B, L) that the encoder saw.
-        states: (B, L, D) of the encoder, or (M, D) of the places that are read.
-        embedding: (V, E), the table of pieces.
-        output: over the vocabulary, where the model has one.
-        notes: what the encoder says of its pass beside the states, by name.
-        coordinates: of the places that the encoder saw.
-        decoder: reads the states, where the model has one.
-        noise: of the step, for what is dropped after the encoder.
-        wanted: (M,) the flat places whose states alone there are; None where they are all there.
+        token_ids: (B, L), as the encoder saw them.
+        hidden_states: (B, L, D) of the encoder, or (M, D) at the output positions.
+        embedding_table: (V, E).
+        lm_head: if the model has one.
+        aux_outputs: further outputs of the encoder by name.
+        token_info: metadata of the tokens.
+        decoder: if the model has one.
+        dropout_rng: for dropout after the encoder.
+        output_positions: (M,) flat positions of the hidden states; None for all positions.
     """
 
-    pieces: Tensor
-    states: Tensor
-    embedding: Tensor
-    output: Output | None
-    notes: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
-    coordinates: Coordinates | None = None
+    token_ids: Tensor
+    hidden_states: Tensor
+    embedding_table: Tensor
+    lm_head: LMHead | None
+    aux_outputs: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
+    token_info: TokenInfo | None = None
     decoder: Decoder | None = None
-    noise: Noise | None = None
-    wanted: Tensor | None = None
+    dropout_rng: DropoutRng | None = None
+    output_positions: Tensor | None = None
 
-    def at(self, where: Tensor) -> Tensor:
-        """The states (M, D) at flat places (M,)."""
-        if self.wanted is None:
-            return self.states.flatten(0, 1).index_select(0, where)
-        row = where.new_empty(self.pieces.numel())
-        row[self.wanted] = torch.arange(len(self.wanted), device=where.device)
-        return self.states.index_select(0, row[where])
+    def states_at(self, positions: Tensor) -> Tensor:
+        """Return the hidden states (M, D) at flat positions (M,)."""
+        if self.output_positions is None:
+            return self.hidden_states.flatten(0, 1).index_select(0, positions)
+        index = positions.new_empty(self.token_ids.numel())
+        index[self.output_positions] = torch.arange(
+            len(self.output_positions), device=positions.device
+        )
+        return self.hidden_states.index_select(0, index[positions])
 
-    def piece_loss(self, states: Tensor, asked: Asked) -> Loss:
-        """The loss of naming what is asked for from states (M, D)."""
-        assert self.output is not None, "an objective that names pieces is built with an output"
-        loss, correct = self.output.loss(states, self.embedding, asked.target, asked.weight)
-        return Loss(loss, asked.count, correct)
+    def token_loss(self, hidden_states: Tensor, targets: DeviceTargets) -> Loss:
+        """Return the loss of predicting the target tokens from hidden states (M, D)."""
+        assert self.lm_head is not None, "an objective that predicts tokens needs an LM head"
+        loss, num_correct = self.lm_head.loss(
+            hidden_states, self.embedding_table, targets.labels, targets.weights
+        )
+        return Loss(loss, targets.total_weight, num_correct)
 
-    def piece_logits(self, states: Tensor) -> Tensor:
-        """The logits (M, V) that this loss is one of."""
-        assert self.output is not None, "an objective that names pieces is built with an output"
-        return self.output.logits(states, self.embedding)
+    def token_logits(self, hidden_states: Tensor) -> Tensor:
+        """Return the token logits (M, V) of hidden states (M, D)."""
+        assert self.lm_head is not None, "an objective that predicts tokens needs an LM head"
+        return self.lm_head.logits(hidden_states, self.embedding_table)
 
 
-class Objective(Choice):
-    """The axis. ``weight`` scales the mean loss where several questions are asked at once.
-    Questions with a ``share`` take turns, one in a step, each in that share of the steps; those
-    without are asked in every step. ``task`` is the number of the vector that is added while this
-    is asked, in an encoder with ``embeddings.tasks`` (Sun et al. 2019b)."""
+class Objective(Config):
+    """A pre-training objective.
 
-    weight: Value = Constant(value=1.0)
-    share: float | None = Field(default=None, gt=0.0)
+    ``weight`` scales its mean loss where several objectives share a step. Objectives with a
+    ``fraction`` alternate, one per step, each in that relative fraction of the steps; those without
+    it take part in every step. ``task`` is the task embedding that is added for it, in an encoder
+    with ``embeddings.tasks`` (Sun et al. 2019b).
+    """
+
+    weight: NumberOrSchedule = ConstantSchedule(value=1.0)
+    fraction: float | None = Field(default=None, gt=0.0)
     task: int | None = Field(default=None, ge=0, le=1_024)
 
-    reads_documents: ClassVar[bool] = False
-    """Whether its answers depend on what of their documents is not in the rows."""
+    needs_document_context: ClassVar[bool] = False
+    """True if its labels depend on parts of the document outside the sequence."""
 
-    names_pieces: ClassVar[bool] = False
-    """Whether the answer is a piece, given by the model's output module."""
+    predicts_tokens: ClassVar[bool] = False
+    """True if it predicts tokens with the model's LM head."""
 
-    shares_table: ClassVar[bool] = False
-    """Whether its own module reads the table of pieces."""
+    uses_embedding_table: ClassVar[bool] = False
+    """True if its own head reads the embedding table."""
 
-    guesses: ClassVar[bool] = True
-    """Whether there are right answers among others, so that who knows nothing can guess."""
+    is_classification: ClassVar[bool] = True
+    """True if it has discrete labels, so that accuracy is defined."""
 
-    decodes: ClassVar[bool] = False
-    """Whether the answers are read from a decoder."""
+    uses_decoder: ClassVar[bool] = False
+    """True if it predicts with a decoder."""
 
-    hides: ClassVar[bool] = False
-    """Whether the encoder does not see the pieces that are asked for, or not where they stood: what
-    share of the text that is gets reported."""
+    masks_input: ClassVar[bool] = False
+    """True if the encoder does not see the predicted tokens, or not in their positions.
 
-    disturbs: ClassVar[bool] = False
-    """Whether the encoder sees all of a text worse for it: held-out text is asked it by itself."""
+    The masked fraction of the text is then reported.
+    """
 
-    rewrites: ClassVar[bool] = False
-    """Whether its own module is asked before the encoder, and changes what that sees."""
+    corrupts_input: ClassVar[bool] = False
+    """True if it corrupts the encoder's input for other objectives, so it is evaluated alone."""
+
+    is_generator: ClassVar[bool] = False
+    """True if its head runs before the encoder and replaces input tokens."""
 
     @property
-    def rearranges(self) -> bool:
-        """Whether pieces that it does not ask for come to stand elsewhere than in the text."""
+    def permutes_input(self) -> bool:
+        """True if tokens that are not targets change position."""
         return False
 
     @property
-    def own_rows(self) -> Assembly | None:
-        """How the rows of its turn are assembled, at the length of all others; None where it asks
-        of the rows that the recipe assembles."""
+    def input_format(self) -> InputFormat | None:
+        """Input format of its steps, at the usual length; None for the recipe's own."""
         return None
 
     @property
     def visibility(self) -> Visibility | None:
-        """Who may see whom while this question is asked, beside the encoder's own rule; None where
-        that is left to the questions beside it."""
-        return Bidirectional()
+        """Visibility that it needs, besides the encoder's own; None if any will do."""
+        return BidirectionalVisibility()
 
-    def misplaced(
-        self, before: "Mapping[str, Objective]", behind: "Mapping[str, Objective]"
+    def order_conflict(
+        self, preceding: "Mapping[str, Objective]", following: "Mapping[str, Objective]"
     ) -> str | None:
-        """Why it cannot be asked between those listed before it and behind it, in words."""
+        """Return why it cannot stand between these objectives, or None."""
         return None
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        """The rows with what is hidden or altered, and what is asked where."""
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        """Return the corrupted sequences, and the targets."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
 
-    def ask_for(
-        self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary
-    ) -> tuple[Rows, Question] | None:
-        """The same for places that somebody else has chosen. None of the ``hidden`` pieces (B, L),
-        chosen ones among them, is seen by the states that name them, but by a causal model what
-        stands before. None where the encoder does not name pieces of the text before it."""
+    def make_targets_at(
+        self,
+        selected: SelectedPositions,
+        is_masked: BoolArray,
+        batch: SequenceBatch,
+        vocabulary: Vocabulary,
+    ) -> tuple[SequenceBatch, Targets] | None:
+        """Return sequences and targets for given positions; None if it predicts no text tokens.
+
+        No token in ``is_masked`` (B, L), which includes the targets, is visible to the hidden
+        states that predict them; a causal model sees those that precede a target.
+        """
         return None
 
-    def within_task(self, rows: Rows) -> Rows:
-        """The rows, told which task they are of."""
+    def with_task_ids(self, batch: SequenceBatch) -> SequenceBatch:
+        """Return the sequences with its task id."""
         if self.task is None:
-            return rows
-        task = np.full(rows.pieces.shape, self.task, np.int32)
-        return replace(rows, coordinates=replace(rows.coordinates, task=task))
+            return batch
+        task_ids = np.full(batch.token_ids.shape, self.task, np.int32)
+        return replace(batch, token_info=replace(batch.token_info, task_ids=task_ids))
 
-    def head(self, host: Host) -> nn.Module | None:
-        """The module of this objective's own that answers, if it has one."""
+    def build_head(self, context: HeadContext) -> nn.Module | None:
+        """Build its own head, if it has one."""
         return None
 
     @property
-    def needs(self) -> frozenset[Need]:
-        """What it reads that not every data set has."""
+    def data_requirements(self) -> frozenset[DataRequirement]:
+        """Data or annotations that it needs and not every data set has."""
         return frozenset()
 
-    def num_choices(self, vocabulary_size: int) -> int:
-        """How many answers there are to choose from."""
-        return vocabulary_size
+    def num_classes(self, vocab_size: int) -> int:
+        """Return the number of classes."""
+        return vocab_size
 
-    def per_place(self, length: int) -> float:
-        """How many pieces the output of the model names for every place of rows of this length."""
+    def targets_per_token(self, length: int) -> float:
+        """Return the LM head's targets per input token, for sequences of this length."""
         return 0.0
 
-    def read_places(self, length: int, together: Mapping[str, "Objective"]) -> float:
-        """How many states are read for every place of rows of this length, where :meth:`places`
-        says which; ``together`` are all questions that are asked of them."""
+    def states_per_token(self, length: int, group: Mapping[str, "Objective"]) -> float:
+        """Return the hidden states used per input token, for sequences of this length.
+
+        Relevant if :meth:`output_positions` selects them; ``group`` holds all objectives of the
+        step.
+        """
         return 1.0
 
-    def decoded_positions(self, length: int) -> int:
-        """How many positions a decoder needs for the answers to rows of this length."""
+    def num_decoder_positions(self, length: int) -> int:
+        """Return the number of decoder positions for sequences of this length."""
         return 0
 
     @property
-    def added_places(self) -> float:
-        """How many places it lays behind those of a row, as a share of them."""
+    def query_stream_fraction(self) -> float:
+        """Number of query positions appended to a sequence, as a fraction of its length."""
         return 0.0
 
-    def head_operations(
-        self,
-        encoder: EncoderChoice,
-        vocabulary_size: int,
-        length: int,
-        together: Mapping[str, "Objective"],
+    def head_flops(
+        self, encoder: EncoderConfig, vocab_size: int, length: int, group: Mapping[str, "Objective"]
     ) -> float:
-        """Floating-point operations of a head of its own that names pieces, for every place of rows
-        of this length; ``together`` are all questions that are asked of them."""
+        """Return the FLOPs of its own token-predicting head per input token.
+
+        ``group`` holds all objectives of the step.
+        """
         return 0.0
 
-    def drafter(self, encoder: EncoderChoice) -> EncoderChoice | None:
-        """The encoder of the network that answers before the encoder reads, where there is one.
+    def generator_config(self, encoder: EncoderConfig) -> EncoderConfig | None:
+        """Return the encoder config of its generator, if it has one.
 
-        Errors: ValueError where there is none for such an encoder.
+        Errors: ValueError if there is none for this encoder.
         """
         return None
 
-    def rewrite(self, asked: Asked, draft: Draft, head: nn.Module | None) -> tuple[Tensor, Loss]:
-        """Answer before the encoder: the pieces (B, L) that it is to see, and the score."""
-        raise TypeError(f"{type(self).__name__} changes nothing that the encoder sees")
+    def replace_tokens(
+        self, targets: DeviceTargets, generator_input: GeneratorInput, head: nn.Module | None
+    ) -> tuple[Tensor, Loss]:
+        """Run the generator; returns the encoder's input ids (B, L), and the loss."""
+        raise TypeError(f"{type(self).__name__} has no generator")
 
-    def places(self, asked: Asked) -> Tensor | None:
-        """The flat places (M,) whose states alone the answer is read from; None where it is read
-        from most of them."""
+    def output_positions(self, targets: DeviceTargets) -> Tensor | None:
+        """Return the flat positions (M,) whose hidden states it uses; None for most or all."""
         return None
 
-    def states(self, asked: Asked, reading: Reading) -> Tensor:
-        """The states (M, D) that pieces are named from, where they are named."""
-        return reading.at(asked.where)
+    def hidden_states(self, targets: DeviceTargets, output: ModelOutput) -> Tensor:
+        """Return the hidden states (M, D) from which tokens are predicted."""
+        return output.states_at(targets.positions)
 
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        """Answer and score: here, by naming pieces."""
-        return reading.piece_loss(self.states(asked, reading), asked)
+    def compute_loss(
+        self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
+    ) -> Loss:
+        """Return the loss: here, of predicting tokens."""
+        return output.token_loss(self.hidden_states(targets, output), targets)
 
-    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor | None:
-        """Of every choice (M, C), for whoever looks at the answers; None where there is no choice.
+    def logits(
+        self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
+    ) -> Tensor | None:
+        """Return the logits (M, C); None if it is not a classification.
 
-        An objective that rewrites gives them by :meth:`draft_logits`.
+        A generator's are returned by :meth:`generator_logits`.
         """
-        if not self.names_pieces:
+        if not self.predicts_tokens:
             return None
-        return reading.piece_logits(self.states(asked, reading))
+        return output.token_logits(self.hidden_states(targets, output))
 
-    def draft_logits(self, asked: Asked, draft: Draft, head: nn.Module | None) -> Tensor | None:
-        """The same of an objective that is asked before the encoder."""
+    def generator_logits(
+        self, targets: DeviceTargets, generator_input: GeneratorInput, head: nn.Module | None
+    ) -> Tensor | None:
+        """Return the logits of a generator."""
         return None
 
-    def right(self, target: Tensor, seen: Tensor) -> Tensor:
-        """The number of the right choice (M,), where these pieces (M,) are seen."""
-        return target
+    def true_labels(self, labels: Tensor, input_ids: Tensor) -> Tensor:
+        """Return the correct classes (M,), given the input ids (M,) at the targets."""
+        return labels
 
-    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
-        """A choice in words; ``piece`` names pieces."""
-        return piece(choice) if self.names_pieces else str(choice)
+    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
+        """Return the name of a class; ``token_name`` names tokens."""
+        return token_name(class_id) if self.predicts_tokens else str(class_id)
 
-    def name_target(self, target: int, piece: Callable[[int], str]) -> str:
-        """What is asked for, in words, before anything is rewritten."""
-        return self.name_choice(target, piece)
+    def target_label(self, label: int, token_name: Callable[[int], str]) -> str:
+        """Return the name of a label, before the input is replaced."""
+        return self.class_label(label, token_name)
 
-    def name_beside(
-        self, beside: Mapping[str, int], piece: Callable[[int], str]
+    def describe_extra_inputs(
+        self, extra_inputs: Mapping[str, int], token_name: Callable[[int], str]
     ) -> dict[str, int | str]:
-        """What else the answer depends on, in words where it has some."""
-        return dict(beside)
+        """Return the extra inputs of a target, readable where possible."""
+        return dict(extra_inputs)
 
 
-def visibility_of(objectives: Sequence[Objective]) -> Visibility:
-    """What all objectives that share a pass agree on; ValueError where they contradict."""
-    rules = [rule for o in objectives if (rule := o.visibility) is not None] or [Bidirectional()]
-    if any(rule != rules[0] for rule in rules):
+def combined_visibility(objectives: Sequence[Objective]) -> Visibility:
+    """Return the visibility of objectives that share a pass; ValueError if they conflict."""
+    visibilities = [visibility for o in objectives if (visibility := o.visibility) is not None] or [
+        BidirectionalVisibility()
+    ]
+    if any(visibility != visibilities[0] for visibility in visibilities):
         names = ", ".join(dict.fromkeys(str(objective.kind) for objective in objectives))  # type: ignore[attr-defined]
         raise ValueError(
-            f"{names} see the text differently: ask them in phases of their own, or give each a "
-            f"share of the steps"
+            f"{names} need different visibility: put them in separate phases, or give each a "
+            f"fraction of the steps"
         )
-    return rules[0]
+    return visibilities[0]

@@ -1,72 +1,149 @@
-"""Permutation language modelling: predict in another order (Yang et al. 2019, section 2.2)."""
+"""Permutation language modelling: tokens keep their positions, the prediction order changes."""
 
 from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.encoder.visibility import InOrder, Visibility
-from bertwright.examples.coordinates import Need, Rows
-from bertwright.examples.permutation import permute, random_order
-from bertwright.examples.questions import Question
-from bertwright.examples.selection import Chosen, Selection, Spans
-from bertwright.examples.vocabulary import Vocabulary
-from bertwright.schedules import Constant
+from bertwright.batches.arrays import BoolArray, Int32Array
+from bertwright.batches.masking import MaskSelection, SelectedPositions, SpanSelection
+from bertwright.batches.targets import Targets
+from bertwright.batches.token_info import (
+    PADDED_WITH_MINUS_ONE,
+    DataRequirement,
+    SequenceBatch,
+    TokenInfoArrays,
+)
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.errors import UserError
+from bertwright.core.rng import CounterRng
+from bertwright.core.schedules import ConstantSchedule
+from bertwright.modules.attention.mask import PermutationVisibility, Visibility
+from bertwright.objectives.objective import DeviceTargets, MaskingContext, Objective
 
-from .objective import Asked, Asking, Objective
+
+def random_factorisation_order(
+    batch: SequenceBatch, selected: SelectedPositions, rng: CounterRng
+) -> Int32Array:
+    """Return the rank (B, L) of every position; unmasked positions share rank 0.
+
+    Special tokens have a rank of their own like the masked ones (Yang et al. 2019, the released
+    code).
+    """
+    columns = np.arange(batch.token_ids.shape[1])
+    is_ranked = batch.is_special.copy()
+    is_ranked[np.nonzero(selected.weights > 0)[0], selected.positions[selected.weights > 0]] = True
+    rank = np.argsort(np.argsort(rng.random_bits(columns), axis=1), axis=1)
+    return np.where(is_ranked, 1 + rank, 0).astype(np.int32)
 
 
-class Permutation(Objective):
-    """Ask for the last places of a random order, each seen by what comes before it in that order.
+def add_query_stream(
+    batch: SequenceBatch, selected: SelectedPositions, factorisation_order: Int32Array
+) -> tuple[SequenceBatch, Targets]:
+    """Predict the selected positions, each from those before it in the factorisation order (B, L).
 
-    ``selection`` chooses the places that are predicted. Every one of them has a second place behind
-    the text which asks for it: the second of the two streams of the paper is those places, in the
-    same pass through the same blocks.
+    Each gets a query position behind the text, with the same position id.
+    """
+    if batch.token_info.is_query_stream is not None:
+        raise UserError("only one objective may predict in a permuted order")
+    positions, weights = selected.positions, selected.weights
+    num_sequences, length = batch.token_ids.shape
+
+    def extended(values: Int32Array, filler: int) -> Int32Array:
+        queries = np.where(weights > 0, np.take_along_axis(values, positions, axis=1), filler)
+        return np.concatenate([values, queries.astype(np.int32)], axis=1)
+
+    token_info = batch.token_info
+    default_positions = np.broadcast_to(np.arange(length), batch.token_ids.shape).astype(np.int32)
+    width = length + positions.shape[1]
+    is_query_stream = np.tile(np.arange(width) >= length, (num_sequences, 1))
+    arrays = {
+        "position_ids": default_positions,
+        "document_ids": np.zeros(batch.token_ids.shape, np.int32),
+        **token_info.arrays(),
+        "factorisation_order": factorisation_order,
+    }
+    extended_arrays = {
+        name: extended(values, -1 if name in PADDED_WITH_MINUS_ONE else 0)
+        for name, values in arrays.items()
+    }
+    is_special = np.concatenate([batch.is_special, np.ones(positions.shape, np.bool_)], axis=1)
+    labels = np.take_along_axis(batch.token_ids, positions, axis=1).astype(np.int64)
+    token_ids = np.pad(batch.token_ids, ((0, 0), (0, positions.shape[1])))
+    query_positions = (
+        length + np.arange(positions.shape[1]) + width * np.arange(num_sequences)[:, None]
+    )
+    targets = Targets(query_positions.ravel(), labels.ravel(), weights.ravel())
+    return SequenceBatch(
+        token_ids,
+        TokenInfoArrays(**extended_arrays, is_query_stream=is_query_stream),
+        is_special,
+        batch.relation,
+    ), targets
+
+
+class PermutationLM(Objective):
+    """Predict the last positions of a random order from those before them in that order.
+
+    ``selection`` chooses the predicted positions. Each has a query position behind the text: the
+    second of the paper's two streams consists of those positions, in the same pass through the same
+    blocks.
     """
 
     kind: Literal["permutation"] = "permutation"
-    selection: Selection = Spans(rate=Constant(value=1 / 6), law="harmonic", longest=5, of="pieces")
+    selection: MaskSelection = SpanSelection(
+        masking_rate=ConstantSchedule(value=1 / 6), law="harmonic", longest=5, of="tokens"
+    )
 
-    names_pieces: ClassVar[bool] = True
-    hides: ClassVar[bool] = True
+    predicts_tokens: ClassVar[bool] = True
+    masks_input: ClassVar[bool] = True
 
     @property
-    def added_places(self) -> float:
-        return self.selection.rate.at(0.5)
+    def query_stream_fraction(self) -> float:
+        return self.selection.masking_rate.at(0.5)
 
-    def per_place(self, length: int) -> float:
-        return self.selection.rate.at(0.5)
+    def targets_per_token(self, length: int) -> float:
+        return self.selection.masking_rate.at(0.5)
 
-    def read_places(self, length: int, together: Mapping[str, Objective]) -> float:
-        return self.per_place(length)
+    def states_per_token(self, length: int, group: Mapping[str, Objective]) -> float:
+        return self.targets_per_token(length)
 
     @property
     def visibility(self) -> Visibility:
-        return InOrder()
+        return PermutationVisibility()
 
     @property
-    def needs(self) -> frozenset[Need]:
-        return self.selection.needs
+    def data_requirements(self) -> frozenset[DataRequirement]:
+        return self.selection.data_requirements
 
-    def misplaced(
-        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    def order_conflict(
+        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
     ) -> str | None:
-        return "lays places behind the text: list it before all others" if before else None
-
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        draw = asking.draw.named("permutation")
-        chosen = self.selection.select(
-            rows, asking.vocabulary, draw.named("selection"), asking.progress
+        return (
+            "appends query positions to the text: list it before all others" if preceding else None
         )
-        return permute(rows, chosen, random_order(rows, chosen, draw.named("order")))
 
-    def places(self, asked: Asked) -> Tensor:
-        return asked.where
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        rng = context.rng.fold_in("permutation")
+        selected = self.selection.select(
+            batch, context.vocabulary, rng.fold_in("selection"), context.progress
+        )
+        return add_query_stream(
+            batch, selected, random_factorisation_order(batch, selected, rng.fold_in("order"))
+        )
 
-    def ask_for(
-        self, chosen: Chosen, hidden: NDArray[np.bool_], rows: Rows, vocabulary: Vocabulary
-    ) -> tuple[Rows, Question]:
-        """By an order in which all hidden places come last, and at once."""
-        return permute(rows, chosen, hidden.astype(np.int32))
+    def output_positions(self, targets: DeviceTargets) -> Tensor:
+        return targets.positions
+
+    def make_targets_at(
+        self,
+        selected: SelectedPositions,
+        is_masked: BoolArray,
+        batch: SequenceBatch,
+        vocabulary: Vocabulary,
+    ) -> tuple[SequenceBatch, Targets]:
+        """Put all masked positions last in the order, with the same rank."""
+        return add_query_stream(batch, selected, is_masked.astype(np.int32))

@@ -1,38 +1,47 @@
-"""Ponder time: how long does each place take? (Graves 2016, section 2.1)."""
+"""Ponder time: how many blocks does each position take? (Graves 2016, section 2.1)."""
 
 from typing import ClassVar, Literal
 
 from torch import nn
 
-from bertwright.encoder.visibility import Visibility
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question, every_place
-from bertwright.schedules import Constant, Value
+from bertwright.batches.targets import Targets, all_position_targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
+from bertwright.modules.attention.mask import Visibility
+from bertwright.objectives.objective import (
+    DeviceTargets,
+    Loss,
+    MaskingContext,
+    ModelOutput,
+    Objective,
+)
 
-from .objective import Asked, Asking, Loss, Objective, Reading
 
+class PonderCost(Objective):
+    """The mean ponder time, so that a position takes no longer than it pays off.
 
-class Ponder(Objective):
-    """The mean over all real places of the number of blocks that they passed through and of their
-    last weight, so that a place takes no longer than it repays.
-
-    Needs a depth that halts. What counts as right is to halt before the last block.
+    It is the number of blocks plus the remainder of the last one, over real tokens. Needs a depth
+    that halts. Halting before the last block counts as correct.
     """
 
     kind: Literal["ponder"] = "ponder"
-    weight: Value = Constant(value=0.01)
+    weight: NumberOrSchedule = ConstantSchedule(value=0.01)
 
-    guesses: ClassVar[bool] = False
+    is_classification: ClassVar[bool] = False
 
     @property
     def visibility(self) -> Visibility | None:
         return None
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        return rows, every_place(rows)
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        return batch, all_position_targets(batch)
 
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        taken, halted = (
-            reading.notes[name].flatten()[asked.where] for name in ("ponder", "halted")
+    def compute_loss(
+        self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
+    ) -> Loss:
+        ponder_times, has_halted = (
+            output.aux_outputs[name].flatten()[targets.positions] for name in ("ponder", "halted")
         )
-        return asked.score(taken, halted)
+        return targets.score(ponder_times, has_halted)

@@ -1,39 +1,115 @@
-"""Sentence reordering: in which order do the parts of a text stand? (Sun et al. 2019b, 4.2.2)."""
+"""Sentence reordering: the first text in permuted segments (Sun et al. 2019b, 4.2.2)."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import permutations
+from math import factorial
 from typing import Literal
 
+import numpy as np
 from pydantic import Field
 
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question
-from bertwright.examples.reordering import num_orders, reorder
+from bertwright.batches.arrays import FloatArray, Int32Array, IntArray
+from bertwright.batches.targets import Targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.core.errors import UserError
+from bertwright.core.rng import CounterRng
+from bertwright.objectives.classification import SequenceClassification
+from bertwright.objectives.objective import MaskingContext, Objective
 
-from .class_question import RowQuestion
-from .objective import Asking, Objective
+
+def num_orders(max_parts: int) -> int:
+    """Return the number of orders of 1 to ``max_parts`` segments."""
+    return sum(factorial(n) for n in range(1, max_parts + 1))
 
 
-class Reordering(RowQuestion):
-    """Cut the first text of a row into 1 to ``parts`` parts, permute them, and ask for the order:
-    one of 1! + 2! + ... classes. It must stand before what hides pieces."""
+def reorder_segments(
+    batch: SequenceBatch, max_parts: int, rng: CounterRng
+) -> tuple[SequenceBatch, Targets]:
+    """Permute the first text in 1 to ``max_parts`` segments, split between sentences.
+
+    The target, at the first position, is the order. Orders are numbered by the number of segments,
+    then as ``itertools.permutations`` yields them.
+    """
+    sentence_ids = batch.token_info.sentence_ids
+    if sentence_ids is None:
+        raise UserError("objectives.reordering needs an input format with sentence boundaries")
+    num_sequences, length = batch.token_ids.shape
+    all_columns = np.arange(length)
+    # The first text ends at the first special token after its start.
+    is_end = batch.is_special & ~batch.is_spelled_special & (all_columns > 0)
+    text_ends = np.where(is_end.any(axis=1), is_end.argmax(axis=1), length)
+    source = np.broadcast_to(all_columns, batch.token_ids.shape).copy()
+    labels = np.zeros(num_sequences, np.int64)
+    num_parts = 1 + rng.fold_in("parts").integers(max_parts)[:, 0]
+    boundary_draws = rng.fold_in("cuts").uniform(np.arange(max_parts))
+    order_draws = rng.fold_in("order").uniform(np.zeros(1, np.int64))[:, 0]
+    for i in range(num_sequences):
+        columns = np.flatnonzero(~batch.is_special[i, : text_ends[i]])
+        starts = columns[1:][np.diff(sentence_ids[i, columns]) != 0]
+        num_segments = min(int(num_parts[i]), len(starts) + 1)
+        boundaries = np.sort(
+            starts[np.argsort(_distinct_scores(boundary_draws[i], len(starts)))[: num_segments - 1]]
+        )
+        segments = np.split(columns, np.searchsorted(columns, boundaries))
+        order = int(order_draws[i] * factorial(num_segments))
+        permutation = list(permutations(range(num_segments)))[order]
+        source[i, columns] = np.concatenate([segments[n] for n in permutation])
+        labels[i] = num_orders(num_segments - 1) + order
+    positions = length * np.arange(num_sequences, dtype=np.int64)
+    return _gather(batch, source), Targets(positions, labels, np.ones(num_sequences, np.float32))
+
+
+def _distinct_scores(uniforms: FloatArray, num_boundaries: int) -> FloatArray:
+    """Return distinct scores for all sentence boundaries, from a few uniform numbers."""
+    return (uniforms[0] + np.arange(num_boundaries) * (0.38196601125 + uniforms[-1])) % 1.0
+
+
+def _gather(batch: SequenceBatch, source_positions: IntArray) -> SequenceBatch:
+    """Return sequences with the token at ``source_positions`` (B, L) at each position."""
+
+    def gather(values: Int32Array | None) -> Int32Array | None:
+        return None if values is None else np.take_along_axis(values, source_positions, axis=1)
+
+    token_info = batch.token_info
+    moved = replace(
+        token_info,
+        word_ids=gather(token_info.word_ids),
+        sentence_ids=gather(token_info.sentence_ids),
+        phrase_ids=gather(token_info.phrase_ids),
+        entity_ids=gather(token_info.entity_ids),
+        is_capitalised=gather(token_info.is_capitalised),
+        occurs_elsewhere=gather(token_info.occurs_elsewhere),
+    )
+    token_ids = np.take_along_axis(batch.token_ids, source_positions, axis=1)
+    return replace(batch, token_ids=token_ids, token_info=moved)
+
+
+class SentenceReordering(SequenceClassification):
+    """Permute 1 to ``parts`` segments of the first text and predict the order.
+
+    There are 1! + 2! + ... classes. It must be listed before objectives that mask.
+    """
 
     kind: Literal["reordering"] = "reordering"
     parts: int = Field(default=3, ge=2, le=5)
 
     @property
-    def rearranges(self) -> bool:
+    def permutes_input(self) -> bool:
         return True
 
-    def misplaced(
-        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    def order_conflict(
+        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
     ) -> str | None:
-        return "must be the first of the objectives" if before else None
+        return "must be the first of the objectives" if preceding else None
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        return reorder(rows, self.parts, asking.draw.named("reordering"))
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        return reorder_segments(batch, self.parts, context.rng.fold_in("reordering"))
 
-    def num_choices(self, vocabulary_size: int) -> int:
+    def num_classes(self, vocab_size: int) -> int:
         return num_orders(self.parts)
 
-    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
-        return f"order {choice}"
+    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
+        return f"order {class_id}"

@@ -1,4 +1,4 @@
-"""Replaced token detection: is this piece the one that stood here? (Clark et al. 2020)."""
+"""Replaced token detection: is this token the original one? (Clark et al. 2020)."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -9,68 +9,79 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertwright.encoder.feed_forward import ACTIVATIONS
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question
+from bertwright.batches.targets import Targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.modules.feed_forward import ACTIVATIONS
+from bertwright.objectives.objective import (
+    DeviceTargets,
+    HeadContext,
+    Loss,
+    MaskingContext,
+    ModelOutput,
+    Objective,
+)
 
-from .objective import Asked, Asking, Host, Loss, Objective, Reading
 
+class ReplacedTokenDetection(Objective):
+    """Predict for every real token, special ones included, whether it was replaced.
 
-class ReplacedToken(Objective):
-    """Ask every real place, special tokens included, whether its piece was replaced.
-
-    It must stand before what replaces them. A guess that happens to be right is no replacement.
+    It must be listed before the generator. A sampled token that equals the original is not
+    replaced.
     """
 
     kind: Literal["replaced-token"] = "replaced-token"
 
-    def misplaced(
-        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    def order_conflict(
+        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
     ) -> str | None:
-        return "must be the first of the objectives" if before else None
+        return "must be the first of the objectives" if preceding else None
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        real = rows.real.ravel()
-        where = np.arange(real.size, dtype=np.int64)
-        target = rows.pieces.ravel().astype(np.int64)
-        return rows, Question(where, target, real.astype(np.float32))
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        is_real = batch.is_real.ravel()
+        positions = np.arange(is_real.size, dtype=np.int64)
+        labels = batch.token_ids.ravel().astype(np.int64)
+        return batch, Targets(positions, labels, is_real.astype(np.float32))
 
-    def head(self, host: Host) -> nn.Module:
-        return ReplacedHead(host.choice.width)
+    def build_head(self, context: HeadContext) -> nn.Module:
+        return ReplacedTokenHead(context.encoder_config.width)
 
-    def num_choices(self, vocabulary_size: int) -> int:
+    def num_classes(self, vocab_size: int) -> int:
         return 2
 
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        assert isinstance(head, ReplacedHead)
-        logits = head(reading.states.flatten(0, 1)).float()
-        replaced = reading.pieces.flatten() != asked.target
-        losses = F.binary_cross_entropy_with_logits(logits, replaced.float(), reduction="none")
-        loss = asked.score(losses, (logits > 0) == replaced)
-        return replace(loss, leaning=(logits.detach(), replaced))
+    def compute_loss(
+        self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
+    ) -> Loss:
+        assert isinstance(head, ReplacedTokenHead)
+        logits = head(output.hidden_states.flatten(0, 1)).float()
+        is_replaced = output.token_ids.flatten() != targets.labels
+        losses = F.binary_cross_entropy_with_logits(logits, is_replaced.float(), reduction="none")
+        loss = targets.score(losses, (logits > 0) == is_replaced)
+        return replace(loss, binary_predictions=(logits.detach(), is_replaced))
 
-    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
-        assert isinstance(head, ReplacedHead)
-        replaced = head(reading.at(asked.where)).float()
-        return torch.stack((torch.zeros_like(replaced), replaced), dim=-1)
+    def logits(self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None) -> Tensor:
+        assert isinstance(head, ReplacedTokenHead)
+        logits = head(output.states_at(targets.positions)).float()
+        return torch.stack((torch.zeros_like(logits), logits), dim=-1)
 
-    def right(self, target: Tensor, seen: Tensor) -> Tensor:
-        return (seen != target).long()
+    def true_labels(self, labels: Tensor, input_ids: Tensor) -> Tensor:
+        return (input_ids != labels).long()
 
-    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
-        return ("original", "replaced")[choice]
+    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
+        return ("original", "replaced")[class_id]
 
-    def name_target(self, target: int, piece: Callable[[int], str]) -> str:
-        return f"is it {piece(target)}?"
+    def target_label(self, label: int, token_name: Callable[[int], str]) -> str:
+        return f"is it {token_name(label)}?"
 
 
-class ReplacedHead(nn.Module):
-    """dense, GELU, one score: (M, D) to (M,)."""
+class ReplacedTokenHead(nn.Module):
+    """dense, GELU, one logit: (M, D) to (M,)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.dense = nn.Linear(width, width)
-        self.out = nn.Linear(width, 1)
+        self.logit = nn.Linear(width, 1)
 
-    def forward(self, states: Tensor) -> Tensor:
-        return self.out(ACTIVATIONS["gelu"](self.dense(states))).squeeze(-1)
+    def forward(self, hidden_states: Tensor) -> Tensor:
+        return self.logit(ACTIVATIONS["gelu"](self.dense(hidden_states))).squeeze(-1)

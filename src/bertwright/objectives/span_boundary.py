@@ -1,4 +1,4 @@
-"""Span boundary objective: what was here, by what stands around it? (Joshi et al. 2019, 3.2)."""
+"""Span boundary objective: predict a span from the tokens around it (Joshi et al. 2019, 3.2)."""
 
 from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
@@ -7,102 +7,117 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.encoder.choice import EncoderChoice
-from bertwright.encoder.feed_forward import ACTIVATIONS
-from bertwright.encoder.kernels.cross_entropy import cross_entropy
-from bertwright.encoder.kernels.lookup import lookup, table
-from bertwright.encoder.roles import Role
-from bertwright.examples.coordinates import Rows
-from bertwright.examples.questions import Question, span_boundary
-
-from .objective import Asked, Asking, Host, Loss, Objective, Reading
+from bertwright.batches.targets import Targets, span_boundary_targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.encoder.config import EncoderConfig
+from bertwright.modules.embedding_lookup import embedding_lookup, empty_embedding
+from bertwright.modules.feed_forward import ACTIVATIONS
+from bertwright.modules.linear_cross_entropy import linear_cross_entropy
+from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.objectives.objective import (
+    DeviceTargets,
+    HeadContext,
+    Loss,
+    MaskingContext,
+    ModelOutput,
+    Objective,
+)
 
 
 class SpanBoundary(Objective):
-    """Ask again for what another objective, ``of``, has hidden; the states of the two places around
-    the hidden run answer, and how far into the run the place is.
+    """Predict the tokens masked by another objective, ``of``, from the span's boundaries.
 
-    ``longest`` is how far that is counted; ``position_width`` the width of its vectors. Pieces are
-    named by the table that embeds them, with a bias of their own.
+    The head gets the hidden states of the two positions around the span, and an embedding of the
+    offset within it: ``longest`` offsets, of width ``position_width``. The output weights are the
+    token embeddings, with a separate bias.
     """
 
     kind: Literal["span-boundary"] = "span-boundary"
-    shares_table: ClassVar[bool] = True
+    uses_embedding_table: ClassVar[bool] = True
     of: str = "masked"
     longest: int = Field(default=20, ge=1, le=65_536)
     position_width: int = Field(default=200, ge=1, le=65_536)
 
-    def misplaced(
-        self, before: Mapping[str, Objective], behind: Mapping[str, Objective]
+    def order_conflict(
+        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
     ) -> str | None:
-        if self.of in before:
+        if self.of in preceding:
             return None
-        return f"asks about what {self.of!r} hides: list {self.of!r} before it"
+        return f"predicts tokens masked by {self.of!r}: list {self.of!r} before it"
 
-    def ask(self, rows: Rows, asking: Asking) -> tuple[Rows, Question]:
-        return rows, span_boundary(rows, asking.before[self.of], self.longest)
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        return batch, span_boundary_targets(batch, context.earlier_targets[self.of], self.longest)
 
-    def head(self, host: Host) -> nn.Module:
+    def build_head(self, context: HeadContext) -> nn.Module:
         width = self.position_width
-        return BoundaryHead(host.choice, host.vocabulary_size, self.longest, width)
+        return SpanBoundaryHead(context.encoder_config, context.vocab_size, self.longest, width)
 
-    def read_places(self, length: int, together: Mapping[str, Objective]) -> float:
-        return 2 * together[self.of].per_place(length)
+    def states_per_token(self, length: int, group: Mapping[str, Objective]) -> float:
+        return 2 * group[self.of].targets_per_token(length)
 
-    def head_operations(
-        self,
-        encoder: EncoderChoice,
-        vocabulary_size: int,
-        length: int,
-        together: Mapping[str, Objective],
+    def head_flops(
+        self, encoder: EncoderConfig, vocab_size: int, length: int, group: Mapping[str, Objective]
     ) -> float:
-        width, narrow = encoder.width, encoder.table_width
+        width, narrow = encoder.width, encoder.token_embedding_width
         dense = (2 * width + self.position_width) * width + width * narrow
-        return together[self.of].per_place(length) * 2 * (dense + narrow * vocabulary_size)
+        return group[self.of].targets_per_token(length) * 2 * (dense + narrow * vocab_size)
 
-    def places(self, asked: Asked) -> Tensor:
-        return torch.cat((asked.beside["left"], asked.beside["right"]))
-
-    def answer(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Loss:
-        assert isinstance(head, BoundaryHead)
-        hidden = self._hidden(asked, reading, head)
-        table = reading.embedding
-        loss, correct = cross_entropy(hidden, table, head.bias, asked.target, asked.weight)
-        return Loss(loss, asked.count, correct)
-
-    def logits(self, asked: Asked, reading: Reading, head: nn.Module | None) -> Tensor:
-        assert isinstance(head, BoundaryHead)
-        return nn.functional.linear(
-            self._hidden(asked, reading, head), reading.embedding, head.bias
+    def output_positions(self, targets: DeviceTargets) -> Tensor:
+        return torch.cat(
+            (targets.extra_inputs["left_positions"], targets.extra_inputs["right_positions"])
         )
 
-    def name_choice(self, choice: int, piece: Callable[[int], str]) -> str:
-        return piece(choice)
+    def compute_loss(
+        self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
+    ) -> Loss:
+        assert isinstance(head, SpanBoundaryHead)
+        hidden = self._boundary_states(targets, output, head)
+        table = output.embedding_table
+        loss, num_correct = linear_cross_entropy(
+            hidden, table, head.bias, targets.labels, targets.weights
+        )
+        return Loss(loss, targets.total_weight, num_correct)
 
-    def _hidden(self, asked: Asked, reading: Reading, head: "BoundaryHead") -> Tensor:
-        left, right = reading.at(asked.beside["left"]), reading.at(asked.beside["right"])
-        return head(left, right, asked.beside["offset"])
+    def logits(self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None) -> Tensor:
+        assert isinstance(head, SpanBoundaryHead)
+        return nn.functional.linear(
+            self._boundary_states(targets, output, head), output.embedding_table, head.bias
+        )
+
+    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
+        return token_name(class_id)
+
+    def _boundary_states(
+        self, targets: DeviceTargets, output: ModelOutput, head: "SpanBoundaryHead"
+    ) -> Tensor:
+        left, right = (
+            output.states_at(targets.extra_inputs["left_positions"]),
+            output.states_at(targets.extra_inputs["right_positions"]),
+        )
+        return head(left, right, targets.extra_inputs["span_offsets"])
 
 
-class BoundaryHead(nn.Module):
+class SpanBoundaryHead(nn.Module):
     """Two dense layers with GELU and norm over [left; right; position]: (M, D) twice to (M, E)."""
 
-    parameter_roles: ClassVar[dict[str, Role]] = {"bias": Role("bias")}
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = {"bias": ParameterRole("bias")}
 
     def __init__(
-        self, encoder: EncoderChoice, vocabulary_size: int, longest: int, position_width: int
+        self, encoder: EncoderConfig, vocab_size: int, max_offset: int, position_width: int
     ) -> None:
         super().__init__()
-        narrow = encoder.table_width
-        self.positions = table(longest, position_width)
+        narrow = encoder.token_embedding_width
+        self.positions = empty_embedding(max_offset, position_width)
         self.first = nn.Linear(2 * encoder.width + position_width, encoder.width)
         self.first_norm = encoder.norm.build(encoder.width)
         self.second = nn.Linear(encoder.width, narrow)
         self.second_norm = encoder.norm.build(narrow)
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.bias = nn.Parameter(torch.zeros(vocab_size))
 
-    def forward(self, left: Tensor, right: Tensor, offset: Tensor) -> Tensor:
-        position = lookup(self.positions.weight, offset)
+    def forward(self, left: Tensor, right: Tensor, offsets: Tensor) -> Tensor:
+        position = embedding_lookup(self.positions.weight, offsets)
         joined = torch.cat((left, right, position.to(left.dtype)), dim=-1)
         hidden = self.first_norm(ACTIVATIONS["gelu"](self.first(joined)))
         return self.second_norm(ACTIVATIONS["gelu"](self.second(hidden)))

@@ -1,21 +1,21 @@
-"""Gradients to parameters: flat buffers, and one file for each family of optimisers."""
+"""Optimisers over flat parameter buffers."""
 
-from bertwright.optimisers.adafactor import Adafactor
-from bertwright.optimisers.adam import Adam, AdamW
-from bertwright.optimisers.descent import Adagrad, Sgd
-from bertwright.optimisers.muon import Muon
-from bertwright.optimisers.optimiser import Optimiser, Update
-from bertwright.optimisers.tensorwise import Lamb, StableAdamW
+from bertwright.optimisers.adafactor import AdafactorConfig
+from bertwright.optimisers.adam import AdamConfig, AdamWConfig
+from bertwright.optimisers.gradient_descent import AdagradConfig, SGDConfig
+from bertwright.optimisers.muon import MuonConfig
+from bertwright.optimisers.optimiser import Optimiser, OptimiserConfig
+from bertwright.optimisers.trust_ratio import LambConfig, StableAdamWConfig
 
 __all__ = [
-    "Adafactor",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Lamb",
-    "Muon",
+    "AdafactorConfig",
+    "AdagradConfig",
+    "AdamConfig",
+    "AdamWConfig",
+    "LambConfig",
+    "MuonConfig",
     "Optimiser",
-    "Sgd",
-    "StableAdamW",
-    "Update",
+    "OptimiserConfig",
+    "SGDConfig",
+    "StableAdamWConfig",
 ]

@@ -12,90 +12,90 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.machine.compiled import Compilable
-from bertwright.optimisers.optimiser import Optimiser, Update
-from bertwright.optimisers.parameters import MasterParameters
+from bertwright.optimisers.master_parameters import MasterParameters
+from bertwright.optimisers.optimiser import Optimiser, OptimiserConfig
+from bertwright.runtime.compiled_functions import CompilableFunction
 
-DECAYED = ("matrix", "table")
+DECAY_GROUPS = ("matrix", "table")
 
-PIECE = 1 << 18
+CHUNK_SIZE = 1 << 18
 """Elements of an eager pass."""
 
 
-class Stretch(NamedTuple):
-    """What one pass of Adam reads and writes: the same range of several flat buffers, (n,) each.
+class BufferSlice(NamedTuple):
+    """The same range of all buffers of Adam, (n,) each.
 
-    ``compute`` is None where the model computes with the master itself.
+    ``compute`` is None if the model computes with the master itself.
     """
 
     master: Tensor
     compute: Tensor | None
     gradient: Tensor
-    first: Tensor
-    second: Tensor
+    exp_avg: Tensor
+    exp_avg_sq: Tensor
 
-    def part(self, of: slice) -> "Stretch":
-        """A shorter stretch of the same buffers."""
-        return Stretch(
-            self.master[of],
-            None if self.compute is None else self.compute[of],
-            self.gradient[of],
-            self.first[of],
-            self.second[of],
+    def slice(self, elements: slice) -> "BufferSlice":
+        """Return a sub-range of the same buffers."""
+        return BufferSlice(
+            self.master[elements],
+            None if self.compute is None else self.compute[elements],
+            self.gradient[elements],
+            self.exp_avg[elements],
+            self.exp_avg_sq[elements],
         )
 
 
-StretchUpdate = Callable[[Stretch, Tensor, Tensor], None]
-"""One step over a stretch in place, told the scalars (7,) and the factor that clips: ()."""
+AdamStep = Callable[[BufferSlice, Tensor, Tensor], None]
+"""An in-place update of a range, given scalars (7,) and a 0-d clip factor."""
 
 
-class AdamFamily(Optimiser):
-    """The settings that the kinds of Adam share."""
+class AdamFamilyConfig(OptimiserConfig):
+    """Settings of all variants of Adam."""
 
-    rate: float = Field(default=1e-3, gt=0)
+    learning_rate: float = Field(default=1e-3, gt=0)
     beta_1: float = Field(default=0.9, ge=0, lt=1)
     beta_2: float = Field(default=0.999, ge=0, lt=1)
     epsilon: float = Field(default=1e-8, gt=0)
-    decay: float = Field(default=0.01, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
     bias_correction: bool = True
 
 
-class AdamW(AdamFamily):
-    """Adam with decoupled weight decay: each step also shrinks the weights by rate x decay."""
+class AdamWConfig(AdamFamilyConfig):
+    """Adam with decoupled weight decay: weights also shrink by learning_rate x weight_decay."""
 
     kind: Literal["adamw"] = "adamw"
 
-    def build(self, parameters: MasterParameters) -> "AdamUpdate":
-        return AdamUpdate(self, parameters, DECAYED, decoupled_update)
+    def build(self, parameters: MasterParameters) -> "AdamOptimiser":
+        return AdamOptimiser(self, parameters, DECAY_GROUPS, adamw_step)
 
 
-class Adam(AdamFamily):
-    """Adam with L2 regularisation: decay x weight is part of the gradient, before the moments."""
+class AdamConfig(AdamFamilyConfig):
+    """Adam with L2 regularisation: weight_decay x weight is added to the gradient."""
 
     kind: Literal["adam"] = "adam"
 
-    def build(self, parameters: MasterParameters) -> "AdamUpdate":
-        return AdamUpdate(self, parameters, DECAYED, l2_update)
+    def build(self, parameters: MasterParameters) -> "AdamOptimiser":
+        return AdamOptimiser(self, parameters, DECAY_GROUPS, adam_l2_step)
 
 
-class AdamUpdate(Update):
-    """Adam over the ``decayed`` groups of the parameters, and over the rest without decay.
+class AdamOptimiser(Optimiser):
+    """Adam over the ``decay_groups`` of the parameters, and over the rest without decay.
 
-    Its state is two moments per parameter and the number of steps; one fused pass over a range
-    reads and writes each value once.
+    Its state is two moments per parameter and the step number; one fused pass over a range reads
+    and writes each value once.
     """
 
     def __init__(
         self,
-        settings: AdamFamily,
+        config: AdamFamilyConfig,
         parameters: MasterParameters,
-        decayed: tuple[str, ...],
-        update: StretchUpdate,
+        decay_groups: tuple[str, ...],
+        step_function: AdamStep,
     ) -> None:
-        self._settings = settings
+        self._config = config
         self._parameters = parameters
         self._ranges = (
-            (parameters.range(*decayed), settings.decay),
+            (parameters.range(*decay_groups), config.weight_decay),
             (parameters.range("rest"), 0.0),
         )
         self._offset = self._ranges[0][0].start
@@ -104,34 +104,36 @@ class AdamUpdate(Update):
         self._moments = [torch.zeros(length, device=device) for _ in range(2)]
         self._num_steps = torch.zeros((), dtype=torch.int64)
         # For any length: one kernel serves every range of every model.
-        plain = in_pieces(FUSED[update]) if device.type == "cpu" else update
-        self._update = Compilable(update, plain)
+        plain = in_chunks(FUSED_STEPS[step_function]) if device.type == "cpu" else step_function
+        self._step_function = CompilableFunction(step_function, plain)
 
-    def compilables(self) -> Sequence[Compilable[..., None]]:
-        return (self._update,)
+    def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
+        return (self._step_function,)
 
     @torch.no_grad()
-    def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
+    def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:
         self._num_steps += 1
         parameters = self._parameters
         for group, decay in self._ranges:
-            for where, factor in parameters.trained(group, self._settings.layer_decay):
-                self._step_in(where, gradient, self._scalars(rate * factor, decay), clip)
+            for elements, factor in parameters.trained_ranges(group, self._config.layer_decay):
+                self._step_slice(
+                    elements, gradient, self._scalars(lr_factor * factor, decay), clip_factor
+                )
 
-    def _step_in(self, where: slice, gradient: Tensor, scalars: Tensor, clip: Tensor) -> None:
+    def _step_slice(self, elements: slice, gradient: Tensor, scalars: Tensor, clip: Tensor) -> None:
         parameters = self._parameters
-        within = slice(where.start - self._offset, where.stop - self._offset)
-        first, second = (moment[within] for moment in self._moments)
-        stretch = Stretch(
-            parameters.master[where],
-            parameters.compute[where] if parameters.precision == "bf16" else None,
-            gradient[where],
+        state_range = slice(elements.start - self._offset, elements.stop - self._offset)
+        first, second = (moment[state_range] for moment in self._moments)
+        buffers = BufferSlice(
+            parameters.master[elements],
+            parameters.compute[elements] if parameters.precision == "bf16" else None,
+            gradient[elements],
             first,
             second,
         )
-        self._update(stretch, scalars, clip)
+        self._step_function(buffers, scalars, clip)
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         return {**self._named_moments(), "num_steps": self._num_steps}
 
     def _named_moments(self) -> dict[str, Tensor]:
@@ -143,75 +145,78 @@ class AdamUpdate(Update):
                     named[f"{name}.{slot.name}"] = moment[start:stop].view(slot.shape)
         return named
 
-    def _scalars(self, rate: float, decay: float) -> Tensor:
-        settings, steps = self._settings, int(self._num_steps)
+    def _scalars(self, lr_factor: float, weight_decay: float) -> Tensor:
+        settings, steps = self._config, int(self._num_steps)
         correction_1 = 1 - settings.beta_1**steps if settings.bias_correction else 1.0
         correction_2 = 1 - settings.beta_2**steps if settings.bias_correction else 1.0
         return torch.tensor(
             (
-                settings.rate * rate,
+                settings.learning_rate * lr_factor,
                 1 - settings.beta_1,
                 1 - settings.beta_2,
                 1 / correction_1,
                 1 / correction_2,
                 settings.epsilon,
-                decay,
+                weight_decay,
             ),
             device=self._parameters.master.device,
         )
 
 
-def in_pieces(update: StretchUpdate) -> StretchUpdate:
-    """The same update piece by piece: eager passes that stay in the cache take half the time."""
+def in_chunks(step_function: AdamStep) -> AdamStep:
+    """Return the update in chunks: eager passes that stay in the cache take half the time."""
 
-    def pieces(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
-        for start in range(0, len(stretch.master), PIECE):
-            update(stretch.part(slice(start, start + PIECE)), scalars, clip)
+    def chunked_step(buffers: BufferSlice, scalars: Tensor, clip: Tensor) -> None:
+        for start in range(0, len(buffers.master), CHUNK_SIZE):
+            step_function(buffers.slice(slice(start, start + CHUNK_SIZE)), scalars, clip)
 
-    return pieces
-
-
-def decoupled_update(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
-    """One step of AdamW, in place; refreshes ``compute`` where there is one."""
-    change = _change(stretch, stretch.gradient.float() * clip, scalars)
-    _apply(stretch, change + scalars[6] * stretch.master, scalars)
+    return chunked_step
 
 
-def l2_update(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
-    """One step of Adam with L2, in place."""
-    gradient = stretch.gradient.float() * clip + scalars[6] * stretch.master
-    _apply(stretch, _change(stretch, gradient, scalars), scalars)
+def adamw_step(buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor) -> None:
+    """Update with AdamW in place; refreshes ``compute`` if there is one."""
+    change = _adam_change(buffers, buffers.gradient.float() * clip_factor, scalars)
+    _apply_change(buffers, change + scalars[6] * buffers.master, scalars)
 
 
-def fused_decoupled_update(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
-    """As :func:`decoupled_update`, in the one pass that PyTorch has for it."""
-    _fused(torch.ops.aten._fused_adamw_, stretch, scalars, clip)
+def adam_l2_step(buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor) -> None:
+    """Update with Adam and L2 in place."""
+    gradient = buffers.gradient.float() * clip_factor + scalars[6] * buffers.master
+    _apply_change(buffers, _adam_change(buffers, gradient, scalars), scalars)
 
 
-def fused_l2_update(stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
-    """As :func:`l2_update`, in the one pass that PyTorch has for it."""
-    _fused(torch.ops.aten._fused_adam_, stretch, scalars, clip)
+def fused_adamw_step(buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor) -> None:
+    """Update as :func:`adamw_step`, with PyTorch's fused kernel."""
+    _call_fused_adam(torch.ops.aten._fused_adamw_, buffers, scalars, clip_factor)
 
 
-FUSED: dict[StretchUpdate, StretchUpdate] = {
-    decoupled_update: fused_decoupled_update,
-    l2_update: fused_l2_update,
+def fused_adam_l2_step(buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor) -> None:
+    """Update as :func:`adam_l2_step`, with PyTorch's fused kernel."""
+    _call_fused_adam(torch.ops.aten._fused_adam_, buffers, scalars, clip_factor)
+
+
+FUSED_STEPS: dict[AdamStep, AdamStep] = {
+    adamw_step: fused_adamw_step,
+    adam_l2_step: fused_adam_l2_step,
 }
-"""What is faster than the definition where nothing is compiled: by three on a CPU."""
+"""Faster than the definition if not compiled: by a factor of three on a CPU."""
 
 
-def _fused(operator: Any, stretch: Stretch, scalars: Tensor, clip: Tensor) -> None:
-    """PyTorch's fused pass, told of a step so late that it corrects no bias: ours is in the rate.
+def _call_fused_adam(
+    operator: Any, buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor
+) -> None:
+    """Call PyTorch's fused kernel at so late a step that its own bias correction vanishes.
 
-    c1 m / (sqrt(c2 v) + e) = (c1 / sqrt(c2)) m / (sqrt(v) + e / sqrt(c2)).
+    Ours is in the learning rate: c1 m / (sqrt(c2 v) + e) = (c1 / sqrt(c2)) m / (sqrt(v) + e /
+    sqrt(c2)).
     """
     rate, new_1, new_2, correct_1, correct_2, epsilon, decay = scalars.tolist()
     scale = correct_1 / correct_2**0.5
     operator(
-        [stretch.master],
-        [stretch.gradient.float() * clip],
-        [stretch.first],
-        [stretch.second],
+        [buffers.master],
+        [buffers.gradient.float() * clip_factor],
+        [buffers.exp_avg],
+        [buffers.exp_avg_sq],
         [],
         [torch.tensor(1e9)],
         lr=rate * scale,
@@ -222,21 +227,21 @@ def _fused(operator: Any, stretch: Stretch, scalars: Tensor, clip: Tensor) -> No
         amsgrad=False,
         maximize=False,
     )
-    if stretch.compute is not None:
-        stretch.compute.copy_(stretch.master)
+    if buffers.compute is not None:
+        buffers.compute.copy_(buffers.master)
 
 
-def _change(stretch: Stretch, gradient: Tensor, scalars: Tensor) -> Tensor:
+def _adam_change(buffers: BufferSlice, gradient: Tensor, scalars: Tensor) -> Tensor:
     _, new_1, new_2, correct_1, correct_2, epsilon, _ = scalars.unbind()
-    first = stretch.first + new_1 * (gradient - stretch.first)
-    second = stretch.second + new_2 * (gradient * gradient - stretch.second)
-    stretch.first.copy_(first)
-    stretch.second.copy_(second)
+    first = buffers.exp_avg + new_1 * (gradient - buffers.exp_avg)
+    second = buffers.exp_avg_sq + new_2 * (gradient * gradient - buffers.exp_avg_sq)
+    buffers.exp_avg.copy_(first)
+    buffers.exp_avg_sq.copy_(second)
     return first * correct_1 / ((second * correct_2).sqrt() + epsilon)
 
 
-def _apply(stretch: Stretch, change: Tensor, scalars: Tensor) -> None:
-    updated = stretch.master - scalars[0] * change
-    stretch.master.copy_(updated)
-    if stretch.compute is not None:
-        stretch.compute.copy_(updated)
+def _apply_change(buffers: BufferSlice, change: Tensor, scalars: Tensor) -> None:
+    updated = buffers.master - scalars[0] * change
+    buffers.master.copy_(updated)
+    if buffers.compute is not None:
+        buffers.compute.copy_(updated)

@@ -1,8 +1,8 @@
-"""Muon: momentum whose matrices are made orthogonal (Jordan et al. 2024).
+"""Muon: momentum with orthogonalised matrices (Jordan et al. 2024).
 
-Each hidden matrix moves along the nearest semi-orthogonal matrix of its momentum, found by five
-Newton-Schulz iterations in the precision of the run. A fused projection is taken apart into its
-canonical matrices first. Tables, biases, norms and gates are left to AdamW.
+Each matrix of the blocks moves along the nearest semi-orthogonal matrix of its momentum, computed
+by five Newton-Schulz iterations in the precision of the run. A fused projection is split into its
+canonical matrices first. Tables, biases, norms and gates use AdamW.
 """
 
 from collections.abc import Sequence
@@ -12,103 +12,115 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.machine.compiled import Compilable
-from bertwright.optimisers.adam import AdamFamily, AdamUpdate, decoupled_update
-from bertwright.optimisers.optimiser import Update
-from bertwright.optimisers.parameters import MasterParameters
+from bertwright.optimisers.adam import AdamFamilyConfig, AdamOptimiser, adamw_step
+from bertwright.optimisers.master_parameters import MasterParameters
+from bertwright.optimisers.optimiser import Optimiser
+from bertwright.runtime.compiled_functions import CompilableFunction
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the quintic iteration: singular values end between about 0.7 and 1.2 (Jordan et al. 2024)."""
+"""Coefficients of the quintic iteration: singular values end in about 0.7 to 1.2.
+
+Jordan et al. 2024.
+"""
 
 ITERATIONS = 5
 
 
-class Muon(AdamFamily):
-    """Orthogonalised momentum for hidden matrices, AdamW for the rest.
+class MuonConfig(AdamFamilyConfig):
+    """Orthogonalised momentum for the matrices of the blocks, AdamW for the rest.
 
-    ``rate`` and the moments are AdamW's; ``matrix_rate`` is the learning rate of the matrices,
-    times sqrt(max(1, rows / columns)); ``decay`` shrinks both by its product with their rate.
+    ``learning_rate`` and the moments are AdamW's; ``matrix_learning_rate`` is that of the matrices,
+    times sqrt(max(1, rows / columns)); ``weight_decay`` is multiplied by the respective rate.
     """
 
     kind: Literal["muon"] = "muon"
-    matrix_rate: float = Field(default=0.02, gt=0)
+    matrix_learning_rate: float = Field(default=0.02, gt=0)
     momentum: float = Field(default=0.95, ge=0, lt=1)
 
-    def build(self, parameters: MasterParameters) -> "MuonUpdate":
-        return MuonUpdate(self, parameters)
+    def build(self, parameters: MasterParameters) -> "MuonOptimiser":
+        return MuonOptimiser(self, parameters)
 
 
-class MuonUpdate(Update):
+class MuonOptimiser(Optimiser):
     """Muon over the matrices and AdamW over everything else."""
 
-    def __init__(self, settings: Muon, parameters: MasterParameters) -> None:
-        self._settings = settings
+    def __init__(self, config: MuonConfig, parameters: MasterParameters) -> None:
+        self._config = config
         self._parameters = parameters
         self._range = parameters.range("matrix")
         self._momentum = torch.zeros(self._range.stop, device=parameters.master.device)
         self._direction = torch.zeros_like(self._momentum, dtype=parameters.compute.dtype)
-        self._rest = AdamUpdate(settings, parameters, ("table",), decoupled_update)
-        self._advance, self._apply = Compilable(advance), Compilable(apply)
+        self._adam = AdamOptimiser(config, parameters, ("table",), adamw_step)
+        self._update_momentum, self._apply_direction = (
+            CompilableFunction(update_momentum),
+            CompilableFunction(apply_direction),
+        )
 
-    def compilables(self) -> Sequence[Compilable[..., None]]:
-        return (*self._rest.compilables(), self._advance, self._apply)
+    def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
+        return (*self._adam.compilable_functions(), self._update_momentum, self._apply_direction)
 
     @torch.no_grad()
-    def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
-        settings, parameters, where = self._settings, self._parameters, self._range
-        self._rest.step(gradient, rate, clip)
-        if where.stop == 0:
+    def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:
+        settings, parameters, elements = self._config, self._parameters, self._range
+        self._adam.step(gradient, lr_factor, clip_factor)
+        if elements.stop == 0:
             return
         device = parameters.master.device
         momentum = torch.tensor(settings.momentum, device=device)
-        trained = parameters.trained(where, settings.layer_decay)
-        for part, _ in trained:
-            self._advance(
-                self._momentum[part], self._direction[part], gradient[part], momentum, clip
+        trained = parameters.trained_ranges(elements, settings.layer_decay)
+        for span, _ in trained:
+            self._update_momentum(
+                self._momentum[span], self._direction[span], gradient[span], momentum, clip_factor
             )
         for matrices in self._matrices_by_shape():
             rows, columns = matrices[0].shape
             scale = max(1.0, rows / columns) ** 0.5
-            found = orthogonal(torch.stack(matrices)) * scale
-            for matrix, new in zip(matrices, found, strict=True):
-                matrix.copy_(new)
-        for part, factor in trained:
-            scaled = settings.matrix_rate * rate * factor
-            self._apply(
-                parameters.master[part],
-                parameters.compute[part] if parameters.precision == "bf16" else None,
-                self._direction[part],
-                torch.tensor((scaled, scaled * settings.decay), device=device),
+            directions = orthogonalise(torch.stack(matrices)) * scale
+            for matrix, direction in zip(matrices, directions, strict=True):
+                matrix.copy_(direction)
+        for span, factor in trained:
+            scaled = settings.matrix_learning_rate * lr_factor * factor
+            self._apply_direction(
+                parameters.master[span],
+                parameters.compute[span] if parameters.precision == "bf16" else None,
+                self._direction[span],
+                torch.tensor((scaled, scaled * settings.weight_decay), device=device),
             )
 
-    def state(self) -> dict[str, Tensor]:
+    def state_dict(self) -> dict[str, Tensor]:
         momentum = self._parameters.views(self._momentum)
         return {
             **{f"momentum.{name}": view for name, view in momentum.items()},
-            **self._rest.state(),
+            **self._adam.state_dict(),
         }
 
     def _matrices_by_shape(self) -> list[list[Tensor]]:
-        """The canonical matrices as views into the direction, those of one shape together."""
+        """Return views of the canonical matrices of the direction, grouped by shape."""
         groups: dict[tuple[int, ...], list[Tensor]] = {}
         views = self._parameters.views(self._direction)
-        for slot in self._parameters.slots_of("matrix"):
-            for part in views[slot.name].chunk(slot.parts):
+        for slot in self._parameters.trained_slots("matrix"):
+            for part in views[slot.name].chunk(slot.num_parts):
                 groups.setdefault(tuple(part.shape), []).append(part)
         return list(groups.values())
 
 
-def advance(
-    momentum: Tensor, direction: Tensor, gradient: Tensor, keep: Tensor, clip: Tensor
+def update_momentum(
+    momentum: Tensor,
+    direction: Tensor,
+    gradient: Tensor,
+    momentum_factor: Tensor,
+    clip_factor: Tensor,
 ) -> None:
     """Add the gradient to the momentum, and look one step ahead (Nesterov), in place."""
-    gradient = gradient.float() * clip
-    new = keep * momentum + gradient
+    gradient = gradient.float() * clip_factor
+    new = momentum_factor * momentum + gradient
     momentum.copy_(new)
-    direction.copy_(gradient + keep * new)
+    direction.copy_(gradient + momentum_factor * new)
 
 
-def apply(master: Tensor, compute: Tensor | None, direction: Tensor, scalars: Tensor) -> None:
+def apply_direction(
+    master: Tensor, compute: Tensor | None, direction: Tensor, scalars: Tensor
+) -> None:
     """Move along the direction by the first scalar, shrink by the second, in place."""
     rate, shrink = scalars.unbind()
     updated = master * (1 - shrink) - rate * direction.float()
@@ -117,9 +129,11 @@ def apply(master: Tensor, compute: Tensor | None, direction: Tensor, scalars: Te
         compute.copy_(updated)
 
 
-def orthogonal(matrices: Tensor) -> Tensor:
-    """Of (K, rows, columns): matrices with the same singular vectors, their singular values
-    near 1 (Newton-Schulz on the smaller side)."""
+def orthogonalise(matrices: Tensor) -> Tensor:
+    """Return matrices (K, rows, columns) with the same singular vectors and values near 1.
+
+    Newton-Schulz on the smaller side.
+    """
     a, b, c = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     x = wide / (torch.linalg.matrix_norm(wide.float(), keepdim=True) + 1e-7).to(wide.dtype)

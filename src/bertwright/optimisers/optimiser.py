@@ -1,8 +1,8 @@
-"""The axis of optimisers, and what one is once it is built.
+"""The optimiser axis, and the interface of a built optimiser.
 
 An optimiser runs in place over the flat buffers of
-:class:`~bertwright.optimisers.parameters.MasterParameters`. Everything that changes from step to
-step reaches it as a tensor, so that a compiled update is compiled once.
+:class:`~bertwright.optimisers.master_parameters.MasterParameters`. Whatever changes from step to
+step is passed as a tensor, so that a compiled update is compiled once.
 """
 
 from abc import ABC, abstractmethod
@@ -11,57 +11,56 @@ from collections.abc import Mapping, Sequence
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.axes import Choice
-from bertwright.machine.compiled import Compilable
-from bertwright.optimisers.parameters import MasterParameters, fill
+from bertwright.core.config import Config
+from bertwright.optimisers.master_parameters import MasterParameters, copy_into
+from bertwright.runtime.compiled_functions import CompilableFunction
 
 
-class Update(ABC):
+class Optimiser(ABC):
     """An optimiser with its state."""
 
     @abstractmethod
-    def step(self, gradient: Tensor, rate: float, clip: Tensor) -> None:
+    def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:
         """Update the parameters in place.
 
         Args:
             gradient: (T,) the gradient of the step, float32 or bf16.
-            rate: what the schedule multiplies every learning rate with at this step.
-            clip: 0-d float32, what the gradient is multiplied with.
+            lr_factor: factor of every learning rate at this step, from the schedule.
+            clip_factor: 0-d float32, factor of the gradient.
         """
 
     @abstractmethod
-    def state(self) -> dict[str, Tensor]:
-        """Named tensors that a checkpoint must keep, as views."""
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the named tensors of a checkpoint, as views."""
 
-    def compilables(self) -> Sequence[Compilable[..., None]]:
-        """Return the passes of a step that repay compiling; by default there are none."""
+    def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
+        """Return the passes of a step worth compiling, if any."""
         return ()
 
     def compile(self) -> None:
-        """Fuse the passes of a step from now on."""
-        for part in self.compilables():
+        """Compile the passes of a step from now on."""
+        for part in self.compilable_functions():
             part.compile()
 
     def reset(self) -> None:
-        """Begin anew."""
-        for moment in self.state().values():
+        """Reset the state to its initial values."""
+        for moment in self.state_dict().values():
             moment.zero_()
 
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        """Take over what :meth:`state` gave."""
-        fill(self.state(), state)
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Load the state from :meth:`state_dict`."""
+        copy_into(self.state_dict(), state)
 
 
-class Optimiser(Choice):
-    """How a gradient changes the parameters.
+class OptimiserConfig(Config):
+    """Settings of an optimiser.
 
-    ``layer_decay`` is what learning rates are multiplied with from level to level, down from the
-    heads: theirs is the whole rate, that of the last block once this share of it, that of the
-    embeddings the least (Howard and Ruder 2018, section 3.2: 1 / 2.6 for each level).
+    ``layer_decay`` multiplies learning rates once per level, down from the heads, which have the
+    full rate, to the embeddings (Howard and Ruder 2018, section 3.2: 1 / 2.6 for each level).
     """
 
     layer_decay: float = Field(default=1.0, gt=0.0, le=1.0)
 
-    def build(self, parameters: MasterParameters) -> Update:
+    def build(self, parameters: MasterParameters) -> Optimiser:
         """Return the optimiser over these parameters, with fresh state."""
         raise TypeError(f"{type(self).__name__} is an axis, not an optimiser")

@@ -1,5 +1,5 @@
-"""The choice on every axis: a published system is a short file."""
+"""Recipes: one choice on every axis; a published system is a short YAML file."""
 
-from bertwright.recipes.schema import Phase, Pooling, Recipe, Vectors
+from bertwright.recipes.schema import Phase, Pooling, Recipe, SentenceVectorSettings
 
-__all__ = ["Phase", "Pooling", "Recipe", "Vectors"]
+__all__ = ["Phase", "Pooling", "Recipe", "SentenceVectorSettings"]

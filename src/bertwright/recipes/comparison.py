@@ -1,4 +1,4 @@
-"""Two recipes side by side: only the axes that differ, in words."""
+"""Compare two recipes: the axes on which they differ, in words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from bertwright.recipes.schema import Recipe
 
-ABSENT = "none"
+NOT_SET = "none"
 
 
 @dataclass(frozen=True)
@@ -19,40 +19,40 @@ class Difference:
 
 
 def differences(first: Recipe, second: Recipe) -> list[Difference]:
-    """The axes on which two recipes differ, in the order of the recipe."""
-    one, two = first.as_dict(), second.as_dict()
-    for plain in (one, two):
+    """Return the axes on which two recipes differ, in recipe order."""
+    first_settings, second_settings = first.as_dict(), second.as_dict()
+    for plain in (first_settings, second_settings):
         plain.pop("name")
         plain.pop("source")
-    return list(_compare("", one, two))
+    return list(_compare("", first_settings, second_settings))
 
 
-def _compare(path: str, one: Any, two: Any) -> list[Difference]:
-    if one == two:
+def _compare(path: str, first: Any, second: Any) -> list[Difference]:
+    if first == second:
         return []
-    both = isinstance(one, Mapping) and isinstance(two, Mapping)
-    if both and one.get("kind") == two.get("kind"):
-        names = dict.fromkeys([*one, *two])
-        found = [_compare(f"{path}.{n}".lstrip("."), one.get(n), two.get(n)) for n in names]
-        return [difference for group in found for difference in group]
-    return [Difference(path, in_words(one), in_words(two))]
+    both = isinstance(first, Mapping) and isinstance(second, Mapping)
+    if both and first.get("kind") == second.get("kind"):
+        names = dict.fromkeys([*first, *second])
+        groups = [_compare(f"{path}.{n}".lstrip("."), first.get(n), second.get(n)) for n in names]
+        return [difference for group in groups for difference in group]
+    return [Difference(path, describe_value(first), describe_value(second))]
 
 
-def in_words(value: Any) -> str:
-    """A choice as a person would say it: ``learned (size 512)``."""
+def describe_value(value: Any) -> str:
+    """Return a setting in words: ``learned (size 512)``."""
     if value is None:
-        return ABSENT
+        return NOT_SET
     if isinstance(value, Mapping):
         inner = {n: v for n, v in value.items() if n != "kind" and v not in (None, {}, [])}
         if value.get("kind") == "constant":
-            return in_words(value["value"])
-        settings = ", ".join(f"{name} {in_words(v)}" for name, v in inner.items())
+            return describe_value(value["value"])
+        settings = ", ".join(f"{name} {describe_value(v)}" for name, v in inner.items())
         kind = value.get("kind")
         if kind is None:
             return settings
         return f"{kind} ({settings})" if settings else str(kind)
     if isinstance(value, list):
-        return "; ".join(f"[{in_words(v)}]" for v in value)
+        return "; ".join(f"[{describe_value(v)}]" for v in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

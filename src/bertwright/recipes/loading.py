@@ -1,8 +1,8 @@
-"""From files and changes to one resolved recipe.
+"""From files and overrides to one resolved recipe.
 
-Mappings merge key by key; a mapping whose ``kind`` changes is replaced whole; ``null`` removes;
-lists are replaced. A system in a size is its file, then the size, then what the file states under
-``sizes`` for that size alone; what it states ``about`` the system is no part of the recipe.
+Mappings merge key by key; a mapping whose ``kind`` changes is replaced as a whole; ``null``
+removes; lists are replaced. A system in a size is its file, then the size, then the file's own
+``sizes`` entry; ``about`` is not part of the recipe.
 """
 
 import sys
@@ -16,64 +16,69 @@ from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from bertwright.axes import Choice, did_you_mean, explain, quoted
-from bertwright.errors import UserError
-from bertwright.files import read_text, require_file
-from bertwright.recipes.yaml_text import MAX_CHARACTERS, MAX_DEPTH, parse_yaml
+from bertwright.core.config import Config, did_you_mean, quote, to_user_error
+from bertwright.core.errors import UserError
+from bertwright.core.files import read_text, require_file
+from bertwright.recipes.yaml_values import MAX_CHARACTERS, MAX_DEPTH, parse_yaml
 
-Model = TypeVar("Model", bound=BaseModel)
-Mapped = dict[str, Any]
-Change = str | Mapping[str, Any]
+SettingsType = TypeVar("SettingsType", bound=BaseModel)
+PlainMapping = dict[str, Any]
+Override = str | Mapping[str, Any]
 
 
 def recipe_names() -> list[str]:
-    """Every system in every size that it comes in."""
-    return [f"{system}-{size}" for system in systems() for size in sizes_of(system)]
+    """Return every system in every size."""
+    return [f"{system}-{size}" for system in system_names() for size in size_names(system)]
 
 
-def sizes_of(system: str) -> list[str]:
-    """The sizes that everything comes in, then those of this system alone."""
-    return list(dict.fromkeys([*_sizes(), *_system(system).get("sizes", {})]))
+def size_names(system: str) -> list[str]:
+    """Return the common sizes, then the system's own."""
+    return list(dict.fromkeys([*_read_sizes(), *_load_system(system).get("sizes", {})]))
 
 
-def systems() -> list[str]:
-    """The systems that have a file."""
+def system_names() -> list[str]:
+    """Return the systems that have a file."""
     folder = resources.files("bertwright.recipes")
     names = (Path(f.name) for f in folder.iterdir() if f.name.endswith(".yaml"))
     return sorted(n.stem for n in names if n.stem != "sizes")
 
 
-def resolve(name: str | Path, changes: Iterable[Change], model: type[Model]) -> Model:
-    """Read a recipe by name or file, apply its size and the changes, and check it."""
-    stated = changed(read(name), changes)
+def load_recipe_as(
+    name: str | Path, overrides: Iterable[Override], settings_class: type[SettingsType]
+) -> SettingsType:
+    """Read a recipe by name or file, apply size and overrides, and validate it."""
+    settings = apply_overrides(read_recipe(name), overrides)
     try:
-        return model.model_validate(stated)
+        return settings_class.model_validate(settings)
     except ValidationError as error:
-        raise explain(error, f"recipe {name}") from error
+        raise to_user_error(error, f"recipe {name}") from error
 
 
-def read(name: str | Path, children: tuple[Path, ...] = ()) -> Mapped:
-    """Return a recipe as plain data, parents and size merged in; ``children`` are the files that
-    extend it."""
+def read_recipe(name: str | Path, extended_by: tuple[Path, ...] = ()) -> PlainMapping:
+    """Return a recipe as plain data, with parents and size merged in.
+
+    ``extended_by`` are the files that extend it.
+    """
     if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")) or "/" in str(name):
         path = Path(name)
-        return _with_parent({"name": path.stem, **read_yaml(path)}, path, children)
+        return _merge_parent({"name": path.stem, **read_yaml(path)}, path, extended_by)
     system, _, size = name.rpartition("-")
-    if name in systems():
+    if name in system_names():
         system, size = name, ""
-    elif system not in systems() or size not in sizes_of(system):
-        each = (f"{system}-*" for system in systems())
-        near = did_you_mean(str(name), [*systems(), *recipe_names()], each)
-        raise UserError(f"there is no recipe {name!r}{near}")
-    stated = dict(_system(system))
-    own = stated.pop("sizes", {})
-    sized = revised(revised(stated, _sizes().get(size, {})), own.get(size, {}))
-    return {**sized, "name": name}
+    elif system not in system_names() or size not in size_names(system):
+        examples = (f"{system}-*" for system in system_names())
+        hint = did_you_mean(str(name), [*system_names(), *recipe_names()], examples)
+        raise UserError(f"there is no recipe {name!r}{hint}")
+    settings = dict(_load_system(system))
+    sizes = settings.pop("sizes", {})
+    result = merge_override(
+        merge_override(settings, _read_sizes().get(size, {})), sizes.get(size, {})
+    )
+    return {**result, "name": name}
 
 
-def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
-    """The parent with what the child states; a choice that was stated by its name alone is kept
-    where more is said of it."""
+def merge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> PlainMapping:
+    """Merge ``child`` into ``parent``; settings are added to a choice given by its name alone."""
     result = dict(parent)
     for name, value in child.items():
         old = result.get(name)
@@ -83,35 +88,38 @@ def merged(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
             del result[name]
         elif isinstance(value, Mapping) and isinstance(old, Mapping):
             changed = "kind" in value and value["kind"] != old.get("kind", value["kind"])
-            result[name] = dict(value) if changed else merged(old, value)
+            result[name] = dict(value) if changed else merge(old, value)
         else:
             result[name] = value
     return result
 
 
-def spelled(changes: Iterable[str]) -> Mapped:
+def overrides_as_text(overrides: Iterable[str]) -> PlainMapping:
     """Return changes of settings with all scalars as the texts that they were typed as."""
-    stated: Mapped = {}
-    for change in changes:
-        stated = merged(stated, _parsed(change, as_text=True))
-    return stated
+    settings: PlainMapping = {}
+    for change in overrides:
+        settings = merge(settings, _parse_override(change, as_text=True))
+    return settings
 
 
-def changed(stated: Mapped, changes: Iterable[Change]) -> Mapped:
-    """Settings with changes: ``key.path=value``, whose values are YAML, or mappings."""
-    for change in changes:
-        stated = revised(stated, _parsed(change) if isinstance(change, str) else change)
-    return stated
+def apply_overrides(settings: PlainMapping, overrides: Iterable[Override]) -> PlainMapping:
+    """Apply overrides: ``key.path=value`` with YAML values, or mappings."""
+    for change in overrides:
+        settings = merge_override(
+            settings, _parse_override(change) if isinstance(change, str) else change
+        )
+    return settings
 
 
-def revised(parent: Mapping[str, Any], child: Mapping[str, Any]) -> Mapped:
-    """The parent with what the child states, whose length of the assembly is that of the parent's
-    phases, too: who asks for rows of a length means all of them. A batch that went with a length
-    goes with it."""
+def merge_override(parent: Mapping[str, Any], child: Mapping[str, Any]) -> PlainMapping:
+    """Merge ``child`` into ``parent``; a new ``assembly.length`` also replaces those of phases.
+
+    A phase that had its own length loses its batch factor, too.
+    """
     assembly, phases = child.get("assembly"), parent.get("phases")
     if isinstance(assembly, Mapping) and "length" in assembly and isinstance(phases, list):
         parent = {**parent, "phases": [_without_length(phase) for phase in phases]}
-    return merged(parent, child)
+    return merge(parent, child)
 
 
 def _without_length(phase: Any) -> Any:
@@ -124,10 +132,10 @@ _plugins: dict[Path, None] = {}
 
 
 def import_plugin(path: Path) -> None:
-    """Run a user's file, once, so that the choices it defines are known.
+    """Import a user's file once, so that the choices it defines are known.
 
-    Errors: UserError for a file that is not there or is no Python, for what it raises, and for a
-    kind that is there already.
+    Errors: UserError if the file does not exist or is not Python, for exceptions it raises, and for
+    a kind that already exists.
     """
     require_file(path)
     path = path.resolve()
@@ -137,11 +145,11 @@ def import_plugin(path: Path) -> None:
     if spec is None or spec.loader is None:
         raise UserError(f"--plugin {path}: name a Python file, which ends in .py")
     module = util.module_from_spec(spec)
-    # A class that nobody holds is forgotten, and its kind with it.
+    # Unreferenced classes are garbage-collected, and their kinds with them.
     sys.modules[spec.name] = module
     try:
         spec.loader.exec_module(module)
-        _check_kinds_are_new(module)
+        _check_new_kinds(module)
     except Exception as error:
         del sys.modules[spec.name]
         raise UserError(f"--plugin {path}{_line_of(error, path)}: {error}") from error
@@ -149,102 +157,112 @@ def import_plugin(path: Path) -> None:
 
 
 def _line_of(error: Exception, path: Path) -> str:
-    """Where in a file it was raised."""
-    passed = traceback.extract_tb(error.__traceback__)
-    found = [frame.lineno for frame in passed if frame.filename == str(path)]
-    line = error.lineno if isinstance(error, SyntaxError) else found[-1] if found else None
+    """Return where in a file an error was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path)]
+    line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
     return "" if line is None else f", line {line}"
 
 
-def _check_kinds_are_new(module: ModuleType) -> None:
+def _check_new_kinds(module: ModuleType) -> None:
     values = (value for value in vars(module).values() if isinstance(value, type))
-    for own in (v for v in values if issubclass(v, Choice) and v.__module__ == module.__name__):
-        if other := own.namesake():
-            raise UserError(f"{own.__name__} has the kind of {other.__name__}: choose another")
+    for config in (
+        value
+        for value in values
+        if issubclass(value, Config) and value.__module__ == module.__name__
+    ):
+        if other := config.duplicate_kind():
+            raise UserError(
+                f"{config.__name__} has the same kind as {other.__name__}: choose another"
+            )
 
 
 def imported_plugins() -> tuple[Path, ...]:
-    """The files that were, in their order: what another process must import as well."""
+    """Return the imported plugin files in order; another process must import them, too."""
     return tuple(_plugins)
 
 
-def _parsed(override: str, as_text: bool = False) -> Mapped:
+def _parse_override(override: str, as_text: bool = False) -> PlainMapping:
     path, equals, text = override.partition("=")
     parts = path.split(".")
     if not equals or not all(parts) or len(parts) > MAX_DEPTH:
-        raise UserError(f"{quoted(override)} is not of the form key.path=value")
+        raise UserError(f"{quote(override)} is not of the form key.path=value")
     try:
         value = parse_yaml(text, as_text)
     except ValueError as error:
-        raise UserError(f"{quoted(override)}: the value is not YAML ({error})") from error
+        raise UserError(f"{quote(override)}: the value is not YAML ({error})") from error
     for part in reversed(parts):
         value = {part: value}
     return value
 
 
-def stated_about(system: str) -> Mapped:
-    """What the file of a system states under ``about``."""
-    return _file_of(system).get("about", {})
+def read_about(system: str) -> PlainMapping:
+    """Return the ``about`` section of a system's file."""
+    return _read_system_file(system).get("about", {})
 
 
 def source_of(system: str) -> str:
-    """Where a system was published, as its file states it."""
-    return _file_of(system).get("source", "")
+    """Return the publication of a system, from its file."""
+    return _read_system_file(system).get("source", "")
 
 
 def parent_of(system: str) -> str | None:
-    """The system that another one extends."""
-    return _file_of(system).get("extends")
+    """Return the system that another one extends."""
+    return _read_system_file(system).get("extends")
 
 
 @cache
-def _system(name: str) -> Mapped:
-    return _with_parent(_file_of(name), Path(f"{name}.yaml"))
+def _load_system(name: str) -> PlainMapping:
+    return _merge_parent(_read_system_file(name), Path(f"{name}.yaml"))
 
 
 @cache
-def _file_of(system: str) -> Mapped:
+def _read_system_file(system: str) -> PlainMapping:
     text = (resources.files("bertwright.recipes") / f"{system}.yaml").read_text(encoding="utf-8")
     return parse_yaml(text)
 
 
 @cache
-def _sizes() -> Mapped:
+def _read_sizes() -> PlainMapping:
     text = (resources.files("bertwright.recipes") / "sizes.yaml").read_text(encoding="utf-8")
     return parse_yaml(text)
 
 
-def read_yaml(path: Path) -> Mapped:
-    """The mapping that a file states, in which 1e-3 is a number.
+def read_yaml(path: Path) -> PlainMapping:
+    """Return the mapping in a YAML file; 1e-3 is a number.
 
-    Errors: UserError for a file that is not there, or holds something else.
+    Errors: UserError if the file does not exist or holds something else.
     """
     if not path.exists():
         raise UserError(f"there is no file {path}")
     require_file(path)
     if path.stat().st_size > 4 * MAX_CHARACTERS:
-        raise UserError(f"{path} is not YAML: it is larger than any recipe")
+        raise UserError(f"{path} is not YAML: it is too large for a recipe")
     try:
-        stated = parse_yaml(read_text(path))
+        settings = parse_yaml(read_text(path))
     except ValueError as error:
         raise UserError(f"{path} is not YAML: {error}") from error
-    if not isinstance(stated, dict):
+    if not isinstance(settings, dict):
         raise UserError(f"{path} must hold a mapping of keys to values")
-    return cast(Mapped, stated)
+    return cast(PlainMapping, settings)
 
 
-def _with_parent(stated: Mapped, path: Path, children: tuple[Path, ...] = ()) -> Mapped:
-    own = {key: value for key, value in stated.items() if key not in ("extends", "about")}
-    parent = stated.get("extends")
+def _merge_parent(
+    settings: PlainMapping, path: Path, extended_by: tuple[Path, ...] = ()
+) -> PlainMapping:
+    child = {key: value for key, value in settings.items() if key not in ("extends", "about")}
+    parent = settings.get("extends")
     if parent is None:
-        return own
+        return child
     if not isinstance(parent, str):
-        raise UserError(f"{path}: extends must name a recipe or a file, not {quoted(parent)}")
-    if path.resolve() in children:
+        raise UserError(f"{path}: extends must name a recipe or a file, not {quote(parent)}")
+    if path.resolve() in extended_by:
         raise UserError(f"{path}: extends {parent}, which extends it in turn")
-    beside, children = path.parent / parent, (*children, path.resolve())
+    parent_path, extended_by = path.parent / parent, (*extended_by, path.resolve())
     try:
-        known = read(beside if beside.suffix and beside.is_file() else parent, children)
+        parent_settings = read_recipe(
+            parent_path if parent_path.suffix and parent_path.is_file() else parent, extended_by
+        )
     except OSError as error:
-        raise UserError(f"{path}: extends {quoted(parent)}: {error.strerror}") from error
-    return revised(known, own)
+        raise UserError(f"{path}: extends {quote(parent)}: {error.strerror}") from error
+    return merge_override(parent_settings, child)

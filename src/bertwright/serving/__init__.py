@@ -1,1 +1,1 @@
-"""Models behind an address: requests are read, refused or queued, computed in batches, answered."""
+"""The HTTP server: admission, batching and inference of models."""

@@ -1,9 +1,8 @@
-"""Rows of many requests, computed together.
+"""Dynamic batching of the sequences of many requests.
 
-The threads of a model take from a queue the row that has waited longest with those near it in
-length that are worth the padding, as much as a budget of tokens holds, and compute it. So no row is
-passed over, however many others fit better, and little is computed on padding. The queue is bounded
-in tokens: what does not fit is refused at once, with the time after which it would.
+Model threads take the sequence that has waited longest, together with sequences of similar length,
+within a token budget. So no sequence starves, and little is computed on padding. The queue is
+bounded in tokens: a request that does not fit is rejected with the time after which to retry.
 """
 
 import time
@@ -18,251 +17,262 @@ from typing import Any
 
 import numpy as np
 
-Compute = Callable[[Sequence[Any]], Sequence[Any]]
-"""Rows to as many results, in their order; rows are of one kind where this is the same."""
+BatchFunction = Callable[[Sequence[Any]], Sequence[Any]]
+"""Computes the results of a batch, in order; only items with the same function share a batch."""
 
-Note = Callable[[int, int], None]
-"""Told of every batch: how many rows it has, and how many tokens."""
+BatchCallback = Callable[[int, int], None]
+"""Called after every batch with its numbers of sequences and tokens."""
 
-OF_A_BATCH = 96
-"""As many tokens could be computed in the time that a batch takes whatever it holds."""
+BATCH_OVERHEAD_TOKENS = 96
+"""The fixed cost of a batch, in tokens."""
 
-_REMEMBERED = 0.8
-"""The share that what is known of the speed keeps when another batch has been computed."""
+_SPEED_DECAY = 0.8
+"""Decay per batch of the averages of speed."""
 
 
-class Speed:
-    """How many ``seconds`` a token takes, padding and ``OF_A_BATCH`` counted as such: by these a
-    batch of few short rows, which takes its time whatever it holds, tells of full ones, too."""
+class TokenSpeed:
+    """A moving average of the seconds per token, padding and batch overhead included.
+
+    With the overhead, batches of few short sequences also predict the time of full ones.
+    """
 
     def __init__(self) -> None:
-        self._work = self._seconds = 0.0
+        self._num_tokens = self._seconds = 0.0
 
-    def note(self, work: float, seconds: float) -> None:
-        """Of another batch; the more it was, the more it says."""
-        self._work = _REMEMBERED * self._work + work
-        self._seconds = _REMEMBERED * self._seconds + seconds
+    def update(self, num_tokens: float, seconds: float) -> None:
+        """Add a batch, weighted by its size."""
+        self._num_tokens = _SPEED_DECAY * self._num_tokens + num_tokens
+        self._seconds = _SPEED_DECAY * self._seconds + seconds
 
     @property
-    def seconds(self) -> float:
-        """0 where nothing was computed yet."""
-        return self._seconds / self._work if self._work else 0.0
+    def seconds_per_token(self) -> float:
+        """Return the seconds per token; 0 before the first batch."""
+        return self._seconds / self._num_tokens if self._num_tokens else 0.0
 
 
-class Full(Exception):
-    """The queue has no room for a request; in so many seconds it should."""
+class QueueFull(Exception):
+    """Raised if the queue has no room; retry after ``retry_seconds``."""
 
-    def __init__(self, seconds: int) -> None:
-        super().__init__(f"the queue is full for {seconds} s")
-        self.seconds = seconds
-
-
-class Closed(Exception):
-    """No request is taken any more."""
+    def __init__(self, retry_seconds: int) -> None:
+        super().__init__(f"the queue is full for {retry_seconds} s")
+        self.retry_seconds = retry_seconds
 
 
-class Job:
-    """The rows of a request: computed in any company, answered together."""
+class QueueClosed(Exception):
+    """Raised if the queue accepts no more requests."""
 
-    def __init__(self, compute: Compute, num_rows: int) -> None:
-        self.compute = compute
-        self.arrived = time.monotonic()
-        self.answer: Future[list[Any]] = Future()
-        self._results: list[Any] = [None] * num_rows
-        self._missing = num_rows
+
+class InferenceRequest:
+    """The items of a request, computed in any batches, with one future."""
+
+    def __init__(self, function: BatchFunction, num_items: int) -> None:
+        self.function = function
+        self.arrival_time = time.monotonic()
+        self.future: Future[list[Any]] = Future()
+        self._results: list[Any] = [None] * num_items
+        self._num_missing = num_items
         self._lock = Lock()
-        if not num_rows:
-            self.answer.set_result([])
+        if not num_items:
+            self.future.set_result([])
 
-    def note(self, number: int, result: Any) -> None:
-        """Keep the result of a row; with the last of them the job is done."""
+    def set_result(self, index: int, result: Any) -> None:
+        """Store the result of an item; the last one completes the future."""
         with self._lock:
-            self._results[number] = result
-            self._missing -= 1
-            done = not self._missing
-        if done:
-            # Whoever asked may have given up in this very moment.
-            with suppress(InvalidStateError):
-                self.answer.set_result(self._results)
+            self._results[index] = result
+            self._num_missing -= 1
+            is_done = not self._num_missing
+        if is_done:
+            with suppress(InvalidStateError):  # the client may have left at this moment
+                self.future.set_result(self._results)
 
-    def fail(self, error: Exception) -> None:
-        """Answer with an error."""
+    def set_exception(self, error: Exception) -> None:
+        """Fail the request."""
         with suppress(InvalidStateError):
-            self.answer.set_exception(error)
+            self.future.set_exception(error)
 
 
 @dataclass(frozen=True, eq=False)
-class Waiting:
-    """A row of a job, and its size in tokens."""
+class QueueItem:
+    """An item of a request and its size in tokens."""
 
-    row: Any
-    size: int
-    job: Job
-    number: int
+    value: Any
+    num_tokens: int
+    request: InferenceRequest
+    index: int
 
 
-def choose(waiting: Sequence[Waiting], budget: int) -> list[Waiting]:
-    """The next batch, longest first: the first that waits and, of its kind, its neighbours in
-    length, as many as the budget holds when all are filled up to the longest. Of all that could be
-    taken so it is what computes least, padding and ``OF_A_BATCH`` included, for a token.
+def select_batch(queue: Sequence[QueueItem], token_budget: int) -> list[QueueItem]:
+    """Select the next batch, longest item first.
 
-    Where the first is larger than the budget it goes alone.
+    It contains the first item of the queue and its neighbours in length with the same function,
+    within ``token_budget`` including padding. Among these it has the highest fraction of real
+    tokens, batch overhead included. An item larger than the budget is computed alone.
     """
-    first = waiting[0]
-    alike = [own for own in waiting if own.job.compute == first.job.compute]
-    alike.sort(key=lambda own: -own.size)
-    place, most = alike.index(first), max(1, budget // max(first.size, 1))
-    sizes = np.array([own.size for own in alike])
+    first = queue[0]
+    candidates = [item for item in queue if item.request.function == first.request.function]
+    candidates.sort(key=lambda item: -item.num_tokens)
+    index, max_items = candidates.index(first), max(1, token_budget // max(first.num_tokens, 1))
+    sizes = np.array([item.num_tokens for item in candidates])
     sums = np.concatenate(([0], sizes.cumsum()))
-    begins = np.arange(max(0, place + 1 - most), place + 1)[:, None]
-    ends = np.arange(place + 1, min(len(alike), place + most) + 1)[None]
-    computed = (ends - begins) * sizes[begins]
-    fits = (computed <= budget) | ((begins == place) & (ends == place + 1))
-    share = np.where(fits, (sums[ends] - sums[begins]) / (computed + OF_A_BATCH), -1.0)
-    begin, end = np.unravel_index(share.argmax(), share.shape)
-    return alike[begins[begin, 0] : ends[0, end]]
+    starts = np.arange(max(0, index + 1 - max_items), index + 1)[:, None]
+    stops = np.arange(index + 1, min(len(candidates), index + max_items) + 1)[None]
+    padded = (stops - starts) * sizes[starts]
+    fits = (padded <= token_budget) | ((starts == index) & (stops == index + 1))
+    num_real = sums[stops] - sums[starts]
+    efficiency = np.where(fits, num_real / (padded + BATCH_OVERHEAD_TOKENS), -1.0)
+    start, stop = np.unravel_index(efficiency.argmax(), efficiency.shape)
+    return candidates[starts[start, 0] : stops[0, stop]]
 
 
 class Batcher:
-    """A queue of rows and the threads that compute them, a batch each at a time.
+    """A queue of items and the threads that compute them in batches.
 
-    ``budget`` tokens make a batch where more than one for each idle thread waits, ``bound`` tokens
-    may wait, and an idle thread waits ``deadline`` seconds for company to the first row. ``begin``
-    is called by every thread first.
+    A batch has at most ``token_budget`` tokens; at most ``max_queue_tokens`` may wait. An idle
+    thread waits ``max_delay_seconds`` for more items to share a batch. Every thread first calls
+    ``init_thread``.
     """
 
     def __init__(
         self,
-        budget: int,
-        bound: int,
-        deadline: float,
-        note: Note,
+        token_budget: int,
+        max_queue_tokens: int,
+        max_delay_seconds: float,
+        on_batch: BatchCallback,
         num_threads: int = 1,
-        begin: Callable[[], None] = lambda: None,
+        init_thread: Callable[[], None] = lambda: None,
     ) -> None:
-        self._budget, self._bound, self._deadline, self._note = budget, bound, deadline, note
-        self._changed = Condition()
-        self._waiting: list[Waiting] = []
-        self._tokens = 0
-        self._num_idle = 0
-        self._speeds: defaultdict[Compute, Speed] = defaultdict(Speed)
-        self._closed = False
-        self._begin = begin
+        self._token_budget, self._max_queue_tokens = token_budget, max_queue_tokens
+        self._max_delay_seconds, self._on_batch = max_delay_seconds, on_batch
+        self._condition = Condition()
+        self._queue: list[QueueItem] = []
+        self._queue_tokens = 0
+        self._num_idle_threads = 0
+        self._speeds: defaultdict[BatchFunction, TokenSpeed] = defaultdict(TokenSpeed)
+        self._is_closed = False
+        self._init_thread = init_thread
         self._threads = [
-            Thread(target=self._run, name="model", daemon=True) for _ in range(num_threads)
+            Thread(target=self._worker_loop, name="model", daemon=True) for _ in range(num_threads)
         ]
         for thread in self._threads:
             thread.start()
 
     @property
-    def bound(self) -> int:
-        """How many tokens may wait."""
-        return self._bound
+    def max_queue_tokens(self) -> int:
+        """Return the capacity of the queue."""
+        return self._max_queue_tokens
 
     @property
-    def waiting_tokens(self) -> int:
-        """How many tokens wait."""
-        return self._tokens
+    def queue_tokens(self) -> int:
+        """Return the number of waiting tokens."""
+        return self._queue_tokens
 
     def submit(
-        self, compute: Compute, rows: Sequence[Any], sizes: Sequence[int]
+        self, function: BatchFunction, items: Sequence[Any], num_tokens: Sequence[int]
     ) -> Future[list[Any]]:
-        """Queue the rows of a request; a future of their results, in their order. Where it is
-        cancelled what still waits is dropped.
+        """Queue the items of a request; return the future of their results, in order.
 
-        Errors: Full where there is no room for all of them, Closed behind :meth:`close`.
+        Cancelling the future drops waiting items. Errors: QueueFull without room for all items,
+        QueueClosed after :meth:`close`.
         """
-        job, size = Job(compute, len(rows)), sum(sizes)
-        with self._changed:
-            if self._closed:
-                raise Closed
-            if self._tokens + size > self._bound:
-                raise Full(self._seconds_until_empty())
-            self._tokens += size
-            self._waiting += [
-                Waiting(row, own, job, number)
-                for number, (row, own) in enumerate(zip(rows, sizes, strict=True))
+        inference_request, size = InferenceRequest(function, len(items)), sum(num_tokens)
+        with self._condition:
+            if self._is_closed:
+                raise QueueClosed
+            if self._queue_tokens + size > self._max_queue_tokens:
+                raise QueueFull(self._seconds_until_empty())
+            self._queue_tokens += size
+            self._queue += [
+                QueueItem(item, item_tokens, inference_request, index)
+                for index, (item, item_tokens) in enumerate(zip(items, num_tokens, strict=True))
             ]
-            # There may be batches for all threads in it.
-            self._changed.notify_all()
-        job.answer.add_done_callback(lambda _: self._drop(job))
-        return job.answer
+            self._condition.notify_all()  # the items may fill batches for all threads
+        inference_request.future.add_done_callback(lambda _: self._cancel(inference_request))
+        return inference_request.future
 
     def close(self) -> None:
-        """Take no more, compute what was taken, and end the threads."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+        """Accept no more requests, compute the waiting ones, and stop the threads."""
+        with self._condition:
+            self._is_closed = True
+            self._condition.notify_all()
         for thread in self._threads:
             thread.join()
 
-    def _run(self) -> None:
-        self._begin()
-        while batch := self._take():
-            if alive := [own for own in batch if not own.job.answer.done()]:
-                began = time.monotonic()
-                self._answer(alive)
-                work = len(alive) * max(own.size for own in alive) + OF_A_BATCH
-                # Of its kind: a token of a page, say, takes many times as long as others.
-                self._speeds[alive[0].job.compute].note(work, time.monotonic() - began)
-                self._note(len(alive), sum(own.size for own in alive))
+    def _worker_loop(self) -> None:
+        self._init_thread()
+        while batch := self._next_batch():
+            if active := [item for item in batch if not item.request.future.done()]:
+                start = time.monotonic()
+                self._compute(active)
+                work = len(active) * max(i.num_tokens for i in active) + BATCH_OVERHEAD_TOKENS
+                # Speeds differ by function: explorer pages take much longer per token.
+                self._speeds[active[0].request.function].update(work, time.monotonic() - start)
+                self._on_batch(len(active), sum(item.num_tokens for item in active))
 
     def _seconds_until_empty(self) -> int:
-        """How long all that waits should take, in batches that are full, of all threads."""
-        seconds = sum(own.size * self._speeds[own.job.compute].seconds for own in self._waiting)
-        return max(1, ceil(seconds * (1 + OF_A_BATCH / self._budget) / len(self._threads)))
+        """Estimate the time to compute the queue, in full batches on all threads."""
+        seconds = sum(
+            item.num_tokens * self._speeds[item.request.function].seconds_per_token
+            for item in self._queue
+        )
+        return max(
+            1, ceil(seconds * (1 + BATCH_OVERHEAD_TOKENS / self._token_budget) / len(self._threads))
+        )
 
-    def _take(self) -> list[Waiting]:
-        """The next batch, when it is time for it; an empty one at the end."""
-        with self._changed:
-            self._num_idle += 1
-            while (patience := self._patience()) != 0:
-                self._changed.wait(patience)
-            batch = choose(self._waiting, self._share) if self._waiting else []
-            self._num_idle -= 1
-            taken = set(batch)
-            self._remove(lambda own: own in taken)
+    def _next_batch(self) -> list[QueueItem]:
+        """Wait for the next batch; return an empty one after :meth:`close`."""
+        with self._condition:
+            self._num_idle_threads += 1
+            while (seconds := self._wait_seconds()) != 0:
+                self._condition.wait(seconds)
+            batch = select_batch(self._queue, self._batch_budget) if self._queue else []
+            self._num_idle_threads -= 1
+            selected = set(batch)
+            self._remove(lambda item: item in selected)
             return batch
 
     @property
-    def _share(self) -> int:
-        """The tokens of an idle thread's next batch: its equal part of all that wait, but no more
-        than the budget, nor less than its part of that."""
-        equal = ceil(self._tokens / self._num_idle)
-        return min(self._budget, max(self._budget // len(self._threads), equal))
+    def _batch_budget(self) -> int:
+        """Return the token budget of the next batch.
 
-    def _patience(self) -> float | None:
-        """How many seconds to wait for more; None for as long as it takes."""
-        if self._closed or self._tokens >= self._share:
+        Idle threads share the waiting tokens equally; the result is between an equal part of
+        ``token_budget`` and all of it.
+        """
+        equal_part = ceil(self._queue_tokens / self._num_idle_threads)
+        return min(self._token_budget, max(self._token_budget // len(self._threads), equal_part))
+
+    def _wait_seconds(self) -> float | None:
+        """Return the seconds to wait for more items; None for no limit."""
+        if self._is_closed or self._queue_tokens >= self._batch_budget:
             return 0
-        if not self._waiting:
+        if not self._queue:
             return None
-        return max(0, self._waiting[0].job.arrived + self._deadline - time.monotonic())
+        return max(
+            0, self._queue[0].request.arrival_time + self._max_delay_seconds - time.monotonic()
+        )
 
-    def _drop(self, job: Job) -> None:
-        """Let the rows of a job go that nobody waits for any more."""
-        if job.answer.cancelled() or job.answer.exception() is not None:
-            with self._changed:
-                self._remove(lambda own: own.job is job)
+    def _cancel(self, request: InferenceRequest) -> None:
+        """Drop the waiting items of a cancelled or failed request."""
+        if request.future.cancelled() or request.future.exception() is not None:
+            with self._condition:
+                self._remove(lambda item: item.request is request)
 
-    def _remove(self, gone: Callable[[Waiting], bool]) -> None:
-        self._waiting = [own for own in self._waiting if not gone(own)]
-        self._tokens = sum(own.size for own in self._waiting)
+    def _remove(self, predicate: Callable[[QueueItem], bool]) -> None:
+        self._queue = [item for item in self._queue if not predicate(item)]
+        self._queue_tokens = sum(item.num_tokens for item in self._queue)
 
-    def _answer(self, batch: Sequence[Waiting]) -> None:
-        """Compute a batch. What fails together is computed row by row: the mistake of one is not
-        the others'."""
-        alive = [own for own in batch if not own.job.answer.done()]
-        if not alive:
+    def _compute(self, batch: Sequence[QueueItem]) -> None:
+        """Compute a batch; on an error item by item, so that only the faulty one fails."""
+        active = [item for item in batch if not item.request.future.done()]
+        if not active:
             return
         try:
-            results = alive[0].job.compute([own.row for own in alive])
+            results = active[0].request.function([item.value for item in active])
         except Exception as error:
-            if len(alive) == 1:
-                alive[0].job.fail(error)
+            if len(active) == 1:
+                active[0].request.set_exception(error)
                 return
-            for own in alive:
-                self._answer([own])
+            for item in active:
+                self._compute([item])
             return
-        for own, result in zip(alive, results, strict=True):
-            own.job.note(own.number, result)
+        for item, result in zip(active, results, strict=True):
+            item.request.set_result(item.index, result)

@@ -1,15 +1,15 @@
-"""What is counted, in the format of Prometheus."""
+"""Prometheus metrics of the server."""
 
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-ROWS = tuple(2**power for power in range(11))
+SECONDS_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+BATCH_SIZE_BUCKETS = tuple(2**power for power in range(11))
 
 
 class Metrics:
-    """The counts of one server."""
+    """The metrics of one server."""
 
     def __init__(self) -> None:
         self._registry = registry = CollectorRegistry()
@@ -18,44 +18,44 @@ class Metrics:
         )
         self._seconds = Histogram(
             "bertwright_request_seconds",
-            "From the head of a request to its answer.",
+            "Time from the headers of a request to the response.",
             ("path",),
-            buckets=SECONDS,
+            buckets=SECONDS_BUCKETS,
             registry=registry,
         )
-        self._waiting = Gauge(
-            "bertwright_queue_tokens", "Tokens that wait.", ("model",), registry=registry
+        self._queue_tokens = Gauge(
+            "bertwright_queue_tokens", "Waiting tokens.", ("model",), registry=registry
         )
-        self._rows = Histogram(
-            "bertwright_batch_rows",
-            "Rows of a batch.",
+        self._batch_size = Histogram(
+            "bertwright_batch_size",
+            "Sequences per batch.",
             ("model",),
-            buckets=ROWS,
+            buckets=BATCH_SIZE_BUCKETS,
             registry=registry,
         )
         self._tokens = Counter(
-            "bertwright_tokens", "Tokens that were computed.", ("model",), registry=registry
+            "bertwright_tokens", "Computed tokens.", ("model",), registry=registry
         )
 
-    def answered(self, path: str, status: int, seconds: float) -> None:
-        """Count a request; ``path`` is that of an endpoint."""
+    def record_request(self, path: str, status: int, seconds: float) -> None:
+        """Count a request to the path of an endpoint."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
-    def note_of(self, model: str) -> Callable[[int, int], None]:
-        """What counts the batches of a model."""
-        rows, tokens = self._rows.labels(model), self._tokens.labels(model)
+    def batch_recorder(self, model: str) -> Callable[[int, int], None]:
+        """Return a function that records the batches of a model."""
+        batch_size, tokens = self._batch_size.labels(model), self._tokens.labels(model)
 
-        def note(num_rows: int, num_tokens: int) -> None:
-            rows.observe(num_rows)
+        def record(num_sequences: int, num_tokens: int) -> None:
+            batch_size.observe(num_sequences)
             tokens.inc(num_tokens)
 
-        return note
+        return record
 
-    def watch(self, model: str, waiting: Callable[[], float]) -> None:
-        """Ask for the tokens that wait for a model whenever counts are read."""
-        self._waiting.labels(model).set_function(waiting)
+    def watch_queue(self, model: str, queue_tokens: Callable[[], float]) -> None:
+        """Register the function that returns the waiting tokens of a model."""
+        self._queue_tokens.labels(model).set_function(queue_tokens)
 
-    def text(self) -> bytes:
-        """All counts."""
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)

@@ -1,4 +1,4 @@
-"""The server: a socket, and an end that loses nothing."""
+"""The HTTP server with a graceful shutdown."""
 
 import logging
 import math
@@ -12,97 +12,102 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from bertwright.errors import UserError
-from bertwright.machine.process import give_memory_back
-from bertwright.serving.door import Gate
-from bertwright.serving.heads import LimitedHeads
+from bertwright.core.errors import UserError
+from bertwright.runtime.process import release_free_memory
+from bertwright.serving.header_limits import HeaderLimitProtocol
+from bertwright.serving.middleware import AdmissionControl
 
 BACKLOG = 2048
-"""Connections that the system holds until they are taken."""
+"""Maximum number of connections waiting to be accepted."""
 
-TIDY_SECONDS = 5.0
-"""How often freed memory is given back: a server reads batches of ever other shapes."""
+MEMORY_TRIM_SECONDS = 5.0
+"""Interval of releasing freed memory, which the varying shapes of batches fragment."""
 
-QUIET_TICKS = 2
-"""How often nobody must have been inside before connections are cut: what had arrived before the
-signal has been read by then."""
+IDLE_TICKS = 2
+"""Idle ticks before connections are closed on shutdown: earlier requests have been read then."""
 
 
-def listen(host: str, port: int, unread_seconds: float) -> socket.socket:
-    """A socket that listens; port 0 is any that is free. Where the system can, it cuts a connection
-    of which nothing was read for so long: an answer waits in memory until it is read.
+def listen(host: str, port: int, unread_timeout_seconds: float) -> socket.socket:
+    """Open a listening socket; port 0 chooses a free port.
 
-    Errors: UserError for an address that is none, or is taken.
+    On Linux, connections are closed if the client reads nothing for ``unread_timeout_seconds``,
+    since responses stay in memory until they are read.
+
+    Errors: UserError for an invalid address, or one in use.
     """
-    listening: socket.socket | None = None
+    listener: socket.socket | None = None
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, kind, protocol, _, address = found[0]
-        # Only where the protocol is stated does asyncio send small packets at once.
-        listening = socket.socket(family, kind, protocol)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = addresses[0]
+        # asyncio sets TCP_NODELAY only if the protocol is set explicitly.
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if sys.platform == "linux":
-            milliseconds = math.ceil(1000 * unread_seconds)
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
-        listening.bind(address)
-        listening.listen(BACKLOG)
-        return listening
+            milliseconds = math.ceil(1000 * unread_timeout_seconds)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
+        listener.bind(address)
+        listener.listen(BACKLOG)
+        return listener
     except (OSError, UnicodeError) as error:
-        if listening is not None:
-            listening.close()
-        why = error.strerror if isinstance(error, OSError) else "no name of a machine"
-        raise UserError(f"nobody can listen at {host}:{port} ({why}): choose another") from error
+        if listener is not None:
+            listener.close()
+        reason = error.strerror if isinstance(error, OSError) else "invalid host name"
+        raise UserError(f"cannot listen on {host}:{port} ({reason}): choose another") from error
 
 
-def address_of(listening: socket.socket) -> str:
-    """Where a socket listens, as one types it into a browser."""
-    host, port = listening.getsockname()[:2]
+def server_address(listener: socket.socket) -> str:
+    """Return the URL of a listening socket."""
+    host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def run(app: FastAPI, listening: socket.socket, unread_seconds: float) -> None:
-    """Answer requests until a signal asks to stop, and then until everything taken is answered;
-    for so long the last answers may be read."""
+def run_server(app: FastAPI, listener: socket.socket, unread_timeout_seconds: float) -> None:
+    """Serve until a signal, then finish all accepted requests.
+
+    Clients have ``unread_timeout_seconds`` to read the last responses.
+    """
     logging.basicConfig(stream=sys.stderr, format="%(asctime)s %(name)s: %(message)s")
-    Thread(target=_tidy, name="tidy", daemon=True).start()
-    Draining(app, unread_seconds).run([listening])
+    Thread(target=_trim_memory, name="tidy", daemon=True).start()
+    DrainingServer(app, unread_timeout_seconds).run([listener])
 
 
-def _tidy() -> None:
+def _trim_memory() -> None:
     while True:
-        time.sleep(TIDY_SECONDS)
-        give_memory_back()
+        time.sleep(MEMORY_TRIM_SECONDS)
+        release_free_memory()
 
 
-class Draining(uvicorn.Server):
-    """Uvicorn closes connections when it is asked to stop, though a request may just be on its way
-    through one. This closes the gate first, and connections when nobody is inside."""
+class DrainingServer(uvicorn.Server):
+    """A Uvicorn server that rejects new requests on a signal, and stops when it is idle.
 
-    def __init__(self, app: FastAPI, unread_seconds: float) -> None:
+    Uvicorn itself would close connections while requests are still arriving.
+    """
+
+    def __init__(self, app: FastAPI, unread_timeout_seconds: float) -> None:
         config = uvicorn.Config(
             app,
-            http=LimitedHeads,
+            http=HeaderLimitProtocol,
             log_config=None,
             log_level="error",
             access_log=False,
             server_header=False,
             backlog=BACKLOG,
             ws="none",
-            timeout_graceful_shutdown=math.ceil(unread_seconds),
+            timeout_graceful_shutdown=math.ceil(unread_timeout_seconds),
         )
         super().__init__(config)
-        self._gate: Gate = app.state.gate
-        self._num_quiet = 0
+        self._admission: AdmissionControl = app.state.admission
+        self._num_idle_ticks = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal closes the gate, the second one ends the process, whatever computes."""
-        if self._gate.closed:
-            # Not by the signal itself, to which the first process of a container is deaf.
+        """Close admission on the first signal; exit immediately on the second."""
+        if self._admission.is_closed:
+            # Not by the default handler, which process 1 of a container does not have.
             os._exit(128 + sig)
-        self._gate.close()
+        self._admission.close()
 
     async def on_tick(self, counter: int) -> bool:
-        """Whether to stop now; asked ten times a second."""
-        quiet = self._gate.closed and not self._gate.num_inside
-        self._num_quiet = self._num_quiet + 1 if quiet else 0
-        return await super().on_tick(counter) or self._num_quiet > QUIET_TICKS
+        """Return whether to stop now; called ten times a second."""
+        is_idle = self._admission.is_closed and not self._admission.num_active
+        self._num_idle_ticks = self._num_idle_ticks + 1 if is_idle else 0
+        return await super().on_tick(counter) or self._num_idle_ticks > IDLE_TICKS

@@ -1,28 +1,63 @@
-"""What a server takes on, and what it refuses."""
+"""The limits and API keys of a server."""
 
+import os
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from bertwright.core.errors import UserError
+from bertwright.core.files import read_text, require_file
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServingSettings:
     """The limits of a server.
 
     Attributes:
-        num_texts: of one request.
-        text_tokens: of one text, special ones included; what a model reads may be less.
-        body_bytes: of a request.
-        num_requests: that are being answered at the same time, whatever they ask.
-        queue_tokens: that may wait for one model: what comes on top of them is refused.
-        deadline_ms: how long an idle model waits for company to the first text.
-        timeout_seconds: how long a request may take to arrive, and again to be answered.
-        api_keys: of which a request must show one; where there are none, nobody is asked.
+        max_texts: texts per request.
+        max_text_tokens: tokens per text, special tokens included; the model may allow less.
+        max_body_bytes: size of a request body.
+        max_requests: number of concurrent requests.
+        max_queue_tokens: waiting tokens per model; requests beyond are rejected.
+        max_batch_delay_ms: how long an idle model waits for more texts to share a batch.
+        request_timeout_seconds: time to receive a request, and again to respond.
+        api_keys: accepted keys; empty for no authentication.
     """
 
-    num_texts: int = 512
-    text_tokens: int = 8192
-    body_bytes: int = 2 * 2**20
-    num_requests: int = 512
-    queue_tokens: int = 65_536
-    deadline_ms: float = 2.0
-    timeout_seconds: float = 30.0
+    max_texts: int = 512
+    max_text_tokens: int = 8192
+    max_body_bytes: int = 2 * 2**20
+    max_requests: int = 512
+    max_queue_tokens: int = 65_536
+    max_batch_delay_ms: float = 2.0
+    request_timeout_seconds: float = 30.0
     api_keys: frozenset[str] = field(default=frozenset(), repr=False)
+
+
+API_KEY_VARIABLE = "BERTWRIGHT_API_KEY"
+
+MIN_KEY_LENGTH = 16
+"""Minimum number of characters, against guessing."""
+
+
+def read_api_keys(file: Path | None) -> frozenset[str]:
+    """Read API keys from a file, one per line, or from the environment; none without either.
+
+    Errors: UserError for a file or variable without keys, which would leave the server open, and
+    for short or non-ASCII keys.
+    """
+    if file is not None:
+        require_file(file)
+        source, keys, remedy = str(file), read_text(file).split(), "write one per line"
+    elif (value := os.environ.get(API_KEY_VARIABLE)) is not None:
+        source, keys, remedy = API_KEY_VARIABLE, value.split(), "set it to a key, or unset it"
+    else:
+        return frozenset()
+    if not keys:
+        raise UserError(f"{source} holds no key: {remedy}")
+    for number, key in enumerate(keys, start=1):
+        if len(key) < MIN_KEY_LENGTH or not key.isascii():
+            raise UserError(
+                f"{source}: key {number} must have at least {MIN_KEY_LENGTH} ASCII characters: "
+                f"create one with python -c 'import secrets; print(secrets.token_urlsafe())'"
+            )
+    return frozenset(keys)

@@ -1,1 +1,1 @@
-"""Whole experiments: recipes and tasks put together, and what comes out of them."""
+"""Experiments that compare recipes on tasks, and their results."""

@@ -1,4 +1,4 @@
-"""The axis of measures: what is found out about a trained arm, as named figures."""
+"""The axis of measures: named metrics of a trained arm."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,305 +11,329 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError, field_validator
 
-from bertwright.axes import Choice, did_you_mean, explain
-from bertwright.errors import UserError
-from bertwright.model.counting import parameters_by_part, training_arithmetic
-from bertwright.model.folder import TRAINING, load_model
-from bertwright.model.layers import layers_of
-from bertwright.model.text_model import TextModel
+from bertwright.core.config import Config, did_you_mean, to_user_error
+from bertwright.core.errors import UserError
+from bertwright.data.interaction_histories import TEST
+from bertwright.data.shards.dataset import Dataset
+from bertwright.models.costs import num_parameters_by_part, training_flops
+from bertwright.models.layer_selection import select_layers
+from bertwright.models.saving import TRAINING_FILE, load_model
+from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
-from bertwright.recipes.loading import merged
-from bertwright.studies.corpora import Written
-from bertwright.tasks.answers import Prediction
-from bertwright.tasks.catalogue import TASKS, find_part, table_task
-from bertwright.tasks.evaluation import evaluate as evaluate_task
-from bertwright.tasks.finetuning import finetune
-from bertwright.tasks.finetuning_settings import FineTuning
-from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.formats.minimal_pairs import first_of_each, read_minimal_pairs
+from bertwright.recipes.loading import merge
+from bertwright.studies.corpora import CorpusFolder
+from bertwright.tasks.catalogue import TASKS, find_split_file, table_task
+from bertwright.tasks.evaluation.evaluate import evaluate as evaluate_task
+from bertwright.tasks.finetuning.config import FineTuningConfig
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.minimal_pairs import score_minimal_pairs
+from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.task import Task
-from bertwright.text.histories import TEST
-from bertwright.text.shards import Data
-from bertwright.training.evaluation import evaluate, held_out, next_items
+from bertwright.tasks.zero_shot.minimal_pairs import (
+    first_of_each_paradigm,
+    read_minimal_pairs,
+    score_minimal_pairs,
+)
+from bertwright.training.evaluation.held_out import (
+    evaluate,
+    evaluate_next_items,
+    make_held_out_evaluation,
+)
 
-Figures = Mapping[str, float]
+Metrics = Mapping[str, float]
 
 
 @dataclass(frozen=True)
-class Trained:
-    """An arm that has been trained with one seed, and what it was trained on."""
+class TrainedArm:
+    """An arm trained with one seed, with its data."""
 
     folder: Path
-    data: Data
-    corpus: Written
+    data: Dataset
+    corpus: CorpusFolder
     seed: int
 
     def text_model(self) -> TextModel:
-        """The model in float32."""
+        """Return the model in float32."""
         return TextModel(*load_model(self.folder), "float32")
 
 
-class Measure(Choice):
-    """The axis; only these ``arms`` are measured, or all."""
+class Measure(Config):
+    """The axis of measures; only these ``arms`` are measured, or all."""
 
     arms: tuple[str, ...] | None = None
 
-    def missing(self, corpus: Written) -> str | None:
-        """What it needs and is not there, in words."""
+    def missing_input(self, corpus: CorpusFolder) -> str | None:
+        """Describe an input that is missing, if any."""
         return None
 
-    def check(self, recipe: Recipe, data: Data) -> None:
-        """UserError where a model of this recipe cannot be measured so on this data set."""
+    def check(self, recipe: Recipe, data: Dataset) -> None:
+        """Raise UserError if a model of a recipe cannot be measured on a data set."""
 
-    def reads(self, corpus: Written) -> list[Path]:
-        """The files and folders, beside the data set, that its figures depend on."""
+    def input_files(self, corpus: CorpusFolder) -> list[Path]:
+        """Return the files, besides the data set, that the metrics depend on."""
         return []
 
-    def of(self, trained: Trained) -> Figures:
-        """The figures of a trained arm."""
+    def compute(self, arm: TrainedArm) -> Metrics:
+        """Return the metrics of a trained arm."""
         raise TypeError(f"{type(self).__name__} is an axis, not a measure")
 
 
-class HeldOut(Measure):
-    """The questions of its last phase on held-out text, or others with ``changes`` to the recipe.
+class HeldOutMeasure(Measure):
+    """The objectives of the last phase on held-out text, optionally with ``changes`` to the recipe.
 
-    A question is answered by the head of its name: one that was trained for something else may be
-    asked.
+    An objective uses the head of its name, which may have been trained for another objective.
     """
 
     kind: Literal["held-out"] = "held-out"
     changes: dict[str, Any] = Field(default_factory=dict)
 
-    def check(self, recipe: Recipe, data: Data) -> None:
-        asked = self._asked(recipe)
-        held_out(asked, len(asked.phases) - 1, data, num_tokens=1)
+    def check(self, recipe: Recipe, data: Dataset) -> None:
+        changed = self._changed_recipe(recipe)
+        make_held_out_evaluation(changed, len(changed.phases) - 1, data, num_tokens=1)
 
-    def of(self, trained: Trained) -> Figures:
-        model, _ = load_model(trained.folder)
-        return evaluate(model, trained.data, self._asked(model.recipe))
+    def compute(self, arm: TrainedArm) -> Metrics:
+        model, _ = load_model(arm.folder)
+        return evaluate(model, arm.data, self._changed_recipe(model.recipe))
 
-    def _asked(self, recipe: Recipe) -> Recipe:
+    def _changed_recipe(self, recipe: Recipe) -> Recipe:
         try:
-            asked = Recipe.model_validate(merged(recipe.as_dict(), self.changes))
+            changed = Recipe.model_validate(merge(recipe.as_dict(), self.changes))
         except ValidationError as error:
-            raise explain(error, f"held-out, of recipe {recipe.name}") from error
-        if asked.encoder != recipe.encoder:
-            raise UserError("a held-out measure may change what is asked, not the encoder")
-        return asked
+            raise to_user_error(error, f"held-out, of recipe {recipe.name}") from error
+        if changed.encoder != recipe.encoder:
+            raise UserError("a held-out measure may change objectives, but not the encoder")
+        return changed
 
 
-class NextItem(Measure):
-    """Where the last items of whole histories are ranked, and how far above popularity: the
-    difference for every figure, ``over_popularity_hr_10`` and the like."""
+class NextItemMeasure(Measure):
+    """The ranking of the last items of whole histories, and the difference to popularity.
+
+    The differences are named ``over_popularity_hr_10`` and the like.
+    """
 
     kind: Literal["next-item"] = "next-item"
 
-    def of(self, trained: Trained) -> Figures:
-        model, _ = load_model(trained.folder)
+    def compute(self, arm: TrainedArm) -> Metrics:
+        model, _ = load_model(arm.folder)
         last = len(model.recipe.phases) - 1
-        found = next_items(model, model.recipe, last, trained.data, TEST)
-        above = {
-            f"over_{name}": found[name.removeprefix("popularity_")] - value
-            for name, value in found.items()
+        metrics = evaluate_next_items(model, model.recipe, last, arm.data, TEST)
+        differences = {
+            f"over_{name}": metrics[name.removeprefix("popularity_")] - value
+            for name, value in metrics.items()
             if name.startswith("popularity_")
         }
-        return found | above
+        return metrics | differences
 
 
-class MinimalPairs(Measure):
-    """The share of minimal pairs whose acceptable sentence is the more likely one: those of a
-    ``file``, or those that come with the corpus; of each paradigm the first ``most``, or all."""
+class MinimalPairMeasure(Measure):
+    """The accuracy on minimal pairs: how often the acceptable sentence is more likely.
+
+    The pairs are those of ``file`` or of the corpus, at most ``max_per_paradigm`` of each paradigm.
+    """
 
     kind: Literal["minimal-pairs"] = "minimal-pairs"
     file: str | None = None
-    most: int | None = Field(default=None, ge=1)
+    max_per_paradigm: int | None = Field(default=None, ge=1)
 
-    def missing(self, corpus: Written) -> str | None:
+    def missing_input(self, corpus: CorpusFolder) -> str | None:
         if self.file is not None and not Path(self.file).exists():
             return f"there is no file {self.file}"
-        if self.file is None and not corpus.pairs.exists():
+        if self.file is None and not corpus.minimal_pairs.exists():
             return "the corpus has no minimal pairs: name a file"
         return None
 
-    def reads(self, corpus: Written) -> list[Path]:
-        return [corpus.pairs if self.file is None else Path(self.file)]
+    def input_files(self, corpus: CorpusFolder) -> list[Path]:
+        return [corpus.minimal_pairs if self.file is None else Path(self.file)]
 
-    def of(self, trained: Trained) -> Figures:
-        pairs = read_minimal_pairs(*self.reads(trained.corpus))
-        if self.most is not None:
-            pairs = first_of_each(pairs, self.most)
-        found = score_minimal_pairs(trained.text_model(), pairs)
-        paradigms = {name: scores.accuracy for name, scores in found.paradigms.items()}
-        return {"accuracy": found.all.accuracy, **paradigms}
+    def compute(self, arm: TrainedArm) -> Metrics:
+        pairs = read_minimal_pairs(*self.input_files(arm.corpus))
+        if self.max_per_paradigm is not None:
+            pairs = first_of_each_paradigm(pairs, self.max_per_paradigm)
+        scores = score_minimal_pairs(arm.text_model(), pairs)
+        paradigms = {name: score.accuracy for name, score in scores.by_paradigm.items()}
+        return {"accuracy": scores.total.accuracy, **paradigms}
 
 
-class Answers(Measure):
-    """The share of the questions of the corpus that are answered right, by their kind.
+class ContinuationMeasure(Measure):
+    """The accuracy on the prompts of the corpus, by kind of prompt.
 
-    The answer is the likeliest text of its length behind the prompt. A model that does not read on
-    fills a gap, where the question has one.
+    The prediction is the greedy continuation of the prompt. A model that is not causal fills the
+    gap, if the prompt has one.
     """
 
-    kind: Literal["answers"] = "answers"
+    kind: Literal["continuation"] = "continuation"
 
-    def missing(self, corpus: Written) -> str | None:
-        return None if corpus.questions.exists() else "the corpus asks no questions"
+    def missing_input(self, corpus: CorpusFolder) -> str | None:
+        return None if corpus.prompts.exists() else "the corpus has no prompts"
 
-    def reads(self, corpus: Written) -> list[Path]:
-        return [corpus.questions]
+    def input_files(self, corpus: CorpusFolder) -> list[Path]:
+        return [corpus.prompts]
 
-    def of(self, trained: Trained) -> Figures:
-        path = trained.corpus.questions
-        asked = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        model = trained.text_model()
-        if model.continues or "gap" not in asked[0]:
-            right = answered(model, [(each["prompt"], each["answer"]) for each in asked])
+    def compute(self, arm: TrainedArm) -> Metrics:
+        path = arm.corpus.prompts
+        prompts = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        model = arm.text_model()
+        if model.is_causal or "gap" not in prompts[0]:
+            pairs = [(prompt["prompt"], prompt["continuation"]) for prompt in prompts]
+            is_correct = continues_correctly(model, pairs)
         else:
-            right = [filled(model, each["gap"], each["answer"]) for each in asked]
-        kinds = [each["kind"] for each in asked]
+            is_correct = [fills_correctly(model, p["gap"], p["continuation"]) for p in prompts]
+        kinds = [prompt["kind"] for prompt in prompts]
         return {
-            kind: fmean(r for r, own in zip(right, kinds, strict=True) if own == kind)
+            kind: fmean(c for c, other in zip(is_correct, kinds, strict=True) if other == kind)
             for kind in dict.fromkeys(kinds)
         }
 
 
-def answered(model: TextModel, asked: Sequence[tuple[str, str]]) -> list[bool]:
-    """Whether a model goes on from every prompt with its answer."""
-    pieces = [tuple(model.tokenizer.encode(f" {answer}")) for _, answer in asked]
-    right = [False] * len(asked)
-    for length in sorted(set(map(len, pieces))):
-        numbers = [number for number, own in enumerate(pieces) if len(own) == length]
-        prompts = [asked[number][0] for number in numbers]
-        found = model.generate(prompts, max_new_tokens=length, temperature=0)
-        for number, continuation in zip(numbers, found, strict=True):
-            right[number] = continuation.pieces == pieces[number]
-    return right
+def continues_correctly(
+    model: TextModel, prompts_and_continuations: Sequence[tuple[str, str]]
+) -> list[bool]:
+    """Return whether a model continues each prompt as expected."""
+    expected = [tuple(model.tokenizer.encode(f" {text}")) for _, text in prompts_and_continuations]
+    is_correct = [False] * len(prompts_and_continuations)
+    for length in sorted(set(map(len, expected))):
+        indices = [index for index, ids in enumerate(expected) if len(ids) == length]
+        prompts = [prompts_and_continuations[index][0] for index in indices]
+        continuations = model.generate(prompts, max_new_tokens=length, temperature=0)
+        for index, continuation in zip(indices, continuations, strict=True):
+            is_correct[index] = continuation.token_ids == expected[index]
+    return is_correct
 
 
-def filled(model: TextModel, gap: str, answer: str) -> bool:
-    """Whether the likeliest pieces in the place of the [MASK] of a text are this answer."""
-    pieces = model.tokenizer.encode(f" {answer}")
-    found = model.fill_mask(gap.replace("[MASK]", "[MASK]" * len(pieces)), top_k=1)
-    return [guess.piece for guess, *_ in found] == [model.tokenizer.piece(n) for n in pieces]
+def fills_correctly(model: TextModel, gap: str, expected: str) -> bool:
+    """Return whether the most likely tokens for the [MASK] of a text are the expected ones."""
+    expected_ids = model.tokenizer.encode(f" {expected}")
+    predictions = model.fill_mask(gap.replace("[MASK]", "[MASK]" * len(expected_ids)), top_k=1)
+    expected_tokens = [model.tokenizer.id_to_token(token_id) for token_id in expected_ids]
+    return [best.token for best, *_ in predictions] == expected_tokens
 
 
-class Probe(Measure):
-    """How well the arm learns a task: one that comes with the corpus, or a known one with its
-    ``data`` folder. ``examples`` of its training part are used. What was learned is also asked of
-    the tasks ``transferred`` of the corpus, in another language say, without learning them."""
+class FineTuningMeasure(Measure):
+    """The scores of an arm fine-tuned for a task.
 
-    kind: Literal["probe"] = "probe"
+    The task is one of the corpus, or one of the catalogue with its ``data`` folder. At most
+    ``examples`` of its training part are used. The model is also evaluated, without training, on
+    ``transfer_tasks`` of the corpus, such as the task in another language.
+    """
+
+    kind: Literal["fine-tuning"] = "fine-tuning"
     task: str
     data: str | None = None
     examples: int | None = None
-    transferred: tuple[str, ...] = ()
+    transfer_tasks: tuple[str, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
 
     @field_validator("settings")
     @classmethod
-    def _of_one_run(cls, settings: dict[str, Any]) -> dict[str, Any]:
+    def _check_seed(cls, settings: dict[str, Any]) -> dict[str, Any]:
         if odd := sorted({"seed", "seeds"} & set(settings)):
-            raise ValueError(f"{odd[0]} is that of the arm: leave it out")
-        FineTuning.of(settings)
+            raise ValueError(f"the arm sets {odd[0]}: leave it out")
+        FineTuningConfig.from_settings(settings)
         return settings
 
-    def missing(self, corpus: Written) -> str | None:
+    def missing_input(self, corpus: CorpusFolder) -> str | None:
         if self.data is not None and self.task not in TASKS:
             return f"there is no task {self.task!r}{did_you_mean(self.task, TASKS)}"
         if self.data is not None:
             return None if Path(self.data).is_dir() else f"there is no folder {self.data}"
-        return _no_task(corpus, (self.task, *self.transferred))
+        return _missing_task(corpus, (self.task, *self.transfer_tasks))
 
-    def reads(self, corpus: Written) -> list[Path]:
+    def input_files(self, corpus: CorpusFolder) -> list[Path]:
         folder = corpus.task(self.task) if self.data is None else Path(self.data)
-        others = [find_part(corpus.task(name), "dev") for name in self.transferred]
-        return [find_part(folder, "train"), find_part(folder, "dev"), *others]
+        others = [find_split_file(corpus.task(name), "dev") for name in self.transfer_tasks]
+        return [find_split_file(folder, "train"), find_split_file(folder, "dev"), *others]
 
-    def of(self, trained: Trained) -> Figures:
-        train, dev, *_ = self.reads(trained.corpus)
-        task = _task(self.task, train)
-        learned = task.read(train)[: self.examples]
+    def compute(self, arm: TrainedArm) -> Metrics:
+        train, dev, *_ = self.input_files(arm.corpus)
+        task = _find_task(self.task, train)
+        examples = task.read_examples(train)[: self.examples]
         result = finetune(
-            trained.text_model(),
+            arm.text_model(),
             task,
-            train=learned,
-            dev=task.read(dev),
-            seed=trained.seed,
+            train=examples,
+            dev=task.read_examples(dev),
+            seed=arm.seed,
             **self.settings,
         )
-        scores = dict(result.runs[0].scores[task.name])
-        for name in self.transferred:
-            other = evaluate_task(result.model, trained.corpus.task(name))["metrics"]
+        scores = dict(result.seed_reports[0].scores[task.name])
+        for name in self.transfer_tasks:
+            other = evaluate_task(result.model, arm.corpus.task(name))["metrics"]
             scores |= {f"{name}-{metric}": score for metric, score in other.items()}
         return scores
 
 
-class Features(Measure):
-    """How well words are tagged by a linear map of the frozen states of their first pieces: ridge
-    regression from ``layers`` side by side, learned from so many ``examples``."""
+class LinearProbeMeasure(Measure):
+    """The scores of a linear probe: ridge regression of tags on frozen hidden states.
 
-    kind: Literal["features"] = "features"
+    A word is its first token; ``layers`` are concatenated, and at most ``examples`` are used.
+    """
+
+    kind: Literal["linear-probe"] = "linear-probe"
     task: str
     layers: str = "last"
     examples: int = 200
     ridge: float = Field(default=1.0, gt=0)
 
-    def missing(self, corpus: Written) -> str | None:
-        return _no_task(corpus, (self.task,))
+    def missing_input(self, corpus: CorpusFolder) -> str | None:
+        return _missing_task(corpus, (self.task,))
 
-    def check(self, recipe: Recipe, data: Data) -> None:
-        layers_of(self.layers, "concat", recipe.encoder.widths)
+    def check(self, recipe: Recipe, data: Dataset) -> None:
+        select_layers(self.layers, "concat", recipe.encoder.hidden_widths)
 
-    def reads(self, corpus: Written) -> list[Path]:
+    def input_files(self, corpus: CorpusFolder) -> list[Path]:
         folder = corpus.task(self.task)
-        return [find_part(folder, "train"), find_part(folder, "dev")]
+        return [find_split_file(folder, "train"), find_split_file(folder, "dev")]
 
-    def of(self, trained: Trained) -> Figures:
-        train, dev = self.reads(trained.corpus)
-        task, model = _task(self.task, train), trained.text_model()
-        learned = cast(list[TaggedWords], task.read(train))[: self.examples]
-        asked = cast(list[TaggedWords], task.read(dev))
-        tags = sorted({tag for each in learned for tag in each.tags or ()})
-        wanted = [np.eye(len(tags))[[tags.index(t) for t in each.tags or ()]] for each in learned]
-        known = np.concatenate(self._states(model, learned))
-        right = known.T @ np.concatenate(wanted)
-        weights = np.linalg.solve(known.T @ known + self.ridge * np.eye(known.shape[1]), right)
-        found = [
-            Prediction(tuple(tags[n] for n in (x @ weights).argmax(1)))
-            for x in self._states(model, asked)
+    def compute(self, arm: TrainedArm) -> Metrics:
+        train, dev = self.input_files(arm.corpus)
+        task, model = _find_task(self.task, train), arm.text_model()
+        train_examples = cast(list[TaggedSentence], task.read_examples(train))[: self.examples]
+        dev_examples = cast(list[TaggedSentence], task.read_examples(dev))
+        tags = sorted({tag for example in train_examples for tag in example.tags or ()})
+        targets = [
+            np.eye(len(tags))[[tags.index(t) for t in example.tags or ()]]
+            for example in train_examples
         ]
-        return task.score(asked, found)
+        x = np.concatenate(self._word_vectors(model, train_examples))
+        xy = x.T @ np.concatenate(targets)
+        weights = np.linalg.solve(x.T @ x + self.ridge * np.eye(x.shape[1]), xy)
+        predictions = [
+            Prediction(tuple(tags[n] for n in (vectors @ weights).argmax(1)))
+            for vectors in self._word_vectors(model, dev_examples)
+        ]
+        return task.score(dev_examples, predictions)
 
-    def _states(self, model: TextModel, examples: Sequence[TaggedWords]) -> list[NDArray[Any]]:
-        """(words, D + 1) float64 of each example: states, and a 1 for what is added."""
-        states = model.encode([" ".join(each.words) for each in examples], self.layers)
-        places = [model.tokenizer.words(list(each.words))[1] for each in examples]
-        words = [own[1:][first] for own, first in zip(states, places, strict=True)]
-        return [np.append(own, np.ones((len(own), 1)), axis=1).astype(np.float64) for own in words]
+    def _word_vectors(
+        self, model: TextModel, examples: Sequence[TaggedSentence]
+    ) -> list[NDArray[Any]]:
+        """Return (words, D + 1) float64 for each example: hidden states, and a 1 for the bias."""
+        states = model.encode([" ".join(example.words) for example in examples], self.layers)
+        firsts = [model.tokenizer.encode_pretokenized(list(e.words))[1] for e in examples]
+        words = [state[1:][first] for state, first in zip(states, firsts, strict=True)]
+        return [np.append(w, np.ones((len(w), 1)), axis=1).astype(np.float64) for w in words]
 
 
-class Cost(Measure):
-    """What the arm has cost: steps, tokens, seconds, floating-point operations; and its size."""
+class CostMeasure(Measure):
+    """The cost of an arm: steps, tokens, seconds, FLOPs and parameters."""
 
     kind: Literal["cost"] = "cost"
 
-    def of(self, trained: Trained) -> Figures:
-        about = json.loads((trained.folder / TRAINING).read_text(encoding="utf-8"))
-        model, _ = load_model(trained.folder)
-        recipe, size = model.recipe, model.vocabulary_size
-        done = about["steps"] / recipe.steps
+    def compute(self, arm: TrainedArm) -> Metrics:
+        training = json.loads((arm.folder / TRAINING_FILE).read_text(encoding="utf-8"))
+        model, _ = load_model(arm.folder)
+        recipe, size = model.recipe, model.vocab_size
+        fraction = training["steps"] / recipe.steps
         return {
-            "steps": about["steps"],
-            "tokens": about["tokens"],
-            "seconds": about["seconds"],
-            "operations": done * training_arithmetic(recipe, size),
-            "parameters": sum(parameters_by_part(recipe, size).values()),
+            "steps": training["steps"],
+            "tokens": training["tokens"],
+            "seconds": training["seconds"],
+            "flops": fraction * training_flops(recipe, size),
+            "parameters": sum(num_parameters_by_part(recipe, size).values()),
         }
 
 
-def _no_task(corpus: Written, names: Sequence[str]) -> str | None:
+def _missing_task(corpus: CorpusFolder, names: Sequence[str]) -> str | None:
     known = [folder.name for folder in sorted(corpus.tasks.glob("*"))]
     for name in names:
         if name not in known:
@@ -317,8 +341,8 @@ def _no_task(corpus: Written, names: Sequence[str]) -> str | None:
     return None
 
 
-def _task(name: str, train: Path) -> Task:
-    """A known task, or a table with columns text, perhaps pair, and label."""
+def _find_task(name: str, train: Path) -> Task:
+    """Return a task of the catalogue, or a table task with text, optional pair, and label."""
     if name in TASKS:
         return TASKS[name]
     if train.suffix == ".iob2":

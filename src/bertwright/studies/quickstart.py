@@ -1,9 +1,9 @@
-"""The quickstart: the whole path once, from text that is already there to a folder others load.
+"""The quickstart: from installed text to a model folder that Transformers loads.
 
-The text is the embedded sample. Nine in a hundred of its documents are held out from pre-training;
-on them the encoder is judged, and from them the task is made that it is fine-tuned for: restoring
-punctuation and capitals. So everything that the task shows and asks is new to the encoder. The same
-task is learned by the same encoder untrained, and answered without looking at the words around.
+The text is the embedded sample. Nine in a hundred of its documents are held out from pre-training,
+for evaluation and for the task of fine-tuning: restoring punctuation and capitals. So the encoder
+has seen none of the task's text. Baselines are the same encoder without pre-training, and tags
+chosen without context.
 """
 
 import json
@@ -15,55 +15,55 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from bertwright.errors import MissingExtra
-from bertwright.files import require_free, write_text
-from bertwright.interop.huggingface import export_folder
-from bertwright.machine.description import description, versions
-from bertwright.model.folder import load_model
-from bertwright.model.model import Model
-from bertwright.model.text_model import TextModel
+from bertwright.core.errors import MissingExtra
+from bertwright.core.files import require_new_folder, write_text
+from bertwright.data.deduplication import drop_duplicates
+from bertwright.data.document import ReadCounts
+from bertwright.data.holdout import HELDOUT, assign_splits
+from bertwright.data.preparation import prepare
+from bertwright.data.readers.sources import find_sources
+from bertwright.data.readers.tables import read_documents
+from bertwright.data.sample_text.sample import write_sample_text
+from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.data.vocabulary_training import train_tokenizer_on_files
+from bertwright.interop.huggingface import export_huggingface
+from bertwright.models.model import Model
+from bertwright.models.saving import load_model
+from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
-from bertwright.studies.quickstart_picture import draw_quickstart
-from bertwright.tasks.answers import Prediction
-from bertwright.tasks.baselines import majority_tag, tag_of_word
+from bertwright.runtime.device import hardware_description, package_versions
+from bertwright.studies.quickstart_plot import plot_quickstart
+from bertwright.tasks.baselines import majority_tags, most_frequent_word_tags
 from bertwright.tasks.catalogue import find_task
-from bertwright.tasks.finetuning import finetune
-from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.restoration import restoration_examples, split_documents
-from bertwright.text.documents import ReadCounts
-from bertwright.text.duplicates import unseen
-from bertwright.text.preparation import prepare
-from bertwright.text.readers import read_documents
-from bertwright.text.sample import gather_sample
-from bertwright.text.shards import Data
-from bertwright.text.sources import find_sources
-from bertwright.text.splitting import HELDOUT, assign_splits
-from bertwright.text.tokenizers import Tokenizer
-from bertwright.text.vocabularies import train_on_files
-from bertwright.training.pretraining import pretrain
-from bertwright.training.pretraining_run import Pretrained
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.examples import TaggedSentence
+from bertwright.tasks.formats.punctuation_restoration import restoration_examples, split_documents
+from bertwright.tasks.outputs import Prediction
+from bertwright.training.pretraining.pretrain import pretrain
+from bertwright.training.pretraining.run import PretrainingResult
 
 RECIPE = "modern-tiny"
-"""In minutes a small model learns more than a large one."""
+"""A small recipe, which learns more in minutes than a large one."""
 
-HELD_OUT_SHARE = 0.09
-TEST_SHARE, DEVELOPMENT_SHARE = 0.25, 0.1
-"""Of the held-out documents, and of those that are left for training on the task."""
+HELD_OUT_FRACTION = 0.09
+TEST_FRACTION, DEVELOPMENT_FRACTION = 0.25, 0.1
+"""The fractions of held-out documents for testing, and of the rest for development."""
 
-FINE_TUNING: dict[str, Any] = {"epochs": 4, "rate": 1e-3, "batch": 16}
-"""Of both encoders; the rate is the one of those tried at which the untrained encoder does best."""
+FINE_TUNING: dict[str, Any] = {"epochs": 4, "learning_rate": 1e-3, "batch_size": 16}
+"""Settings for both encoders; the learning rate is the best for the untrained one."""
 
 PREPARATION_SECONDS = 60.0
-"""What comes before pre-training, on 2 cores that are not slow."""
+"""The time before pre-training, on 2 cores of ordinary speed."""
 
-HIDDEN = "This function returns the [MASK] of elements in the list."
+MASKED_SENTENCE = "This function returns the [MASK] of elements in the list."
 
-Say = Callable[[str], None]
+Log = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class TaskScores:
-    """Macro F1 on the test documents, of the fine-tuned encoder and of what it has to beat."""
+class QuickstartScores:
+    """The macro F1 on test documents of the fine-tuned encoder and of baselines."""
 
     name: str
     score: float
@@ -73,28 +73,28 @@ class TaskScores:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the quickstart shows; losses in nats for a hidden piece of held-out text."""
+class QuickstartResult:
+    """The results of the quickstart; losses are in nats per masked token of held-out text."""
 
     seconds: float
     heldout_loss: float
     unigram_entropy: float
     masked_accuracy: float
     most_frequent_accuracy: float
-    task: TaskScores
+    task: QuickstartScores
     export_max_difference: float
 
     def as_dict(self) -> dict[str, Any]:
-        """What ``result.json`` says."""
+        """Return the content of ``result.json``."""
         return {**vars(self), "task": vars(self.task)}
 
     def table(self) -> list[str]:
-        """The same in lines, every figure above those it is compared with."""
+        """Return lines of a table, every metric followed by its baselines."""
         task = self.task
-        rows = [
+        lines = [
             ("held-out masked loss, nats", f"{self.heldout_loss:.3f}"),
             ("  unigram entropy", f"{self.unigram_entropy:.3f}"),
-            ("hidden pieces named right", f"{self.masked_accuracy:.1%}"),
+            ("masked tokens predicted correctly", f"{self.masked_accuracy:.1%}"),
             ("  always the most frequent", f"{self.most_frequent_accuracy:.1%}"),
             ("punctuation and capitals restored, macro F1", f"{task.score:.3f}"),
             ("  the same encoder, untrained", f"{task.untrained:.3f}"),
@@ -102,172 +102,180 @@ class Found:
             ("  the most frequent tag", f"{task.majority:.3f}"),
             ("difference to Transformers, at most", f"{self.export_max_difference:.1e}"),
         ]
-        return [f"{name:<44}{figure:>8}" for name, figure in rows]
+        return [f"{name:<44}{value:>8}" for name, value in lines]
 
 
 def quickstart(
-    out: Path, minutes: float = 5.0, say: Say = print, seconds_spent: float = 0.0
-) -> Found:
-    """Run everything, and leave it all in the folder ``out``.
+    output: Path, minutes: float = 5.0, log: Log = print, seconds_spent: float = 0.0
+) -> QuickstartResult:
+    """Run all stages, and write everything to the folder ``output``.
 
-    ``minutes`` are those of pre-training; the rest takes another one or two. ``say`` is given a
-    line at the end of every stage, then the table; ``seconds_spent`` passed before the call.
+    ``minutes`` are for pre-training; the rest takes one or two more. ``log`` receives a line at the
+    end of every stage, then the table; ``seconds_spent`` passed before the call.
 
-    Errors: UserError where ``out`` holds something; MissingExtra without Transformers.
+    Raises UserError if ``output`` is not empty, and MissingExtra without Transformers.
     """
-    require_free(out)
+    require_new_folder(output)
     if find_spec("transformers") is None:
         raise MissingExtra("transformers", "huggingface")
-    stages = _Stages(say, time.monotonic() - seconds_spent)
-    text, data = _prepared(out, stages)
-    trained = _pretrained(out, data, minutes, stages)
-    task = _task(out, held_out_documents(text), stages)
-    model, tokenizer = load_model(trained.path)
+    stages = _StageLog(log, time.monotonic() - seconds_spent)
+    text, data = _prepare(output, stages)
+    pretrained = _pretrain(output, data, minutes, stages)
+    task = _score_task(output, held_out_documents(text), stages)
+    model, tokenizer = load_model(pretrained.folder)
     with stages.timed("export") as facts:
-        written = export_folder(model, tokenizer, out / "huggingface", verify=True)
-        assert written.max_difference is not None, "a verified export knows its difference"
-        facts.append(f"{written.architecture}, read back by Transformers: the same outputs")
-    stages.say("")
-    stages.say(_filled(TextModel(model, tokenizer)))
-    found = Found(
+        export = export_huggingface(model, tokenizer, output / "huggingface", verify=True)
+        assert export.max_difference is not None, "verify=True computes it"
+        facts.append(f"{export.architecture}, read back by Transformers: the same outputs")
+    stages.log("")
+    stages.log(_fill_mask_example(TextModel(model, tokenizer)))
+    result = QuickstartResult(
         round(stages.seconds, 1),
-        trained.figures["masked_loss"],
-        trained.figures["unigram_entropy"],
-        trained.figures["masked_accuracy"],
-        trained.figures["most_frequent_accuracy"],
+        pretrained.metrics["masked_loss"],
+        pretrained.metrics["unigram_entropy"],
+        pretrained.metrics["masked_accuracy"],
+        pretrained.metrics["most_frequent_accuracy"],
         task,
-        written.max_difference,
+        export.max_difference,
     )
-    for line in ["", *found.table(), "", _origin(found.seconds)]:
-        stages.say(line)
-    draw_quickstart(trained.path / "metrics.jsonl", found.as_dict(), out / "quickstart.png")
-    write_text(out / "output.txt", "\n".join(stages.said) + "\n")
-    write_text(out / "result.json", json.dumps(found.as_dict(), indent=1) + "\n")
-    return found
+    for line in ["", *result.table(), "", _provenance(result.seconds)]:
+        stages.log(line)
+    metrics_file = pretrained.folder / "metrics.jsonl"
+    plot_quickstart(metrics_file, result.as_dict(), output / "quickstart.png")
+    write_text(output / "output.txt", "\n".join(stages.lines) + "\n")
+    write_text(output / "result.json", json.dumps(result.as_dict(), indent=1) + "\n")
+    return result
 
 
 @dataclass
-class _Stages:
-    """Says what every stage found and how long it took, and remembers what was said."""
+class _StageLog:
+    """A log of the stages, with their results and times."""
 
-    tell: Say
-    began: float
-    said: list[str] = field(default_factory=list[str])
+    output: Log
+    start_time: float
+    lines: list[str] = field(default_factory=list[str])
 
     @property
     def seconds(self) -> float:
-        """Since the beginning."""
-        return time.monotonic() - self.began
+        """The time since the start."""
+        return time.monotonic() - self.start_time
 
-    def say(self, line: str) -> None:
-        self.said.append(line)
-        self.tell(line)
+    def log(self, line: str) -> None:
+        self.lines.append(line)
+        self.output(line)
 
     @contextmanager
     def timed(self, name: str) -> Generator[list[str]]:
-        """A stage; what is appended to the list stands in its line."""
-        began = time.monotonic()
+        """Time a stage, and log a line with the facts appended to the list."""
+        start = time.monotonic()
         facts: list[str] = []
         yield facts
-        self.say(f"{name:<12}{time.monotonic() - began:6.1f} s  {'; '.join(facts)}")
+        self.log(f"{name:<12}{time.monotonic() - start:6.1f} s  {'; '.join(facts)}")
 
 
-def _prepared(out: Path, stages: _Stages) -> tuple[Path, Data]:
-    """The sample text as a file and as shards."""
-    with stages.timed("sample") as facts:
-        sample = gather_sample(out / "sample")
+def _prepare(output: Path, stage_log: _StageLog) -> tuple[Path, Dataset]:
+    """Write the sample text as a file and as shards."""
+    with stage_log.timed("sample") as facts:
+        sample = write_sample_text(output / "sample")
         facts.append(f"{sample.words:,} words of documentation installed here")
-    text = out / "sample" / "sample.txt"
-    choice = Recipe.load(RECIPE).text.tokenizer
-    with stages.timed("tokenizer") as facts:
-        tokenizer = train_on_files([text], out / "tokenizer", choice)
-        facts.append(f"{tokenizer.size:,} pieces")
-    with stages.timed("prepare") as facts:
-        data = prepare(text, out / "data", tokenizer, heldout=HELD_OUT_SHARE)
+    text = output / "sample" / "sample.txt"
+    config = Recipe.load(RECIPE).text.tokenizer
+    with stage_log.timed("tokenizer") as facts:
+        tokenizer = train_tokenizer_on_files([text], output / "tokenizer", config)
+        facts.append(f"{tokenizer.vocab_size:,} tokens")
+    with stage_log.timed("prepare") as facts:
+        data = prepare(text, output / "data", tokenizer, heldout=HELD_OUT_FRACTION)
         train, heldout = data.split("train"), data.split("heldout")
-        facts.append(f"{train.num_pieces:,} pieces to learn from, {heldout.num_pieces:,} held out")
+        facts.append(f"{train.num_tokens:,} tokens to train on, {heldout.num_tokens:,} held out")
     return text, data
 
 
 def pretraining_seconds(minutes: float, spent: float) -> float:
-    """How long to pre-train after ``spent`` seconds.
+    """Return the seconds of pre-training after ``spent`` seconds.
 
-    A machine that was late so far will be late again: what it lost, and will lose, is taken from
-    the minutes asked for, at most half of them.
+    A machine that was slow so far will be slow again: twice the delay is subtracted from the
+    minutes, at most half of them.
     """
     late = max(0.0, spent - PREPARATION_SECONDS)
     return max(30.0 * minutes, 60.0 * minutes - 2.0 * late)
 
 
-def _pretrained(out: Path, data: Data, minutes: float, stages: _Stages) -> Pretrained:
-    budget = pretraining_seconds(minutes, stages.seconds)
-    with stages.timed("pretrain") as facts:
-        trained = pretrain(RECIPE, data, out / "encoder", budget=budget)
-        facts.append(f"{RECIPE}, {trained.steps:,} steps, {trained.tokens / 1e6:.1f} M tokens")
-    return trained
+def _pretrain(
+    output: Path, data: Dataset, minutes: float, stage_log: _StageLog
+) -> PretrainingResult:
+    budget = pretraining_seconds(minutes, stage_log.seconds)
+    with stage_log.timed("pretrain") as facts:
+        result = pretrain(RECIPE, data, output / "encoder", budget=budget)
+        facts.append(
+            f"{RECIPE}, {result.num_steps:,} steps, {result.num_tokens / 1e6:.1f} M tokens"
+        )
+    return result
 
 
 def held_out_documents(text: Path) -> list[str]:
-    """The documents that ``prepare`` held out, as they are written."""
-    met = ReadCounts()
-    documents = unseen(read_documents(find_sources([text], "text", None, met), met), met)
-    split = assign_splits(documents, HELD_OUT_SHARE)
-    return [document.text for part, document in split if part == HELDOUT]
+    """Return the documents that ``prepare`` held out, as text."""
+    counts = ReadCounts()
+    sources = find_sources([text], "text", None, counts)
+    documents = drop_duplicates(read_documents(sources, counts), counts)
+    splits = assign_splits(documents, HELD_OUT_FRACTION)
+    return [document.text for split, document in splits if split == HELDOUT]
 
 
-def _task(out: Path, documents: Sequence[str], stages: _Stages) -> TaskScores:
-    """Macro F1 on documents that neither pre-training nor fine-tuning has seen."""
-    learned, asked = split_documents(documents, TEST_SHARE)
-    train, dev = split_documents(learned, DEVELOPMENT_SHARE, seed=1)
-    training, development, test = map(restoration_examples, (train, dev, asked))
+def _score_task(output: Path, documents: Sequence[str], stage_log: _StageLog) -> QuickstartScores:
+    """Return macro F1 on documents unseen in pre-training and fine-tuning."""
+    training_documents, test_documents = split_documents(documents, TEST_FRACTION)
+    train, dev = split_documents(training_documents, DEVELOPMENT_FRACTION, seed=1)
+    training, development, test = map(restoration_examples, (train, dev, test_documents))
     task = find_task("restoration")
 
     def macro_f1(predictions: Sequence[Prediction]) -> float:
         return task.score(test, predictions)["macro-f1"]
 
-    def of_tags(tags: Sequence[tuple[str, ...]]) -> float:
-        return macro_f1([Prediction(own) for own in tags])
+    def score_tags(tags: Sequence[tuple[str, ...]]) -> float:
+        return macro_f1([Prediction(sentence_tags) for sentence_tags in tags])
 
-    def fine_tuned(model: TextModel, folder: Path | None) -> float:
-        result = finetune(model, task, train=training, dev=development, out=folder, **FINE_TUNING)
-        return macro_f1(result.model.predict(_bare(test)))
+    def score_encoder(model: TextModel, folder: Path | None) -> float:
+        result = finetune(
+            model, task, train=training, dev=development, output=folder, **FINE_TUNING
+        )
+        return macro_f1(result.model.predict(_without_tags(test)))
 
-    model, tokenizer = load_model(out / "encoder")
-    with stages.timed("fine-tune") as facts:
-        score = fine_tuned(TextModel(model, tokenizer), out / "restoration")
+    model, tokenizer = load_model(output / "encoder")
+    with stage_log.timed("fine-tune") as facts:
+        score = score_encoder(TextModel(model, tokenizer), output / "restoration")
         facts.append(f"macro F1 {score:.3f}")
-        facts.append(f"{_num_words(training):,} words to learn from, {_num_words(test):,} to test")
-    with stages.timed("untrained") as facts:
-        untrained = fine_tuned(_untrained(model.recipe, tokenizer), None)
+        facts.append(f"{_num_words(training):,} words to train on, {_num_words(test):,} to test")
+    with stage_log.timed("untrained") as facts:
+        untrained = score_encoder(_untrained_model(model.recipe, tokenizer), None)
         facts.append(f"macro F1 {untrained:.3f}")
-        facts.append("the same, from the encoder as it was before its training")
-    return TaskScores(
+        facts.append("the same encoder without pre-training")
+    return QuickstartScores(
         "restoration",
         score,
-        of_tags(majority_tag(training, test)),
-        of_tags(tag_of_word(training, test)),
+        score_tags(majority_tags(training, test)),
+        score_tags(most_frequent_word_tags(training, test)),
         untrained,
     )
 
 
-def _untrained(recipe: Recipe, tokenizer: Tokenizer) -> TextModel:
-    return TextModel(Model.build(recipe, tokenizer.size, tokenizer), tokenizer)
+def _untrained_model(recipe: Recipe, tokenizer: Tokenizer) -> TextModel:
+    return TextModel(Model.build(recipe, tokenizer.vocab_size, tokenizer), tokenizer)
 
 
-def _bare(examples: Sequence[TaggedWords]) -> list[TaggedWords]:
-    return [TaggedWords(example.words) for example in examples]
+def _without_tags(examples: Sequence[TaggedSentence]) -> list[TaggedSentence]:
+    return [TaggedSentence(example.words) for example in examples]
 
 
-def _num_words(examples: Sequence[TaggedWords]) -> int:
+def _num_words(examples: Sequence[TaggedSentence]) -> int:
     return sum(len(example.words) for example in examples)
 
 
-def _filled(model: TextModel) -> str:
-    guesses = model.fill_mask(HIDDEN)[0]
-    listed = ", ".join(f"{guess.piece} {guess.probability:.0%}" for guess in guesses)
-    return f"{HIDDEN}\n  {listed}"
+def _fill_mask_example(model: TextModel) -> str:
+    predictions = model.fill_mask(MASKED_SENTENCE)[0]
+    listed = ", ".join(f"{p.token} {p.probability:.0%}" for p in predictions)
+    return f"{MASKED_SENTENCE}\n  {listed}"
 
 
-def _origin(seconds: float) -> str:
-    libraries = ", ".join(f"{name} {number}" for name, number in versions("torch").items())
-    return f"{seconds / 60:.1f} minutes on {description()}; {libraries}"
+def _provenance(seconds: float) -> str:
+    libraries = ", ".join(f"{name} {number}" for name, number in package_versions("torch").items())
+    return f"{seconds / 60:.1f} minutes on {hardware_description()}; {libraries}"

@@ -1,1 +1,1 @@
-"""A trained model to a solved task: formats, metrics, named tasks, fine-tuning."""
+"""Downstream tasks: file formats, output types, metrics, fine-tuning and evaluation."""

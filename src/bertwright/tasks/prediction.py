@@ -1,148 +1,229 @@
 """Predictions for files and streams: one line in, one JSON object out, in the same order."""
 
-from collections.abc import Callable, Iterable, Iterator
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from bertwright.axes import did_you_mean
-from bertwright.errors import UserError
-from bertwright.tasks.encoding import pieces_cut
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.formats.examples import (
-    AnyExample,
-    Example,
-    Options,
-    Question,
-    TaggedWords,
+from bertwright.core.config import did_you_mean
+from bertwright.core.errors import UserError
+from bertwright.data.readers.text_lines import (
+    LocatedLine,
+    format_suffix,
+    parse_json_object,
+    read_located_lines,
 )
-from bertwright.tasks.formats.lines import Line, json_object, located_lines, suffix_of
+from bertwright.tasks.example_encoder import num_truncated_tokens
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.examples import (
+    Example,
+    Examples,
+    ExtractiveQuestion,
+    MultipleChoice,
+    TaggedSentence,
+    TaskExample,
+)
 from bertwright.tasks.formats.tables import TableReader
-from bertwright.tasks.prediction_lines import as_lines, behind
+from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.task import Task
 
-LOOKED_AT = 1000
-"""Lines from which it is told whether a text is in the layout of the training files."""
+NUM_SNIFFED_LINES = 1000
+"""Number of lines from which the layout of a text file is detected."""
 
-AT_ONCE = 4096
-"""Examples that are batched by length together: a stream is never held whole."""
+CHUNK_SIZE = 4096
+"""Examples that are batched by length together; a stream is never held in memory whole."""
 
 
 def predict_file(
-    model: FineTuned, path: Path, kept: Iterable[Line] = ()
+    model: FineTunedModel, path: Path, completed: Iterable[LocatedLine] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Predictions for the examples of a file behind those whose predictions are ``kept``.
+    """Predict for the examples of a file, except those with ``completed`` predictions.
 
-    ``.txt`` has a text on each line (a pair with a tab between, words set apart by white space),
-    ``.jsonl`` an object; both are streamed. Other files, and a ``.txt`` that has the layout of the
-    files that the model was trained on, are read as the task reads them, without labels. Errors:
-    UserError, naming file and line.
+    ``.txt`` has a text on each line (a pair separated by a tab, words by whitespace), ``.jsonl`` an
+    object; both are streamed. Other files, and a ``.txt`` in the layout of the training files, are
+    read by the reader of the task, without labels. Errors: UserError with file and line.
     """
-    return predict(model, behind(kept, asked_in(path, model.task)))
+    return predict_examples(model, skip_completed(completed, read_inputs(path, model.task)))
 
 
 def predict_lines(
-    model: FineTuned, lines: Iterable[Line], layout: str, kept: Iterable[Line] = ()
+    model: FineTunedModel,
+    lines: Iterable[LocatedLine],
+    layout: str,
+    completed: Iterable[LocatedLine] = (),
 ) -> Iterator[dict[str, Any]]:
-    """Predictions for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
-    return predict(model, behind(kept, asked_by(lines, layout, model.task)))
+    """Predict for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
+    return predict_examples(
+        model, skip_completed(completed, parse_inputs(lines, layout, model.task))
+    )
 
 
-def asked_in(path: Path, task: Task) -> Iterator[AnyExample]:
-    """What a file asks of a task, without labels; files as :func:`predict_file` reads them."""
-    suffix = suffix_of(path)
+def read_inputs(path: Path, task: Task) -> Iterator[TaskExample]:
+    """Read the unlabelled examples of a file, as :func:`predict_file` does."""
+    suffix = format_suffix(path)
     if suffix not in PARSERS:
-        return iter(task.read(path, labelled=False))
-    return asked_by(located_lines(path), suffix, task, str(path))
+        return iter(task.read_examples(path, with_labels=False))
+    return parse_inputs(read_located_lines(path), suffix, task, str(path))
 
 
-def asked_by(
-    lines: Iterable[Line], layout: str, task: Task, name: str = "standard input"
-) -> Iterator[AnyExample]:
-    """The same of lines in the layout of a ``.txt`` or a ``.jsonl`` file, which may have lines
-    without an object; messages call all of them ``name``."""
+def parse_inputs(
+    lines: Iterable[LocatedLine], layout: str, task: Task, name: str = "standard input"
+) -> Iterator[TaskExample]:
+    """Parse lines in the layout of a ``.txt`` or a ``.jsonl`` file; blank JSON lines are skipped.
+
+    Messages call the source ``name``.
+    """
     parse = PARSERS[layout]
     if layout == ".jsonl":
-        return (parse(where, line, task) for where, line in lines if line.strip())
+        return (parse(location, line, task) for location, line in lines if line.strip())
     rest = iter(lines)
-    first = list(islice(rest, LOOKED_AT))
-    if task.reader.claims(first, task.labels):
-        return iter(task.reader.parse(name, chain(first, rest)))
-    return (parse(where, line, task) for where, line in chain(first, rest))
+    head = list(islice(rest, NUM_SNIFFED_LINES))
+    if task.reader.matches(head, task.labels):
+        return iter(task.reader.parse_lines(name, chain(head, rest)))
+    return (parse(location, line, task) for location, line in chain(head, rest))
 
 
-def predict(model: FineTuned, examples: Iterable[AnyExample]) -> Iterator[dict[str, Any]]:
-    """Predictions as plain data, in the order of the examples."""
+def predict_examples(
+    model: FineTunedModel, examples: Iterable[TaskExample]
+) -> Iterator[dict[str, Any]]:
+    """Return predictions as plain data, in the order of the examples."""
     stream = iter(examples)
-    while chunk := list(islice(stream, AT_ONCE)):
-        rows = model.answering.rows(model.maker, chunk)
-        said = model.answering.predictions(rows, model.outputs(rows), chunk)
-        yield from as_lines(chunk, said, num_cut=pieces_cut(rows))
+    while chunk := list(islice(stream, CHUNK_SIZE)):
+        sequences = model.output_decoder.encode(model.example_encoder, chunk)
+        predictions = model.output_decoder.decode(sequences, model.head_outputs(sequences), chunk)
+        yield from prediction_records(
+            chunk, predictions, num_truncated=num_truncated_tokens(sequences)
+        )
 
 
-def _from_text(where: str, line: str, task: Task) -> AnyExample:
-    shapes = task.answer.shapes()
-    if Options in shapes:
-        raise UserError(f"{where}: options come as JSON lines: text, question, options")
-    pair = Question in shapes or asks_pairs(task)
+def _parse_text_line(location: str, line: str, task: Task) -> TaskExample:
+    example_types = task.output_type.example_types()
+    if MultipleChoice in example_types:
+        raise UserError(f"{location}: multiple choice needs JSON lines: text, question, options")
+    pair = ExtractiveQuestion in example_types or needs_pairs(task)
     first, *others = (part.strip() for part in (line if pair else line.strip()).split("\t"))
     if pair and len(others) != 1:
-        found = "no tab" if not others else "more than one"
+        count = "no tab" if not others else "more than one"
         raise UserError(
-            f"{where}: task {task.name} asks for two texts with a tab between, there is {found}"
+            f"{location}: task {task.name} needs two texts separated by a tab, there is {count}"
         )
     if not pair and others:
-        kind = "words with spaces between" if TaggedWords in shapes else "one text"
+        kind = "words separated by spaces" if TaggedSentence in example_types else "one text"
         raise UserError(
-            f"{where}: task {task.name} asks for {kind}, and there is a tab: if these are columns, "
-            f"name the file .tsv, else take the tab out"
+            f"{location}: task {task.name} needs {kind}, and there is a tab: if these are columns, "
+            f"name the file .tsv, else remove the tab"
         )
-    if TaggedWords in shapes:
-        return TaggedWords(tuple(first.split()), where=where)
-    if Question in shapes:
-        return Question(first, others[0], where=where)
-    return Example(first, others[0] if others else None, where=where)
+    if TaggedSentence in example_types:
+        return TaggedSentence(tuple(first.split()), location=location)
+    if ExtractiveQuestion in example_types:
+        return ExtractiveQuestion(first, others[0], location=location)
+    return Example(first, others[0] if others else None, location=location)
 
 
-def _from_json(where: str, line: str, task: Task) -> AnyExample:
-    row, shapes = json_object(where, line), task.answer.shapes()
-    if TaggedWords in shapes:
-        return TaggedWords(tuple(map(str, _value(where, row, "words", list))), where=where)
-    if Question in shapes:
-        question, text = (_value(where, row, key, str) for key in ("question", "text"))
-        return Question(question, text, identity=str(row.get("id", "")), where=where)
-    if Options in shapes:
-        ways = tuple(map(str, _value(where, row, "options", list)))
-        if not ways:
-            raise UserError(f"{where}: there are no options")
-        question = _value(where, row, "question", str) if "question" in row else ""
-        return Options(_value(where, row, "text", str), ways, question, where=where)
+def _parse_json_line(location: str, line: str, task: Task) -> TaskExample:
+    record, example_types = parse_json_object(location, line), task.output_type.example_types()
+    if TaggedSentence in example_types:
+        return TaggedSentence(
+            tuple(map(str, _require_value(location, record, "words", list))), location=location
+        )
+    if ExtractiveQuestion in example_types:
+        question, text = (
+            _require_value(location, record, key, str) for key in ("question", "text")
+        )
+        return ExtractiveQuestion(question, text, id=str(record.get("id", "")), location=location)
+    if MultipleChoice in example_types:
+        options = tuple(map(str, _require_value(location, record, "options", list)))
+        if not options:
+            raise UserError(f"{location}: there are no options")
+        question = _require_value(location, record, "question", str) if "question" in record else ""
+        return MultipleChoice(
+            _require_value(location, record, "text", str), options, question, location=location
+        )
     if isinstance(task.reader, TableReader):
-        return task.reader.example(where, row)
-    pair = _value(where, row, "pair", str).strip() if asks_pairs(task) or "pair" in row else None
-    return Example(_value(where, row, "text", str).strip(), pair, where=where)
+        return task.reader.unlabelled_example(location, record)
+    pair = (
+        _require_value(location, record, "pair", str).strip()
+        if needs_pairs(task) or "pair" in record
+        else None
+    )
+    return Example(_require_value(location, record, "text", str).strip(), pair, location=location)
 
 
-def asks_pairs(task: Task) -> bool:
-    """Whether an example of a task is two texts."""
-    return task.reader.pairs is True or task.answer.own_kind() in ("closeness", "relevance")
+def needs_pairs(task: Task) -> bool:
+    """Return whether an example of a task is two texts."""
+    return task.reader.has_pairs is True or task.output_type.kind_name() in (
+        "closeness",
+        "relevance",
+    )
 
 
-def asks_single(task: Task) -> bool:
-    """Whether an example of a task is known to be one text; what was made in Python may be both."""
-    return task.reader.pairs is False and not asks_pairs(task)
+def needs_single_text(task: Task) -> bool:
+    """Return whether an example is known to be one text; from Python it may be either."""
+    return task.reader.has_pairs is False and not needs_pairs(task)
 
 
-def _value(where: str, row: dict[str, Any], name: str, kind: type) -> Any:
-    if name not in row:
-        raise UserError(f"{where}: no key {name!r}{did_you_mean(name, row)}")
-    if not isinstance(row[name], kind):
-        raise UserError(f"{where}: {name!r} is no {kind.__name__}: {row[name]!r}")
-    return row[name]
+def _require_value(location: str, record: dict[str, Any], name: str, expected_type: type) -> Any:
+    if name not in record:
+        raise UserError(f"{location}: no key {name!r}{did_you_mean(name, record)}")
+    if not isinstance(record[name], expected_type):
+        raise UserError(f"{location}: {name!r} is not a {expected_type.__name__}: {record[name]!r}")
+    return record[name]
 
 
-PARSERS: dict[str, Callable[[str, str, Task], AnyExample]] = {
-    ".txt": _from_text,
-    ".jsonl": _from_json,
+PARSERS: dict[str, Callable[[str, str, Task], TaskExample]] = {
+    ".txt": _parse_text_line,
+    ".jsonl": _parse_json_line,
 }
-"""How a line becomes an example, by the suffix of its file."""
+"""Parsers of a line, by file suffix."""
+
+TRUNCATED_KEY = "truncated_tokens"
+"""Key of the number of tokens that were truncated."""
+
+
+def prediction_records(
+    examples: Examples,
+    predictions: Sequence[Prediction],
+    task: Task | None = None,
+    num_truncated: Mapping[int, int] = MappingProxyType({}),
+) -> Iterator[dict[str, Any]]:
+    """Return inputs and predictions, with the references where a task is passed.
+
+    ``num_truncated`` maps an example's index to the number of truncated tokens.
+    """
+    for index, (example, prediction) in enumerate(zip(examples, predictions, strict=True)):
+        reference = {} if task is None else {"reference": task.output_type.reference(example)}
+        truncated = {TRUNCATED_KEY: num_truncated[index]} if index in num_truncated else {}
+        yield {**example_as_dict(example), **reference, **prediction.as_dict(), **truncated}
+
+
+def example_as_dict(example: TaskExample) -> dict[str, Any]:
+    """Return the inputs of an example, as in the line of its prediction."""
+    match example:
+        case TaggedSentence():
+            return {"words": example.words}
+        case ExtractiveQuestion():
+            id_field = {"id": example.id} if example.id else {}
+            return {**id_field, "question": example.question, "text": example.text}
+        case MultipleChoice():
+            question = {"question": example.question} if example.question else {}
+            return {"text": example.text, **question, "options": example.options}
+        case Example():
+            pair = {} if example.pair is None else {"pair": example.pair}
+            return {"text": example.text, **pair}
+
+
+def skip_completed(
+    completed: Iterable[LocatedLine], examples: Iterator[TaskExample]
+) -> Iterator[TaskExample]:
+    """Return the examples after those that have predictions.
+
+    Errors: UserError where a line belongs to another example.
+    """
+    for location, line in completed:
+        prediction, example = parse_json_object(location, line), next(examples, None)
+        inputs = {} if example is None else json.loads(json.dumps(example_as_dict(example)))
+        if example is None or {**prediction, **inputs} != prediction:
+            raise UserError(f"{location} is of another text: remove the file to start again")
+    return examples

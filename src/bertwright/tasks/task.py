@@ -1,4 +1,4 @@
-"""What a task is: how its examples are read, what they ask, and how answers are scored."""
+"""A task: how its examples are read, its output type and its metrics."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,114 +8,118 @@ from typing import Any
 
 from pydantic import Field
 
-from bertwright.axes import Settings, did_you_mean
-from bertwright.errors import UserError
-from bertwright.tasks.answers.answer import Answer, Prediction, told
+from bertwright.core.config import Settings, did_you_mean
+from bertwright.core.errors import UserError
+from bertwright.tasks.formats.example_reader import ExampleReader, InMemoryReader
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.formats.reader import InPython, Reader
+from bertwright.tasks.outputs.output_type import OutputType, Prediction, location_of
 
-MADE_IN_PYTHON = InPython()
+IN_MEMORY = InMemoryReader()
 
 
 @dataclass(frozen=True)
 class Task:
     """A task that a model can be fine-tuned for.
 
-    Predictions and references are written as the files write them: class names, numbers, tuples of
-    tags. So a label that occurs only in the held-out part is no special case: it is never right.
+    Predictions and references are values as in the files: class names, numbers, tuples of tags. A
+    label that occurs only in the held-out split is simply never predicted.
     """
 
     name: str
-    answer: Answer
-    reader: Reader = MADE_IN_PYTHON
+    output_type: OutputType
+    reader: ExampleReader = IN_MEMORY
     metrics: tuple[str, ...] = ()
-    """What is reported, the usual where none is named; the first one chooses the best epoch."""
+    """Metrics to report, by default the output type's; the first selects the best epoch."""
     labels: tuple[str, ...] = ()
-    """The classes or tags in the order of the model's outputs; empty until gathered."""
+    """Classes or tags in the order of the model's outputs; empty until read from the examples."""
     source: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "metrics", self.metrics or self.answer.usual_for(self.labels))
+        object.__setattr__(
+            self, "metrics", self.metrics or self.output_type.default_metrics_for(self.labels)
+        )
         for name in self.metrics:
-            self.answer.metric(name)
+            self.output_type.metric(name)
 
-    def read(self, path: Path, labelled: bool = True) -> Examples:
-        """The examples of a file; UserError, naming file and line, for what is none."""
-        examples = self.reader.read(path, labelled)
-        self.answer.checked(examples)
-        if labelled:
-            self._require_known(examples)
+    def read_examples(self, path: Path, with_labels: bool = True) -> Examples:
+        """Read the examples of a file; UserError, with file and line, for an invalid one."""
+        examples = self.reader.read(path, with_labels)
+        self.output_type.validate_examples(examples)
+        if with_labels:
+            self._require_known_labels(examples)
         return examples
 
-    def named(self, name: str) -> "Task":
-        """The same under another name."""
+    def with_name(self, name: str) -> "Task":
+        """Return this task under another name."""
         return replace(self, name=name)
 
-    def gathered(self, examples: Examples) -> "Task":
-        """This task with the labels of its training examples, unless it came with its own."""
-        if not self.answer.labelled or self.labels:
+    def with_labels_from(self, examples: Examples) -> "Task":
+        """Return this task with the labels of its training examples, unless it has labels."""
+        if not self.output_type.has_labels or self.labels:
             return self
         labels = tuple(sorted(self.labels_of(examples)))
-        if len(labels) < self.answer.least_labels:
-            found = f"only the label {labels[0]!r}" if labels else "no labels"
+        if len(labels) < self.output_type.min_labels:
+            problem = f"only the label {labels[0]!r}" if labels else "no labels"
             raise UserError(
-                f"task {self.name}: the {len(examples):,} training examples have {found}: check "
+                f"task {self.name}: the {len(examples):,} training examples have {problem}: check "
                 f"the file"
             )
-        metrics = () if self.metrics == self.answer.usual_metrics else self.metrics
+        metrics = () if self.metrics == self.output_type.default_metrics else self.metrics
         labelled = replace(self, labels=labels, metrics=metrics)
-        labelled.require_scored(examples)
+        labelled.require_metrics_defined(examples)
         return labelled
 
-    def require_scored(self, examples: Examples) -> None:
-        """Refuse labels that a metric of the task has no meaning for: UserError."""
-        self.answer.require_scored(self.metrics, self.labels_of(examples))
+    def require_metrics_defined(self, examples: Examples) -> None:
+        """Raise UserError for labels on which a metric of the task is undefined."""
+        self.output_type.require_metrics_defined(self.metrics, self.labels_of(examples))
 
-    def learnable(self, examples: Examples, part: str) -> None:
-        """Errors: UserError for examples of a part that cannot be learned from, or judged by."""
-        self.answer.checked(examples)
+    def require_labels(self, examples: Examples, split: str) -> None:
+        """Raise UserError for invalid or unlabelled examples of a split."""
+        self.output_type.validate_examples(examples)
         for example in examples:
-            if self.answer.reference(example) is None:
-                raise UserError(f"{told(example)}: the {part} part has an example without a label")
-        self._require_known(examples)
+            if self.output_type.reference(example) is None:
+                raise UserError(
+                    f"{location_of(example)}: the {split} split has an example without a label"
+                )
+        self._require_known_labels(examples)
 
-    def unseen(self, examples: Examples) -> dict[str, str]:
-        """The labels of examples that the model cannot answer with, and where each stands first."""
-        found: dict[str, str] = {}
+    def unknown_labels(self, examples: Examples) -> dict[str, str]:
+        """Return the labels that the task lacks, each with the location of its first example."""
+        locations: dict[str, str] = {}
         for example in examples if self.labels else ():
-            for label in self.answer.labels_in(example):
+            for label in self.output_type.labels_in(example):
                 if label not in self.labels:
-                    found.setdefault(label, told(example))
-        return found
+                    locations.setdefault(label, location_of(example))
+        return locations
 
     def score(self, examples: Examples, predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Every metric of the task, the one that counts first."""
-        return self.answer.score(self.metrics, examples, predictions)
+        """Compute every metric of the task, the main one first."""
+        return self.output_type.score(self.metrics, examples, predictions)
 
     def labels_of(self, examples: Examples) -> set[str]:
-        """The classes, or tags, that examples have."""
-        return {label for example in examples for label in self.answer.labels_in(example)}
+        """Return the set of classes or tags of examples."""
+        return {label for example in examples for label in self.output_type.labels_in(example)}
 
-    def shares(self, examples: Examples) -> dict[str, float]:
-        """How often each label stands among the examples."""
-        counts = Counter(label for e in examples for label in self.answer.labels_in(e))
+    def label_fractions(self, examples: Examples) -> dict[str, float]:
+        """Return the relative frequency of each label."""
+        counts = Counter(label for e in examples for label in self.output_type.labels_in(e))
         return {label: counts[label] / max(counts.total(), 1) for label in self.labels}
 
-    def _require_known(self, examples: Examples) -> None:
-        if self.answer.open:
+    def _require_known_labels(self, examples: Examples) -> None:
+        if self.output_type.allows_unseen_labels:
             return
-        for label, where in self.unseen(examples).items():
+        for label, where in self.unknown_labels(examples).items():
             raise UserError(
                 f"{where}: task {self.name} has no label {label!r}"
                 f"{did_you_mean(label, self.labels)}"
             )
 
 
-def described(task: Task) -> dict[str, Any]:
-    """A task as plain data, so that a fine-tuned model can be asked again for what it learned."""
+def task_as_dict(task: Task) -> dict[str, Any]:
+    """Return a task as plain data, to be stored with a fine-tuned model."""
     return {
         "name": task.name,
-        "answer": task.answer.model_dump(mode="json"),
+        "output_type": task.output_type.model_dump(mode="json"),
         "reader": task.reader.model_dump(mode="json"),
         "metrics": list(task.metrics),
         "labels": list(task.labels),
@@ -123,16 +127,18 @@ def described(task: Task) -> dict[str, Any]:
     }
 
 
-class StoredTask(Settings):
-    """A task as :func:`described` writes it."""
+class TaskRecord(Settings):
+    """A task as :func:`task_as_dict` writes it."""
 
     name: str
-    answer: Answer
-    reader: Reader
+    output_type: OutputType
+    reader: ExampleReader
     metrics: tuple[str, ...]
     labels: tuple[str, ...] = Field(max_length=1 << 20)
     source: str
 
-    def task(self) -> Task:
-        """Return the task; UserError for a metric that does not belong to its answer."""
-        return Task(self.name, self.answer, self.reader, self.metrics, self.labels, self.source)
+    def to_task(self) -> Task:
+        """Return the task; UserError for a metric that does not fit its output type."""
+        return Task(
+            self.name, self.output_type, self.reader, self.metrics, self.labels, self.source
+        )

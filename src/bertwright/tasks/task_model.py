@@ -1,4 +1,4 @@
-"""What solves a task: an encoder and a head; and what is trained for one task or several."""
+"""Encoders with task heads: of one task, and of one or several in training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,225 +8,254 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from bertwright.encoder.encoder import Encoder
-from bertwright.encoder.kernels.noise import Noise
-from bertwright.encoder.stream import Coordinates
-from bertwright.model.folder import fill, make_room
-from bertwright.model.grids import Grid
-from bertwright.model.layers import Layers
-from bertwright.model.memory import require_memory
+from bertwright.models.layer_selection import LayerSelection
+from bertwright.models.memory import require_memory
+from bertwright.models.quantized_weights import QuantizationGrid
+from bertwright.models.saving import allocate_parameters, load_tensors
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.token_tensors import TokenInfo
 from bertwright.recipes import Recipe
-from bertwright.tasks.adaptation import Adaptation, Full
-from bertwright.tasks.heads import Beginning, Head, HeadChoice
+from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
+from bertwright.tasks.heads.head import HeadConfig, TaskHead, TaskHeadContext
 
 
 @dataclass(frozen=True)
-class HeadPlan:
-    """The head of a task before it is built: its choice, its outputs, and the kind of answer."""
+class HeadSpec:
+    """The specification of a task head: its config, number of outputs and kind of output."""
 
-    choice: HeadChoice
+    config: HeadConfig
     num_outputs: int
-    answer: str = ""
+    output_kind: str = ""
 
 
 class TaskModel(nn.Module):
-    """An encoder and the head of a task; ``adaptation`` says what was added to the encoder."""
+    """An encoder with a task head; ``adaptation`` holds what was added to the encoder."""
 
     def __init__(
         self,
         recipe: Recipe,
-        vocabulary_size: int,
-        plan: HeadPlan,
-        adaptation: Adaptation | None = None,
+        vocab_size: int,
+        head_spec: HeadSpec,
+        adaptation: AdaptationConfig | None = None,
     ) -> None:
         super().__init__()
-        self.recipe, self.plan = recipe, plan
-        self.vocabulary_size = vocabulary_size
-        self.adaptation = adaptation or Full()
-        self.encoder = Encoder(recipe.encoder, vocabulary_size)
-        self.adaptation.insert(self.encoder)
-        self.head = plan.choice.build(Beginning(recipe, plan.num_outputs))
+        self.recipe, self.head_spec = recipe, head_spec
+        self.vocab_size = vocab_size
+        self.adaptation = adaptation or FullFineTuningConfig()
+        self.encoder = Encoder(recipe.encoder, vocab_size)
+        self.adaptation.insert_modules(self.encoder)
+        self.head = head_spec.config.build(TaskHeadContext(recipe, head_spec.num_outputs))
 
     def forward(
         self,
-        pieces: Tensor,
-        coordinates: Coordinates,
-        where: Tensor | None = None,
-        sizes: Sequence[int] = (),
+        token_ids: Tensor,
+        token_info: TokenInfo,
+        positions: Tensor | None = None,
+        output_lengths: Sequence[int] = (),
     ) -> Tensor:
-        """pieces (B, L) int64 to float32 outputs (B, K), or (M, K) for the places at ``where``."""
-        wanted = self.head.places(pieces, coordinates.document, where)
-        states = self.head.layers.states(self.encoder, pieces, coordinates, wanted=wanted)
-        return self.head(states, coordinates.document, sizes)
+        """Token ids (B, L) int64 to float32 outputs (B, K), or (M, K) at flat ``positions``."""
+        output_positions = self.head.output_positions(token_ids, token_info.document_ids, positions)
+        states = self.head.layers.hidden_states(
+            self.encoder, token_ids, token_info, output_positions=output_positions
+        )
+        return self.head(states, token_info.document_ids, output_lengths)
 
     @property
-    def choice(self) -> HeadChoice:
-        """Of the head."""
-        return self.plan.choice
+    def head_config(self) -> HeadConfig:
+        """Config of the head."""
+        return self.head_spec.config
 
     @property
-    def grids(self) -> dict[str, Grid]:
-        """On which grids its weights stand, by name; of others nothing is known."""
+    def grids(self) -> dict[str, QuantizationGrid]:
+        """Quantization grids by parameter name, where known."""
         return {f"encoder.{n}": grid for n, grid in self.adaptation.grids(self.encoder).items()}
 
     @staticmethod
-    def empty(
+    def build_empty(
         recipe: Recipe,
-        vocabulary_size: int,
-        plan: HeadPlan,
-        adaptation: Adaptation | None = None,
+        vocab_size: int,
+        head_spec: HeadSpec,
+        adaptation: AdaptationConfig | None = None,
     ) -> "TaskModel":
-        """A model whose parameters are yet to be filled in, on the CPU."""
+        """Return a model with uninitialised parameters, on the CPU."""
         with torch.device("meta"):
-            model = TaskModel(recipe, vocabulary_size, plan, adaptation)
+            model = TaskModel(recipe, vocab_size, head_spec, adaptation)
         require_memory(model, recipe.name)
-        make_room(model)
+        allocate_parameters(model)
         return model
 
 
-class Adapted(nn.Module):
-    """An encoder with the heads of one or several tasks, and what adaptation adds, in training.
+class MultiTaskModel(nn.Module):
+    """An encoder in training, with the heads of one or several tasks and its adaptation.
 
-    ``rate`` is that of the dropout in the heads; that of the encoder stands in its recipe. Of the
-    vocabulary its table has ``num_rows`` only, where that is stated. With ``names`` it has the
-    output over the vocabulary as well. ``teaching`` is what a teacher trains beside.
+    ``dropout_rate`` applies to the heads, the recipe's to the encoder. ``num_embeddings``, if set,
+    is the size of the embedding table of a reduced vocabulary. ``distillation_loss`` may have
+    trainable parameters too.
     """
 
     def __init__(
         self,
         recipe: Recipe,
-        vocabulary_size: int,
-        plans: Sequence[HeadPlan],
-        adaptation: Adaptation,
-        rate: float,
-        names: bool = False,
-        num_rows: int | None = None,
+        vocab_size: int,
+        head_specs: Sequence[HeadSpec],
+        adaptation: AdaptationConfig,
+        dropout_rate: float,
+        has_lm_head: bool = False,
+        num_embeddings: int | None = None,
     ) -> None:
         super().__init__()
-        self.recipe, self.plans, self.adaptation = recipe, tuple(plans), adaptation
-        self.vocabulary_size = vocabulary_size
-        self.encoder = Encoder(recipe.encoder, num_rows or vocabulary_size)
-        adaptation.insert(self.encoder)
-        self.changes = adaptation.changes(self.encoder)
-        heads = [plan.choice.build(Beginning(recipe, plan.num_outputs, rate)) for plan in plans]
+        self.recipe, self.head_specs, self.adaptation = recipe, tuple(head_specs), adaptation
+        self.vocab_size = vocab_size
+        self.encoder = Encoder(recipe.encoder, num_embeddings or vocab_size)
+        adaptation.insert_modules(self.encoder)
+        self.parametrisation = adaptation.build_parametrisation(self.encoder)
+        heads = [
+            spec.config.build(TaskHeadContext(recipe, spec.num_outputs, dropout_rate))
+            for spec in head_specs
+        ]
         self.heads = nn.ModuleList(heads)
-        self.output = recipe.output.build(recipe.encoder, vocabulary_size) if names else None
-        if self.output is not None:
-            self.output.share(self.encoder.embeddings)
-        self.teaching: nn.Module | None = None
+        self.lm_head = recipe.output.build(recipe.encoder, vocab_size) if has_lm_head else None
+        if self.lm_head is not None:
+            self.lm_head.tie_weights(self.encoder.embeddings)
+        self.distillation_loss: nn.Module | None = None
 
     @staticmethod
-    def empty(
+    def build_empty(
         recipe: Recipe,
-        vocabulary_size: int,
-        plans: Sequence[HeadPlan],
-        adaptation: Adaptation,
-        rate: float,
-        names: bool = False,
-        num_rows: int | None = None,
-    ) -> "Adapted":
-        """One whose parameters are yet to be filled in, on the CPU."""
+        vocab_size: int,
+        head_specs: Sequence[HeadSpec],
+        adaptation: AdaptationConfig,
+        dropout_rate: float,
+        has_lm_head: bool = False,
+        num_embeddings: int | None = None,
+    ) -> "MultiTaskModel":
+        """Return a model with uninitialised parameters, on the CPU."""
         with torch.device("meta"):
-            model = Adapted(recipe, vocabulary_size, plans, adaptation, rate, names, num_rows)
+            model = MultiTaskModel(
+                recipe,
+                vocab_size,
+                head_specs,
+                adaptation,
+                dropout_rate,
+                has_lm_head,
+                num_embeddings,
+            )
         require_memory(model, recipe.name)
-        make_room(model)
+        allocate_parameters(model)
         return model
 
-    def head(self, part: int) -> Head:
-        """The head of one of the tasks."""
-        found = self.heads[part]
-        assert isinstance(found, Head)
-        return found
+    def head_of(self, task_index: int) -> TaskHead:
+        """Return the head of a task."""
+        head = self.heads[task_index]
+        assert isinstance(head, TaskHead)
+        return head
 
-    def states(
+    def hidden_states(
         self,
-        part: int,
-        pieces: Tensor,
-        coordinates: Coordinates,
-        wanted: Tensor | None = None,
-        noise: Noise | None = None,
+        task_index: int,
+        token_ids: Tensor,
+        token_info: TokenInfo,
+        output_positions: Tensor | None = None,
+        dropout_rng: DropoutRng | None = None,
     ) -> Tensor:
-        """pieces (B, L) int64 to the states (B, L, W) of the layers that the head of a task reads,
-        or (M, W) of the ``wanted`` flat places (M,)."""
-        layers = self.head(part).layers
-        if self.changes is None:
-            return layers.states(self.encoder, pieces, coordinates, noise, wanted)
-        changed = self.changes(dict(self.encoder.named_parameters()))
-        reading = _Reading(self.encoder, layers)
-        named = {f"encoder.{name}": weight for name, weight in changed.items()}
-        given = (pieces, coordinates, noise, wanted)
-        with self.changes.reading(coordinates.document, wanted):
-            # Blocks that share a sublayer share the module: it is changed once, under its first
-            # name.
-            return functional_call(reading, named, given, tie_weights=False)
+        """Return the hidden states (B, L, W) of the layers that the head of a task reads.
 
-    def answer(
-        self,
-        part: int,
-        states: Tensor,
-        document: Tensor | None,
-        sizes: Sequence[int] = (),
-        noise: Noise | None = None,
-        first_answer: int = 0,
-    ) -> Tensor:
-        """states (B, L, W), or (M, W) of the places that the head reads, to the float32 outputs of
-        a task, (B, K), or (M, K) where each row has so many (``sizes``).
-
-        ``first_answer`` is the index of the first of them in the step: what dropout hangs on.
+        token_ids: (B, L) int64. With flat ``output_positions`` (M,), the states are (M, W).
         """
-        return self.head(part)(states, document, sizes, self.behind(noise, first_answer))
+        layers = self.head_of(task_index).layers
+        if self.parametrisation is None:
+            return layers.hidden_states(
+                self.encoder, token_ids, token_info, dropout_rng, output_positions
+            )
+        new_weights = self.parametrisation(dict(self.encoder.named_parameters()))
+        reader = _LayerReader(self.encoder, layers)
+        weights = {f"encoder.{name}": weight for name, weight in new_weights.items()}
+        inputs = (token_ids, token_info, dropout_rng, output_positions)
+        with self.parametrisation.forward_context(token_info.document_ids, output_positions):
+            # A sublayer that blocks share is one module: it is replaced once, under its first name.
+            return functional_call(reader, weights, inputs, tie_weights=False)
 
-    def behind(self, noise: Noise | None, first_answer: int) -> Noise | None:
-        """The noise of a head."""
-        if noise is None:
-            return None
-        first = torch.full_like(noise.first_row, first_answer)
-        return replace(noise.within(len(self.encoder.blocks)), first_row=first)
+    def head_outputs(
+        self,
+        task_index: int,
+        hidden_states: Tensor,
+        document_ids: Tensor | None,
+        output_lengths: Sequence[int] = (),
+        dropout_rng: DropoutRng | None = None,
+        first_output: int = 0,
+    ) -> Tensor:
+        """Hidden states (B, L, W) or (M, W) to the float32 outputs of a task, (B, K) or (M, K).
 
-    def task_model(self, part: int, parameters: Mapping[str, Tensor]) -> TaskModel:
-        """What solves one of the tasks with these parameters, the whole table among them, on the
-        CPU in float32."""
-        model = TaskModel.empty(
-            self.recipe, self.vocabulary_size, self.plans[part], self.adaptation.left
+        ``output_lengths`` holds the number of outputs of each sequence, ``first_output`` the index
+        of the first output in the step, which seeds dropout.
+        """
+        return self.head_of(task_index)(
+            hidden_states,
+            document_ids,
+            output_lengths,
+            self.head_dropout_rng(dropout_rng, first_output),
         )
-        known = {**parameters, **dict(self.named_buffers())}
-        if self.changes is not None:
-            known |= self._merged(parameters)
-        head = f"heads.{part}."
-        own = {n: t for n, t in known.items() if n.startswith("encoder.")}
-        own |= {f"head.{n.removeprefix(head)}": t for n, t in known.items() if n.startswith(head)}
-        fill(model, own, "snapshot")
+
+    def head_dropout_rng(
+        self, dropout_rng: DropoutRng | None, first_output: int
+    ) -> DropoutRng | None:
+        """Return the dropout RNG of a head."""
+        if dropout_rng is None:
+            return None
+        first = torch.full_like(dropout_rng.first_sequence, first_output)
+        return replace(dropout_rng.for_block(len(self.encoder.blocks)), first_sequence=first)
+
+    def build_task_model(self, task_index: int, parameters: Mapping[str, Tensor]) -> TaskModel:
+        """Return the model of one task with these parameters, on the CPU in float32.
+
+        ``parameters`` holds the whole embedding table.
+        """
+        model = TaskModel.build_empty(
+            self.recipe,
+            self.vocab_size,
+            self.head_specs[task_index],
+            self.adaptation.final_adaptation,
+        )
+        tensors = {**parameters, **dict(self.named_buffers())}
+        if self.parametrisation is not None:
+            tensors |= self._merge_weights(parameters)
+        state = {n: t for n, t in tensors.items() if n.startswith("encoder.")}
+        head = _without_prefix(tensors, f"heads.{task_index}.")
+        state |= {f"head.{name}": tensor for name, tensor in head.items()}
+        load_tensors(model, state, "snapshot")
         return model
 
     @torch.no_grad()
-    def _merged(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The changed weights of the encoder, of float32 parameters."""
-        assert self.changes is not None
-        of_encoder = {
-            name.removeprefix("encoder."): tensor
-            for name, tensor in parameters.items()
-            if name.startswith("encoder.")
-        }
-        own = {
-            n.removeprefix("changes."): t for n, t in parameters.items() if n.startswith("changes.")
-        }
-        self.changes.eval()
-        changed = functional_call(self.changes, own, (of_encoder,))
-        self.changes.train()
-        return {f"encoder.{name}": weight for name, weight in changed.items()}
+    def _merge_weights(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the reparametrised weights of the encoder, of float32 parameters."""
+        assert self.parametrisation is not None
+        encoder_weights = _without_prefix(parameters, "encoder.")
+        state = _without_prefix(parameters, "parametrisation.")
+        self.parametrisation.eval()
+        new_weights = functional_call(self.parametrisation, state, (encoder_weights,))
+        self.parametrisation.train()
+        return {f"encoder.{name}": weight for name, weight in new_weights.items()}
 
 
-class _Reading(nn.Module):
-    """The states of some layers, as a module whose weights can be given."""
+def _without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """Return the tensors whose names have a prefix, without it."""
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
 
-    def __init__(self, encoder: Encoder, layers: Layers) -> None:
+
+class _LayerReader(nn.Module):
+    """A module that computes the hidden states of some layers, for ``functional_call``."""
+
+    def __init__(self, encoder: Encoder, layers: LayerSelection) -> None:
         super().__init__()
         self.encoder, self.layers = encoder, layers
 
     def forward(
         self,
-        pieces: Tensor,
-        coordinates: Coordinates,
-        noise: Noise | None,
-        wanted: Tensor | None,
+        token_ids: Tensor,
+        token_info: TokenInfo,
+        dropout_rng: DropoutRng | None,
+        output_positions: Tensor | None,
     ) -> Tensor:
-        return self.layers.states(self.encoder, pieces, coordinates, noise, wanted)
+        return self.layers.hidden_states(
+            self.encoder, token_ids, token_info, dropout_rng, output_positions
+        )

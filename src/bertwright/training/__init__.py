@@ -1,1 +1,1 @@
-"""Training: one loop for everything that is trained, and what it is made of."""
+"""The training loop shared by pre-training and fine-tuning, and its parts."""

@@ -1,11 +1,10 @@
-"""The clock of a run: how far it is, by steps or by time.
+"""Training progress, measured in steps or in time.
 
-Schedules and phases follow *progress*, a number from 0 to 1 over the whole run. A plan says that
-from ``step`` on, progress grows evenly from ``progress`` so as to reach 1 after ``total`` steps.
-With a number of steps there is one plan. With a budget of seconds the clock measures the speed and
-plans anew now and then, so that progress reaches 1 as the time is over. Every plan is journalled
-before a step uses it and is followed again on resume, so a resumed run takes the same decisions for
-the steps that were planned.
+Schedules and phases follow the *fraction* of the run, a number from 0 to 1. A step plan lets the
+fraction grow evenly from ``fraction`` at ``step`` to 1 at ``total_steps``. A run with a fixed
+number of steps has one plan. A run with a time budget measures its speed and replans now and then,
+so that the fraction reaches 1 when the time is up. Plans are logged before use and replayed on
+resume, so a resumed run makes the same decisions for the planned steps.
 """
 
 import json
@@ -20,274 +19,280 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from bertwright.errors import UserError
-from bertwright.files import full_disk_named
-from bertwright.training.distributed import ALONE, Processes
+from bertwright.core.errors import UserError
+from bertwright.core.files import explain_full_disk
+from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
 
-UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
-UNKNOWN_TOTAL = 10**6
-"""The first plan under a budget, before anything is measured: progress stays near 0."""
+UNKNOWN_TOTAL_STEPS = 10**6
+"""Total steps of the first plan under a time budget: the fraction stays near 0."""
 
 
-def seconds_of(budget: str) -> float:
-    """The seconds in a text such as ``90s``, ``20m`` or ``1.5h``."""
+def parse_duration(budget: str) -> float:
+    """Parse a duration such as ``90s``, ``20m`` or ``1.5h`` into seconds."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", budget)
     if match is None or float(match[1]) == 0:
         raise UserError(f"--budget {budget}: write a time such as 90s, 20m or 1.5h")
-    return float(match[1]) * UNITS[match[2]]
+    return float(match[1]) * SECONDS_PER_UNIT[match[2]]
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where in a run a step is.
+class Progress:
+    """The position of a step in the run.
 
     Attributes:
-        step: steps done before it.
-        progress: of the whole run, 0 to 1.
+        step: number of completed steps.
+        fraction: completed fraction of the run, 0 to 1.
         phase: index of the phase.
-        phase_progress: of the phase, 0 to 1.
-        rows: rows of all processes drawn before it.
-        middle: progress halfway through the step, where the learning rate is taken.
+        phase_fraction: completed fraction of the phase, 0 to 1.
+        num_sequences: sequences read so far, over all processes.
+        midpoint: fraction halfway through the step, used for the learning rate.
     """
 
     step: int
-    progress: float
+    fraction: float
     phase: int = 0
-    phase_progress: float = 0.0
-    rows: int = 0
-    middle: float = 0.0
+    phase_fraction: float = 0.0
+    num_sequences: int = 0
+    midpoint: float = 0.0
 
 
-When = Callable[[Place, Place], bool]
-"""Whether something is due between two neighbouring places."""
+Trigger = Callable[[Progress, Progress], bool]
+"""Predicate on two successive positions: is an action due between them?"""
 
 
-def never(before: Place, after: Place) -> bool:
-    """What is not wanted is never due."""
+def never(before: Progress, after: Progress) -> bool:
+    """Return False: the action is never due."""
     return False
 
 
-def every(steps: int) -> When:
-    """After each multiple of ``steps`` steps."""
-    return lambda before, after: after.step % steps == 0
+def every_n_steps(num_steps: int) -> Trigger:
+    """Return a trigger that fires every ``num_steps`` steps."""
+    return lambda before, after: after.step % num_steps == 0
 
 
-def times(number: int) -> When:
-    """``number`` times, evenly over the run, the end excluded."""
-    parts = range(1, number + 1)
+def evenly_spaced(num_times: int) -> Trigger:
+    """Return a trigger that fires ``num_times`` times, evenly spaced, not at the end."""
+    parts = range(1, num_times + 1)
     return lambda before, after: any(
-        before.progress < part / (number + 1) <= after.progress for part in parts
+        before.fraction < part / (num_times + 1) <= after.fraction for part in parts
     )
 
 
-class Journal:
-    """Decisions of a run, one JSON object a line, each on the disk before it is used.
+class DecisionLog:
+    """A log of run decisions, one JSON object per line, flushed before each is used.
 
-    Without a file it is kept in memory only.
+    Without a file the log is kept in memory only.
     """
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
         self.entries: list[dict[str, Any]] = []
         if file is not None and file.exists():
-            self.entries = _whole_lines(file)
+            self.entries = _read_complete_lines(file)
 
     def add(self, entry: dict[str, Any]) -> None:
         """Append one decision."""
         self.entries.append(entry)
         if self._file is not None:
-            with full_disk_named(self._file), open(self._file, "a", encoding="utf-8") as opened:
-                opened.write(json.dumps(entry) + "\n")
-                opened.flush()
-                os.fsync(opened.fileno())
+            with explain_full_disk(self._file), open(self._file, "a", encoding="utf-8") as stream:
+                stream.write(json.dumps(entry) + "\n")
+                stream.flush()
+                os.fsync(stream.fileno())
 
-    def decide(self, name: str, make: Callable[[], Any]) -> Any:
-        """The decision of that name, taken now if it was not taken before."""
+    def decide(self, name: str, compute: Callable[[], Any]) -> Any:
+        """Return the decision of this name; compute and log it if there is none."""
         for entry in reversed(self.entries):
             if entry.get("decision") == name:
                 return entry["value"]
-        return self.revise(name, make())
+        return self.revise(name, compute())
 
     def revise(self, name: str, value: Any) -> Any:
-        """Take a decision, whatever it was before."""
+        """Log a decision that overrides earlier ones of this name."""
         self.add({"decision": name, "value": value})
         return value
 
 
 @dataclass(frozen=True)
-class Plan:
-    """From ``step`` on: ``progress`` there, 1 after ``total`` steps, a new plan at ``until``."""
+class StepPlan:
+    """A plan that moves from ``fraction`` at ``step`` to 1 at ``total_steps``.
+
+    A new plan is due at step ``valid_until``.
+    """
 
     step: int
-    progress: float
-    total: int
-    until: int
+    fraction: float
+    total_steps: int
+    valid_until: int
 
-    def at(self, step: int) -> float:
-        """Progress at a step that this plan covers."""
-        if step >= self.total:
+    def fraction_at(self, step: int) -> float:
+        """Return the fraction of the run at a step of this plan."""
+        if step >= self.total_steps:
             return 1.0
-        return self.progress + (1 - self.progress) * (step - self.step) / (self.total - self.step)
+        return self.fraction + (1 - self.fraction) * (step - self.step) / (
+            self.total_steps - self.step
+        )
 
 
-class Clock:
-    """Progress by steps.
+class TrainingClock:
+    """A clock for a fixed number of steps.
 
-    ``shares`` are the shares of progress of the phases, in order; they are scaled to a sum of 1.
-    ``started`` is the reading of ``now`` from which the time spent is counted.
+    ``phase_fractions`` are the relative lengths of the phases; they are scaled to a sum of 1.
+    Elapsed time is counted from ``start_time``, a value of ``now()``.
     """
 
     def __init__(
         self,
-        steps: int,
-        shares: Sequence[float] = (1.0,),
-        started: float | None = None,
+        num_steps: int,
+        phase_fractions: Sequence[float] = (1.0,),
+        start_time: float | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.plans = [Plan(0, 0.0, steps, steps)]
-        whole = sum(shares)
-        self._ends = [end / whole for end in accumulate(shares)]
+        self.plans = [StepPlan(0, 0.0, num_steps, num_steps)]
+        total = sum(phase_fractions)
+        self._phase_ends = [end / total for end in accumulate(phase_fractions)]
         self._now = now
-        self._started = now() if started is None else started
-        self._before = 0.0
-        self.budget: float | None = None
-        self.closing = 0.0
-        """Seconds that are left for what follows the last step."""
+        self._start_time = now() if start_time is None else start_time
+        self._earlier_seconds = 0.0
+        self.budget_seconds: float | None = None
+        self.reserved_seconds = 0.0
+        """Seconds of the budget reserved for the work after the last step."""
 
-    def place(self, step: int, rows: int = 0) -> Place:
-        """The place of a step."""
-        progress = self._plan(step).at(step)
-        # The tolerance keeps a boundary such as 9/10 on its side of a rounded sum of shares.
-        phase = min(bisect_right(self._ends, progress + 1e-9), len(self._ends) - 1)
-        start = self._ends[phase - 1] if phase else 0.0
-        within = (progress - start) / (self._ends[phase] - start)
-        middle = (progress + self._plan(step).at(step + 1)) / 2
-        return Place(step, progress, phase, min(max(within, 0.0), 1.0), rows, middle)
+    def progress(self, step: int, num_sequences: int = 0) -> Progress:
+        """Return the progress at a step."""
+        fraction = self._plan_of(step).fraction_at(step)
+        # The tolerance absorbs rounding in the phase boundaries, such as 9/10.
+        phase = min(bisect_right(self._phase_ends, fraction + 1e-9), len(self._phase_ends) - 1)
+        start = self._phase_ends[phase - 1] if phase else 0.0
+        phase_fraction = (fraction - start) / (self._phase_ends[phase] - start)
+        midpoint = (fraction + self._plan_of(step).fraction_at(step + 1)) / 2
+        return Progress(
+            step, fraction, phase, min(max(phase_fraction, 0.0), 1.0), num_sequences, midpoint
+        )
 
-    def total(self, step: int) -> int:
-        """The steps of the whole run, as planned at a step."""
-        return self._plan(step).total
+    def total_steps(self, step: int) -> int:
+        """Return the total number of steps of the run, as planned at a step."""
+        return self._plan_of(step).total_steps
 
-    def finished(self, step: int) -> bool:
-        """Whether the run has no such step."""
-        return step >= self.total(step)
+    def is_finished(self, step: int) -> bool:
+        """Return whether the run ends before this step."""
+        return step >= self.total_steps(step)
 
-    def end(self, step: int) -> None:
-        """Let the run have no step from this one on."""
-        self.plans.append(Plan(step, 1.0, step, step))
+    def stop_at(self, step: int) -> None:
+        """End the run before this step."""
+        self.plans.append(StepPlan(step, 1.0, step, step))
 
-    def elapsed(self) -> float:
-        """Seconds spent on this run, those before a resume included."""
-        return self._before + self._now() - self._started
+    def elapsed_seconds(self) -> float:
+        """Return the seconds spent on this run, including those before a resume."""
+        return self._earlier_seconds + self._now() - self._start_time
 
-    def resume(self, seconds: float) -> None:
-        """Count the seconds that the run spent before this process continued it."""
-        self._before = seconds
+    def add_earlier_seconds(self, seconds: float) -> None:
+        """Add the seconds spent before this process resumed the run."""
+        self._earlier_seconds = seconds
 
     def observe(self, step: int) -> None:
-        """Called before each step; a number of steps leaves nothing to measure."""
+        """Measure the time before each step; does nothing for a fixed number of steps."""
 
-    def change_speed(self, step: int) -> None:
-        """Expect that steps from this one on take another time."""
+    def restart_timing(self, step: int) -> None:
+        """Discard earlier measurements: the speed changes at this step."""
 
     @contextmanager
     def pause(self) -> Generator[None]:
-        """Around what is not a step: evaluations and checkpoints."""
+        """Exclude evaluations and checkpoints from the step timing."""
         yield
 
-    def _plan(self, step: int) -> Plan:
+    def _plan_of(self, step: int) -> StepPlan:
         return self.plans[bisect_right(self.plans, step, key=lambda plan: plan.step) - 1]
 
 
-class BudgetClock(Clock):
-    """Progress by time: 1 is reached as ``budget`` seconds are over.
+class BudgetClock(TrainingClock):
+    """A clock that reaches fraction 1 when ``budget_seconds`` are used up.
 
-    The first step of a phase is not measured (it compiles). What evaluations and checkpoints took
-    so far is expected of the remaining progress too.
+    The first step of a phase is not measured, since it compiles. Evaluations and checkpoints are
+    assumed to take the same fraction of the remaining time as so far.
     """
 
     def __init__(
         self,
-        budget: float,
-        shares: Sequence[float] = (1.0,),
-        started: float | None = None,
+        budget_seconds: float,
+        phase_fractions: Sequence[float] = (1.0,),
+        start_time: float | None = None,
         now: Callable[[], float] = time.monotonic,
-        journal: Journal | None = None,
-        processes: Processes = ALONE,
+        decision_log: DecisionLog | None = None,
+        process_group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        super().__init__(UNKNOWN_TOTAL, shares, started, now)
-        self.budget = self._seconds = budget
-        self.closing = min(10.0, 0.02 * budget)
-        self._journal = journal or Journal()
-        self._processes = processes
-        recorded = [Plan(**entry) for entry in self._journal.entries if "total" in entry]
-        self.plans.extend(processes.share(recorded))
-        self._paused = 0.0
+        super().__init__(UNKNOWN_TOTAL_STEPS, phase_fractions, start_time, now)
+        self.budget_seconds = self._total_seconds = budget_seconds
+        self.reserved_seconds = min(10.0, 0.02 * budget_seconds)
+        self._decision_log = decision_log or DecisionLog()
+        self._process_group = process_group
+        plans = [
+            StepPlan(**entry) for entry in self._decision_log.entries if "total_steps" in entry
+        ]
+        self.plans.extend(process_group.broadcast(plans))
+        self._pause_seconds = 0.0
         self._phase: int | None = None
-        self._entered: int | None = None
+        self._timing_start: int | None = None
         self._window: tuple[int, float] | None = None
 
     @contextmanager
     def pause(self) -> Generator[None]:
-        began = self._now()
+        start = self._now()
         yield
-        self._paused += self._now() - began
+        self._pause_seconds += self._now() - start
 
     def observe(self, step: int) -> None:
-        phase = self.place(step).phase
+        phase = self.progress(step).phase
         if phase != self._phase:
-            self._entered = step if self._phase is not None or step == 0 else None
+            self._timing_start = step if self._phase is not None or step == 0 else None
             self._phase, self._window = phase, None
             return
-        busy = self.elapsed() - self._paused
+        seconds = self.elapsed_seconds() - self._pause_seconds
         if self._window is None:
-            self._window = (step, busy)
-        elif self._due(step):
-            window_step, window_busy = self._window
-            seconds_per_step = (busy - window_busy) / (step - window_step)
-            self._follow(self._processes.share(self._plan_at(step, seconds_per_step)))
-            self._window = (step, busy)
+            self._window = (step, seconds)
+        elif self._needs_plan(step):
+            window_step, window_seconds = self._window
+            seconds_per_step = (seconds - window_seconds) / (step - window_step)
+            plan = self._process_group.broadcast(self._make_plan(step, seconds_per_step))
+            self._decision_log.add(asdict(plan))
+            self.plans.append(plan)
+            self._window = (step, seconds)
 
-    def change_speed(self, step: int) -> None:
-        self._entered, self._window = step, None
+    def restart_timing(self, step: int) -> None:
+        self._timing_start, self._window = step, None
 
-    def _due(self, step: int) -> bool:
-        """At the end of a plan, and after the second step of a phase, whose speed is unknown; never
-        where the run has ended."""
-        if step <= self.plans[-1].step or self.finished(step):
+    def _needs_plan(self, step: int) -> bool:
+        """Return whether the plan has run out, or the speed of a new phase is now known."""
+        if step <= self.plans[-1].step or self.is_finished(step):
             return False
-        return step >= self.plans[-1].until or step - 2 == self._entered
+        return step >= self.plans[-1].valid_until or step - 2 == self._timing_start
 
-    def _plan_at(self, step: int, seconds_per_step: float) -> Plan:
-        progress = self.place(step).progress
-        pauses = self._paused / progress * (1 - progress) if progress > 0.05 else 0.0
-        remaining = self._seconds - self.elapsed() - self.closing
+    def _make_plan(self, step: int, seconds_per_step: float) -> StepPlan:
+        fraction = self.progress(step).fraction
+        pauses = self._pause_seconds / fraction * (1 - fraction) if fraction > 0.05 else 0.0
+        remaining = self._total_seconds - self.elapsed_seconds() - self.reserved_seconds
         remaining -= min(pauses, 0.1 * max(remaining, 0.0))
         total = step + max(0, round(remaining / seconds_per_step))
-        hundredth = int(0.01 * self._seconds / seconds_per_step)
-        # Plans come at doubling distances at first, then every hundredth of the budget.
-        until = step + max(1, min(hundredth, step - (self._entered or 0)))
-        return Plan(step, progress, total, until)
-
-    def _follow(self, plan: Plan) -> None:
-        self._journal.add(asdict(plan))
-        self.plans.append(plan)
+        hundredth = int(0.01 * self._total_seconds / seconds_per_step)
+        # Replan at doubling intervals at first, then every hundredth of the budget.
+        valid_until = step + max(1, min(hundredth, step - (self._timing_start or 0)))
+        return StepPlan(step, fraction, total, valid_until)
 
 
-def _whole_lines(file: Path) -> list[dict[str, Any]]:
-    """The entries of a journal; a last line that a kill cut short is removed from the file."""
+def _read_complete_lines(file: Path) -> list[dict[str, Any]]:
+    """Read the entries of a decision log; truncate the file after its last complete line."""
     entries: list[dict[str, Any]] = []
-    whole = 0
-    with open(file, "rb") as opened:
-        for line in opened:
+    num_bytes = 0
+    with open(file, "rb") as stream:
+        for line in stream:
             try:
                 entry = json.loads(line)
             except ValueError:
                 break
-            if not line.endswith(b"\n"):  # the next entry would be glued to it
+            if not line.endswith(b"\n"):  # the next entry would be appended to this line
                 break
             entries.append(entry)
-            whole += len(line)
-    os.truncate(file, whole)
+            num_bytes += len(line)
+    os.truncate(file, num_bytes)
     return entries

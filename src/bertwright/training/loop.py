@@ -1,9 +1,9 @@
-"""The loop: everything that is trained is trained here.
+"""The training loop for pre-training and fine-tuning.
 
-A step draws a batch, asks for the losses of its micro-batches, goes backward, sums the gradient
-over the processes, clips it and updates the parameters. In between, evaluations and checkpoints are
-made when they are due. The loop does not know objectives, tasks or teachers: losses are (sum,
-count) pairs by name until they are divided by the global count, in one place.
+A step draws a batch, computes the losses and gradients of its micro-batches, sums the gradient over
+the processes, clips it and updates the parameters. Evaluations and checkpoints run between steps
+when due. The loop is independent of objectives, tasks and teachers: losses are (sum, count) pairs
+by name, divided by the global count in one function.
 """
 
 import signal
@@ -15,251 +15,265 @@ from typing import Generic
 import torch
 from torch import Tensor
 
-from bertwright.errors import Interrupted
+from bertwright.core.errors import TrainingInterrupted
 from bertwright.objectives.objective import Loss
-from bertwright.optimisers.optimiser import Update
-from bertwright.optimisers.parameters import MasterParameters
-from bertwright.training.batch_source import MicroBatch, StepBatch
-from bertwright.training.checkpoints import Checkpoint, Checkpoints
-from bertwright.training.clipping import Clipping
-from bertwright.training.clock import Clock, Place, When, never
-from bertwright.training.distributed import ALONE, Processes
-from bertwright.training.interruption import Interruption, interruptions
-from bertwright.training.procedure import Procedure
-from bertwright.training.repeatable import repeatable
-from bertwright.training.reporting import Reporter
-from bertwright.training.step_watch import Pending, StepWatch
+from bertwright.optimisers.master_parameters import MasterParameters
+from bertwright.optimisers.optimiser import Optimiser
+from bertwright.runtime.determinism import deterministic_algorithms
+from bertwright.training.callbacks.callback import Callback
+from bertwright.training.checkpoints import Checkpoint, CheckpointManager
+from bertwright.training.clock import Progress, TrainingClock, Trigger, never
+from bertwright.training.gradient_clipping import GradientClipping
+from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
+from bertwright.training.reporters.reporter import Reporter
+from bertwright.training.step_batch import MicroBatch, StepBatch
+from bertwright.training.step_monitor import PendingStep, StepMonitor
+from bertwright.training.stop_signals import Interruption, catch_signals
 
-TOKENS, HIDDEN, PLACES = "real tokens", "hidden of", "places of"
-"""The name under which tokens are counted beside the questions; no question has it."""
+TOKEN_COUNT, MASKED_COUNT, POSITION_COUNT = "real tokens", "masked tokens of", "positions of"
+"""Keys of token counts among the loss counts; no loss has such a name."""
 
 
 @dataclass(frozen=True)
-class Evaluation:
-    """What an evaluation found; ``score`` (lower is better) chooses the best checkpoint, None where
-    it cannot be compared with those at the end of the run."""
+class EvaluationResult:
+    """The result of an evaluation.
+
+    ``score`` (lower is better) selects the best checkpoint; None if it is not comparable with the
+    scores at the end of the run.
+    """
 
     score: float | None
-    figures: Mapping[str, float]
+    metrics: Mapping[str, float]
 
 
 @dataclass
-class Job(Generic[MicroBatch]):
+class TrainingJob(Generic[MicroBatch]):
     """Everything the loop needs to train one model.
 
     Attributes:
-        parameters: the flat parameters of the model.
-        update: the optimiser over them.
-        batch: a step's batch, a pure function of its place.
-        losses: of one micro-batch, by question.
-        clock: how long the run is.
-        rate: the multiplier of the learning rates, as a function of progress.
-        weights: of the questions in the total loss; a question that is not named weighs 1.
-        clip: what limits the norm of the gradient.
-        evaluate: what is found on held-out data; the parameters must stay as they are.
-        compile_model: compiles the parts of the model that repay it.
-        folder: where the batch of a loss that is not finite is saved.
-        remedy: what a user can do about one.
+        parameters: flat parameters of the model.
+        optimiser: optimiser of these parameters.
+        get_batch: batch of a step, a pure function of the progress.
+        compute_losses: losses of a micro-batch by name.
+        clock: length of the run.
+        learning_rate_factor: multiplier of the learning rates at a fraction of the run.
+        loss_weights: weights of the losses in the total; 1 for a missing name.
+        evaluate: evaluation on held-out data; must not change the parameters.
+        compile_model: compiles the parts of the model worth compiling.
+        dump_folder: folder for the batch of a non-finite loss.
+        remedy: advice shown with a non-finite loss.
     """
 
     parameters: MasterParameters
-    update: Update
-    batch: Callable[[Place], StepBatch[MicroBatch]]
-    losses: Callable[[MicroBatch, Place], Mapping[str, Loss]]
-    clock: Clock
-    rate: Callable[[float], float] = lambda progress: 1.0
-    weights: Callable[[Place], Mapping[str, float]] = lambda place: {}
-    clip: Clipping = field(default_factory=Clipping)
-    processes: Processes = ALONE
-    procedures: Sequence[Procedure] = ()
-    evaluate: Callable[[Place], Evaluation] | None = None
-    evaluate_when: When = never
-    checkpoints: Checkpoints | None = None
-    checkpoint_when: When = never
+    optimiser: Optimiser
+    get_batch: Callable[[Progress], StepBatch[MicroBatch]]
+    compute_losses: Callable[[MicroBatch, Progress], Mapping[str, Loss]]
+    clock: TrainingClock
+    learning_rate_factor: Callable[[float], float] = lambda fraction: 1.0
+    loss_weights: Callable[[Progress], Mapping[str, float]] = lambda progress: {}
+    gradient_clipping: GradientClipping = field(default_factory=GradientClipping)
+    process_group: ProcessGroup = SINGLE_PROCESS
+    callbacks: Sequence[Callback] = ()
+    evaluate: Callable[[Progress], EvaluationResult] | None = None
+    evaluation_trigger: Trigger = never
+    checkpoints: CheckpointManager | None = None
+    checkpoint_trigger: Trigger = never
     reporter: Reporter = field(default_factory=Reporter)
     compile_model: Callable[[], None] = lambda: None
-    folder: Path = Path()
-    remedy: str = "lower optimiser.rate or lengthen the warmup, and begin anew in another folder"
+    dump_folder: Path = Path()
+    remedy: str = (
+        "lower optimiser.learning_rate or lengthen the warmup, and start again in a new folder"
+    )
 
     def compile(self) -> None:
-        """Compile the step: the model, the optimiser and the norm of the gradient."""
+        """Compile the model, the optimiser and the gradient norm."""
         self.compile_model()
-        self.update.compile()
-        self.clip.compile()
+        self.optimiser.compile()
+        self.gradient_clipping.compile()
 
 
 def weighted_loss(
     losses: Mapping[str, Loss],
     weights: Mapping[str, float],
-    counts: Mapping[str, float],
+    loss_counts: Mapping[str, float],
     device: torch.device,
 ) -> Tensor:
-    """Return the loss () whose gradient a micro-batch adds to that of its step: sums of losses,
-    weighted, and divided by the counts of the whole step."""
+    """Return the loss () of a micro-batch: weighted sums divided by the counts of the step."""
     total = torch.zeros((), device=device)
     for name, loss in losses.items():
-        total = total + weights.get(name, 1.0) * loss.sum / (counts[name] or 1.0)
+        total = total + weights.get(name, 1.0) * loss.sum / (loss_counts[name] or 1.0)
     return total
 
 
 @dataclass
-class State:
-    """What a run is at between two steps, beside its tensors."""
+class TrainingState:
+    """The state of a run between two steps, except for tensors."""
 
     step: int = 0
-    rows: int = 0
-    tokens: int = 0
+    num_sequences: int = 0
+    num_tokens: int = 0
     score: float | None = None
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """How a run ended; ``score`` is that of its last evaluation."""
+class TrainingResult:
+    """The result of a run; ``score`` is from its last evaluation."""
 
-    steps: int
-    tokens: int
+    num_steps: int
+    num_tokens: int
     seconds: float
     score: float | None
 
 
-def train(job: Job[MicroBatch], start: Checkpoint | None = None) -> Outcome:
-    """Train until the clock has finished, from the beginning or from a checkpoint.
+def train(job: TrainingJob[MicroBatch], checkpoint: Checkpoint | None = None) -> TrainingResult:
+    """Train until the clock is finished, from the start or from a checkpoint.
 
-    Errors: Interrupted after a signal, with a checkpoint written; UserError for a loss that is not
-    finite, with the batch saved, or for a full disk.
+    Errors: TrainingInterrupted after a signal, with a checkpoint written; NonFiniteError for a
+    non-finite loss, with the batch saved; UserError for a full disk.
     """
-    run = _Run(job)
-    if start is not None:
-        run.restore(start)
-    safely = interruptions(job.checkpoints is not None)
-    with repeatable(job.processes.device), safely as interruption, job.reporter:
-        return run.to_the_end(interruption)
+    loop = _TrainingLoop(job)
+    if checkpoint is not None:
+        loop.restore(checkpoint)
+    signals = catch_signals(job.checkpoints is not None)
+    with deterministic_algorithms(job.process_group.device), signals as interruption, job.reporter:
+        return loop.run(interruption)
 
 
-class _Run(Generic[MicroBatch]):
-    def __init__(self, job: Job[MicroBatch]) -> None:
+class _TrainingLoop(Generic[MicroBatch]):
+    def __init__(self, job: TrainingJob[MicroBatch]) -> None:
         self.job = job
-        self.state = State()
-        self.kept: tuple[int, Path | None] = (0, None)
-        self.watch = StepWatch(job.processes, job.reporter, job.folder, job.remedy)
+        self.state = TrainingState()
+        self.last_checkpoint: tuple[int, Path | None] = (0, None)
+        self.step_monitor = StepMonitor(
+            job.process_group, job.reporter, job.dump_folder, job.remedy
+        )
 
-    def to_the_end(self, interruption: Interruption) -> Outcome:
+    def run(self, interruption: Interruption) -> TrainingResult:
         job, state = self.job, self.state
         job.clock.observe(state.step)
-        while not job.clock.finished(state.step):
-            place = job.clock.place(state.step, state.rows)
-            stop = self.watch.add(self._step(place, interruption))
+        while not job.clock.is_finished(state.step):
+            before = job.clock.progress(state.step, state.num_sequences)
+            stop = self.step_monitor.add(self._step(before, interruption))
             job.clock.observe(state.step)
-            after = job.clock.place(state.step, state.rows)
-            if job.evaluate and job.evaluate_when(place, after):
+            after = job.clock.progress(state.step, state.num_sequences)
+            if job.evaluate and job.evaluation_trigger(before, after):
                 self._evaluate(job.evaluate, after)
             if stop:
                 number = interruption.signal_number or signal.SIGTERM
-                raise Interrupted(number, state.step, self._checkpoint())
-            if job.checkpoint_when(place, after):
-                self._checkpoint()
-        self._checkpoint()
-        return Outcome(state.step, state.tokens, job.clock.elapsed(), state.score)
-
-    def _step(self, place: Place, interruption: Interruption) -> Pending:
-        job = self.job
-        for procedure in job.procedures:
-            procedure.before_step(place)
-        batch, rate, weights = job.batch(place), job.rate(place.middle), job.weights(place)
-        hidden = {f"{HIDDEN} {name}": number for name, (number, _) in batch.hidden.items()}
-        places = {f"{PLACES} {name}": number for name, (_, number) in batch.hidden.items()}
-        counts = job.processes.sum_named(
-            {**batch.counts, TOKENS: batch.num_tokens, **hidden, **places}
+                raise TrainingInterrupted(number, state.step, self._save_checkpoint())
+            if job.checkpoint_trigger(before, after):
+                self._save_checkpoint()
+        self._save_checkpoint()
+        return TrainingResult(
+            state.step, state.num_tokens, job.clock.elapsed_seconds(), state.score
         )
-        sums = self._gradients(place, batch, counts, weights)
-        gradient = job.processes.sum(job.parameters.step_gradient())
-        for procedure in job.procedures:
-            procedure.after_backward(place)
-        norm, factor = job.clip(gradient)
-        job.update.step(gradient, rate, factor)
-        for procedure in job.procedures:
-            procedure.after_update(place)
+
+    def _step(self, progress: Progress, interruption: Interruption) -> PendingStep:
+        job = self.job
+        for callback in job.callbacks:
+            callback.before_step(progress)
+        batch = job.get_batch(progress)
+        learning_rate_factor = job.learning_rate_factor(progress.midpoint)
+        weights = job.loss_weights(progress)
+        local_counts = {**batch.loss_counts, TOKEN_COUNT: float(batch.num_tokens)}
+        for name, (num_masked, num_positions) in batch.masked_counts.items():
+            local_counts[f"{MASKED_COUNT} {name}"] = num_masked
+            local_counts[f"{POSITION_COUNT} {name}"] = num_positions
+        counts = job.process_group.all_reduce_named(local_counts)
+        sums = self._backward(progress, batch, counts, weights)
+        gradient = job.process_group.all_reduce(job.parameters.step_gradient())
+        norm, scale = job.gradient_clipping(gradient)
+        job.optimiser.step(gradient, learning_rate_factor, scale)
+        for callback in job.callbacks:
+            callback.after_update(progress)
         sums[-1, 0] = interruption.signal_number > 0
         self.state.step += 1
-        self.state.rows += batch.num_rows
-        self.state.tokens += round(counts[TOKENS])
-        sums = job.processes.sum(sums)
-        rates = {
-            name: counts[f"{HIDDEN} {name}"] / max(counts[f"{PLACES} {name}"], 1.0)
-            for name in batch.hidden
+        self.state.num_sequences += batch.num_sequences
+        self.state.num_tokens += round(counts[TOKEN_COUNT])
+        sums = job.process_group.all_reduce(sums)
+        masking_rates = {
+            name: counts[f"{MASKED_COUNT} {name}"] / max(counts[f"{POSITION_COUNT} {name}"], 1.0)
+            for name in batch.masked_counts
         }
-        return Pending(place, batch, rate, weights, sums, norm, self.state.tokens, rates)
+        return PendingStep(
+            progress,
+            batch,
+            learning_rate_factor,
+            weights,
+            sums,
+            norm,
+            self.state.num_tokens,
+            masking_rates,
+        )
 
-    def _gradients(
+    def _backward(
         self,
-        place: Place,
+        progress: Progress,
         batch: StepBatch[MicroBatch],
         counts: Mapping[str, float],
         weights: Mapping[str, float],
     ) -> Tensor:
-        """The gradient of the total loss into the parameters; returns sums as Pending holds."""
+        """Compute the gradient of the total loss; return the sums of :class:`PendingStep`."""
         job = self.job
-        names = list(batch.counts)
-        several = len(batch.micro_batches) > 1 or job.processes.world > 1
-        sums = torch.zeros(len(names) + 1, 3, device=job.processes.device)
-        job.parameters.clear_gradient()
+        names = list(batch.loss_counts)
+        accumulates = len(batch.micro_batches) > 1 or job.process_group.world_size > 1
+        sums = torch.zeros(len(names) + 1, 3, device=job.process_group.device)
+        job.parameters.zero_gradient()
         for micro_batch in batch.micro_batches:
-            losses = job.losses(micro_batch, place)
-            for procedure in job.procedures:
-                losses = procedure.after_losses(place, losses)
+            losses = job.compute_losses(micro_batch, progress)
             for name, loss in losses.items():
                 row = sums[names.index(name)]
                 row[0] += loss.sum.detach()
-                row[1] += loss.correct
+                row[1] += loss.num_correct
                 row[2] += loss.count
-            weighted_loss(losses, weights, counts, job.processes.device).backward()
-            if several:
-                job.parameters.accumulate()
+            weighted_loss(losses, weights, counts, job.process_group.device).backward()
+            if accumulates:
+                job.parameters.accumulate_gradient()
         return sums
 
-    def _evaluate(self, evaluate: Callable[[Place], Evaluation], place: Place) -> None:
+    def _evaluate(
+        self, evaluate: Callable[[Progress], EvaluationResult], progress: Progress
+    ) -> None:
         job = self.job
-        self.watch.look()
+        self.step_monitor.flush()
         with job.clock.pause():
-            found = evaluate(place)
-            self.state.score = found.score
-            job.reporter.evaluation(place, found.figures)
-            for procedure in job.procedures:
-                procedure.at_evaluation(place, found.figures)
+            result = evaluate(progress)
+            self.state.score = result.score
+            job.reporter.report_evaluation(progress, result.metrics)
 
-    def _checkpoint(self) -> Path | None:
-        """Write a checkpoint, unless this step has one; the losses before it are looked at."""
+    def _save_checkpoint(self) -> Path | None:
+        """Check the pending losses, then write a checkpoint unless this step has one."""
         job = self.job
-        self.watch.look()
-        if job.checkpoints is None or self.state.step == self.kept[0]:
-            return self.kept[1]
-        procedures = {f"procedure-{p.name}": self._state_of(p) for p in job.procedures}
-        if not job.processes.first:
-            self.kept = (self.state.step, None)
+        self.step_monitor.flush()
+        if job.checkpoints is None or self.state.step == self.last_checkpoint[0]:
+            return self.last_checkpoint[1]
+        callback_states = {f"callback-{c.name}": self._callback_state(c) for c in job.callbacks}
+        if not job.process_group.is_main:
+            self.last_checkpoint = (self.state.step, None)
             return None
         with job.clock.pause():
             groups = {
-                "parameters": job.parameters.state(),
-                "optimiser": job.update.state(),
-                **procedures,
+                "parameters": job.parameters.state_dict(),
+                "optimiser": job.optimiser.state_dict(),
+                **callback_states,
             }
-            state = {**vars(self.state), "seconds": job.clock.elapsed()}
-            path = job.checkpoints.write(self.state.step, groups, state, self.state.score)
-        self.kept = (self.state.step, path)
+            state = {**vars(self.state), "seconds": job.clock.elapsed_seconds()}
+            path = job.checkpoints.save(self.state.step, groups, state, self.state.score)
+        self.last_checkpoint = (self.state.step, path)
         return path
 
-    def _state_of(self, procedure: Procedure) -> Mapping[str, Tensor]:
-        state = procedure.state()
-        return self.job.processes.joined(state) if procedure.parted else state
+    def _callback_state(self, callback: Callback) -> Mapping[str, Tensor]:
+        state = callback.state()
+        return self.job.process_group.gather_named(state) if callback.is_sharded else state
 
-    def restore(self, start: Checkpoint) -> None:
-        """Continue from a checkpoint."""
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Restore the state of a checkpoint."""
         job = self.job
-        job.parameters.load(start.tensors("parameters"))
-        job.update.load(start.tensors("optimiser"))
-        for procedure in job.procedures:
-            procedure.load(start.tensors(f"procedure-{procedure.name}"))
-        saved = dict(start.state)
-        job.clock.resume(saved.pop("seconds"))
-        self.state = State(**saved)
-        self.kept = (start.step, start.path)
+        job.parameters.load_state_dict(checkpoint.load_tensors("parameters"))
+        job.optimiser.load_state_dict(checkpoint.load_tensors("optimiser"))
+        for callback in job.callbacks:
+            callback.load(checkpoint.load_tensors(f"callback-{callback.name}"))
+        state = dict(checkpoint.state)
+        job.clock.add_earlier_seconds(state.pop("seconds"))
+        self.state = TrainingState(**state)
+        self.last_checkpoint = (checkpoint.step, checkpoint.path)

@@ -1,5 +1,4 @@
-"""No choice that changes what a model computes is left out when it is exported, and none is taken
-for another when it is read."""
+"""Families account for every setting that changes what a model computes, in both directions."""
 
 import inspect
 from collections.abc import Iterator
@@ -9,103 +8,113 @@ import pytest
 import transformers
 from pydantic import BaseModel
 
-from bertwright.axes import Choice
-from bertwright.encoder.choice import EncoderChoice
-from bertwright.encoder.decoder import DecoderChoice
-from bertwright.interop.huggingface.families import FAMILIES
-from bertwright.interop.huggingface.family import Family
+from bertwright.core.config import Config
+from bertwright.encoder.config import EncoderConfig
+from bertwright.encoder.decoder import DecoderConfig
+from bertwright.interop.huggingface.families.family import ModelFamily
+from bertwright.interop.huggingface.families.registry import FAMILIES
 
-DOES_NOT_MATTER = {
-    "encoder.initialisation": "what training begins with",
-    "encoder.depth.drop": "while training",
-    "encoder.embeddings.row_dropout": "while training",
-    "encoder.depth.groups": "of what is shared, which all but ALBERT refuse",
-    "encoder.feed_forward.expansion": "said by its width",
-    "encoder.mixer.head_width": "said by the number of heads and their width together",
-    "encoder.mixer.kernel": "computes the same",
+IRRELEVANT = {
+    "encoder.initialisation": "before training only",
+    "encoder.depth.drop": "in training only",
+    "encoder.embeddings.embedding_dropout": "in training only",
+    "encoder.depth.groups": "groups of shared layers, supported by ALBERT only",
+    "encoder.feed_forward.expansion": "equivalent to the width",
+    "encoder.mixer.head_width": "equivalent to the number of heads and the width",
+    "encoder.mixer.kernel": "equivalent results",
 }
 
-SAID_OTHERWISE = {
+HANDLED_BY_FAMILY = {
     "encoder.bottleneck.shared": ("mobilebert",),
     "encoder.feed_forward.width": ("openai-gpt", "xlm"),
     "encoder.visibility.rules": ("longformer", "big_bird"),
-    # The rows of positions before the first are cut off.
+    # The rows of the position table before the offset are dropped.
     "encoder.positions.offset": ("bert", "albert", "electra", "big_bird"),
-    # No norm of the kind has one.
+    # Norms without statistics have none.
     "encoder.norm.epsilon": ("mobilebert",),
-    # Of several rows in turn, or of what has no decoder.
-    "encoder.memory": ("xlnet", "t5", "bart"),
+    # For consecutive segments, and for models without a decoder.
+    "encoder.memory_length": ("xlnet", "t5", "bart"),
     "encoder.mixer.width": ("t5",),
 }
-"""What a family looks at by itself, or does not need to."""
+"""Settings that a family checks itself, or does not need to."""
 
 
-def stated(family: Family) -> dict[str, set[Any] | None]:
-    """The paths that a family looks at, and what of them it takes where that is a list."""
-    keys = {k.ours: {*k.values.values()} if k.values else None for k in (*family.keys, family.tie)}
-    own = (*family.axes, *keys)
-    usual = {
-        path: choices
-        for path, choices in family.nowhere.items()
-        if not any(f"{name}.".startswith(f"{path}.") for name in own)
+def handled_paths(family: ModelFamily) -> dict[str, set[Any] | None]:
+    """The paths that a family handles, with the supported values if they are listed."""
+    keys = {
+        key.recipe_path: {*key.value_map.values()} if key.value_map else None
+        for key in (*family.config_keys, family.tie_key)
     }
-    lists = {p: {c for c in v if not isinstance(c, list)} for p, v in (usual | family.axes).items()}
+    paths = (*family.fixed_axes, *keys)
+    unsupported = {
+        path: choices
+        for path, choices in family.unsupported_axes.items()
+        if not any(f"{name}.".startswith(f"{path}.") for name in paths)
+    }
+    lists = {
+        path: {choice for choice in choices if not isinstance(choice, list)}
+        for path, choices in (unsupported | family.fixed_axes).items()
+    }
     return lists | keys
 
 
-def values(annotation: Any) -> Iterator[type[BaseModel]]:
+def setting_groups(annotation: Any) -> Iterator[type[BaseModel]]:
     """The groups of settings that a field may hold."""
-    if (
-        inspect.isclass(annotation)
-        and issubclass(annotation, Choice)
-        and not annotation.states_kind
-    ):
-        yield from annotation.with_kinds()
+    if inspect.isclass(annotation) and issubclass(annotation, Config) and not annotation.has_kind:
+        yield from annotation.config_classes()
     elif inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):
-        yield from values(part)
+        yield from setting_groups(part)
 
 
-def forgotten(settings: type[BaseModel], path: str, known: dict[str, Any]) -> set[str]:
-    """The fields below a path that are neither known nor parts of one that is."""
-    found: set[str] = set()
+def unhandled_paths(settings: type[BaseModel], path: str, handled: dict[str, Any]) -> set[str]:
+    """The fields below a path that are neither handled nor part of one that is."""
+    unhandled: set[str] = set()
     for name, field in settings.model_fields.items():
-        own = f"{path}.{field.alias or name}"
-        if own in known:
+        field_path = f"{path}.{field.alias or name}"
+        if field_path in handled:
             continue
-        kinds = known.get(f"{own}.kind")
-        groups = [*values(field.annotation)]
+        kinds = handled.get(f"{field_path}.kind")
+        groups = [*setting_groups(field.annotation)]
         if kinds is not None:
-            groups = [v for v in groups if issubclass(v, Choice) and v.own_kind() in kinds]
-        elif not any(path.startswith(f"{own}.") for path in known):
+            groups = [
+                group
+                for group in groups
+                if issubclass(group, Config) and group.kind_name() in kinds
+            ]
+        elif not any(path.startswith(f"{field_path}.") for path in handled):
             groups = []
-        found |= {own} if not groups else set()
+        unhandled |= {field_path} if not groups else set()
         for group in groups:
-            found |= forgotten(group, own, known)
-    return found
+            unhandled |= unhandled_paths(group, field_path, handled)
+    return unhandled
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_every_choice_is_looked_at(name: str) -> None:
-    known = stated(FAMILIES[name]) | dict.fromkeys(DOES_NOT_MATTER)
-    known |= {path: None for path, families in SAID_OTHERWISE.items() if name in families}
-    found = forgotten(EncoderChoice, "encoder", known)
-    if "decoder" not in known:
-        found |= forgotten(DecoderChoice, "decoder", known)
-    assert found == set()
+def test_every_setting_is_handled(name: str) -> None:
+    handled = handled_paths(FAMILIES[name]) | dict.fromkeys(IRRELEVANT)
+    handled |= {path: None for path, families in HANDLED_BY_FAMILY.items() if name in families}
+    unhandled = unhandled_paths(EncoderConfig, "encoder", handled)
+    if "decoder" not in handled:
+        unhandled |= unhandled_paths(DecoderConfig, "decoder", handled)
+    assert unhandled == set()
 
 
-DERIVED = ("offset", "local", "rope_theta", "sharing", "languages")
-"""Keys of our own, that ``simplified`` finds from several of theirs."""
+DERIVED = ("offset", "sliding_window", "rope_theta", "sharing", "languages")
+"""Keys that ``normalise_config`` derives from several stock keys."""
 
 
 @pytest.mark.parametrize("name", FAMILIES)
-def test_what_a_file_does_not_state_is_what_the_stock_class_takes(name: str) -> None:
+def test_defaults_equal_those_of_the_stock_class(name: str) -> None:
     family = FAMILIES[name]
     stock = getattr(transformers, f"{family.class_name}Config")()
-    keys = [key for key in (*family.keys, family.tie) if key.theirs not in DERIVED]
-    # As many layers as the other stack has: to us those that are not stated.
-    ours = {(k.theirs, 6 if k.theirs == "num_decoder_layers" else k.default) for k in keys}
-    assert ours == {(key.theirs, getattr(stock, key.theirs)) for key in keys}
-    assert all(getattr(stock, n, value) == value for n, value in family.required.items())
+    keys = [key for key in (*family.config_keys, family.tie_key) if key.stock_key not in DERIVED]
+    # The default is the number of encoder layers, which is None in our recipe.
+    ours = {
+        (key.stock_key, 6 if key.stock_key == "num_decoder_layers" else key.default) for key in keys
+    }
+    assert ours == {(key.stock_key, getattr(stock, key.stock_key)) for key in keys}
+    assert all(
+        getattr(stock, name, value) == value for name, value in family.required_config.items()
+    )

@@ -7,10 +7,10 @@ import pytest
 from stock import saved, stock_model
 from typer.testing import CliRunner
 
-from bertwright.cli.application import app
-from bertwright.errors import UserError
-from bertwright.model.folder import load_model
-from bertwright.tasks.fine_tuned import load_fine_tuned
+from bertwright.cli.app import app
+from bertwright.core.errors import UserError
+from bertwright.models.saving import load_model
+from bertwright.tasks.fine_tuned_model import load_fine_tuned_model
 
 
 def run(*arguments: str | Path) -> dict:
@@ -19,26 +19,26 @@ def run(*arguments: str | Path) -> dict:
     return json.loads(result.stdout)
 
 
-def test_there_and_back(tmp_path: Path) -> None:
+def test_a_pretrained_model_round_trips(tmp_path: Path) -> None:
     stock = saved(stock_model("BertForPreTraining"), tmp_path / "stock")
-    said = run("import", stock, "-o", tmp_path / "ours", "--json")
-    assert said["objectives"] == ["masked", "next-sentence"]
-    assert load_model(tmp_path / "ours")[0].vocabulary_size == said["vocabulary"]
-    back = run("export", tmp_path / "ours", "-o", tmp_path / "back", "--verify", "--json")
-    assert back["architecture"] == "BertForPreTraining"
-    assert back["max_difference"] < 1e-5
+    imported = run("import", stock, "-o", tmp_path / "ours", "--json")
+    assert imported["objectives"] == ["masked", "next-sentence"]
+    assert load_model(tmp_path / "ours")[0].vocab_size == imported["vocabulary"]
+    exported = run("export", tmp_path / "ours", "-o", tmp_path / "back", "--verify", "--json")
+    assert exported["architecture"] == "BertForPreTraining"
+    assert exported["max_difference"] < 1e-5
 
 
-def test_a_fine_tuned_model_there_and_back(tmp_path: Path) -> None:
+def test_a_fine_tuned_model_round_trips(tmp_path: Path) -> None:
     stock = stock_model("BertForTokenClassification", id2label={0: "O", 1: "B-PER"})
     run("import", saved(stock, tmp_path / "stock"), "-o", tmp_path / "ours", "--json")
-    assert load_fine_tuned(tmp_path / "ours").task.labels == ("O", "B-PER")
-    back = run("export", tmp_path / "ours", "-o", tmp_path / "back", "--verify", "--json")
-    assert back["architecture"] == "BertForTokenClassification"
-    assert back["max_difference"] < 1e-5
+    assert load_fine_tuned_model(tmp_path / "ours").task.labels == ("O", "B-PER")
+    exported = run("export", tmp_path / "ours", "-o", tmp_path / "back", "--verify", "--json")
+    assert exported["architecture"] == "BertForTokenClassification"
+    assert exported["max_difference"] < 1e-5
 
 
-def test_nothing_is_written_over(tmp_path: Path) -> None:
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
     folder = saved(stock_model("BertModel"), tmp_path / "stock")
     with pytest.raises(UserError, match="already exists"):
         CliRunner().invoke(app, ["import", str(folder), "-o", str(folder)], catch_exceptions=False)

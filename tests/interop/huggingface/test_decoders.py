@@ -1,4 +1,4 @@
-"""Stock encoder-decoders and ours compute the same, whichever of the two came first."""
+"""Stock encoder-decoders and ours compute the same, imported or exported."""
 
 from pathlib import Path
 from typing import Any
@@ -10,19 +10,19 @@ from stock import (
     PADDED,
     UNSCALED,
     both_lengths,
-    coordinates,
+    random_batch,
     randomise,
-    rows,
     saved,
     stock_model,
+    token_info,
     wordpiece,
 )
 
-from bertwright.encoder.stream import Source
-from bertwright.errors import UserError
-from bertwright.interop.huggingface import export_folder, import_folder
-from bertwright.model import Model
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface import export_huggingface, import_huggingface
+from bertwright.models import Model
+from bertwright.modules.token_tensors import CrossAttentionSource
 from recipes_at_toy_size import toy
 
 GATED = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False}
@@ -38,24 +38,32 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]) -> None:
-    """States of the encoder and logits of the decoder agree at every real place."""
+def require_equal_outputs(
+    stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]
+) -> None:
+    """Hidden states of the encoder and logits of the decoder agree at all real positions."""
     ours = ours.cpu()
-    pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
-    given = pieces.roll(1, 0)[:, :7].contiguous()
-    mask = real.long()
+    token_ids, is_real = random_batch(ours.vocab_size, lengths, stock.config.pad_token_id)
+    decoder_input_ids = token_ids.roll(1, 0)[:, :7].contiguous()
+    attention_mask = is_real.long()
     with torch.inference_mode():
-        theirs = stock(input_ids=pieces, attention_mask=mask, decoder_input_ids=given)
-        states = ours(pieces, coordinates(real))
-        close(states[real], theirs.encoder_last_hidden_state[real])
+        theirs = stock(
+            input_ids=token_ids, attention_mask=attention_mask, decoder_input_ids=decoder_input_ids
+        )
+        hidden_states = ours(token_ids, token_info(is_real))
+        require_close(hidden_states[is_real], theirs.encoder_last_hidden_state[is_real])
         assert ours.decoder is not None
-        close(
-            ours.logits(ours.decoder.states(given, Source(states, coordinates(real)))),
+        require_close(
+            ours.logits(
+                ours.decoder.decode(
+                    decoder_input_ids, CrossAttentionSource(hidden_states, token_info(is_real))
+                )
+            ),
             theirs.logits,
         )
 
 
-def close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
+def require_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
@@ -66,21 +74,21 @@ def test_an_imported_decoder_computes_the_same(
 ) -> None:
     architecture, changes = STOCK[case]
     stock = stock_model(architecture, **changes)
-    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
-    same(stock, ours, lengths)
+    ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
+    require_equal_outputs(stock, ours, lengths)
 
 
 @pytest.mark.parametrize("case", STOCK)
-def test_an_imported_decoder_is_exported_as_it_was(case: str, tmp_path: Path) -> None:
+def test_an_imported_decoder_is_exported_unchanged(case: str, tmp_path: Path) -> None:
     architecture, changes = STOCK[case]
     stock = stock_model(architecture, **changes)
-    ours, tokenizer = import_folder(saved(stock, tmp_path / "stock"))
-    written = export_folder(ours, tokenizer, tmp_path / "export", verify=True)
-    assert written.architecture == architecture
-    again = type(stock).from_pretrained(tmp_path / "export")
+    ours, tokenizer = import_huggingface(saved(stock, tmp_path / "stock"))
+    report = export_huggingface(ours, tokenizer, tmp_path / "export", verify=True)
+    assert report.architecture == architecture
+    reloaded = type(stock).from_pretrained(tmp_path / "export")
     expected = stock.state_dict()
-    assert again.state_dict().keys() == expected.keys()
-    for name, tensor in again.state_dict().items():
+    assert reloaded.state_dict().keys() == expected.keys()
+    for name, tensor in reloaded.state_dict().items():
         assert torch.equal(tensor, expected[name]), name
 
 
@@ -100,20 +108,20 @@ OURS: dict[str, tuple[str, list[str]]] = {
 
 
 @pytest.mark.parametrize("case", OURS)
-def test_a_model_of_ours_is_computed_by_the_stock_class(case: str, tmp_path: Path) -> None:
+def test_an_exported_decoder_computes_the_same(case: str, tmp_path: Path) -> None:
     system, changes = OURS[case]
     tokenizer = Tokenizer(wordpiece())
-    ours = Model.build(toy(system, *changes), tokenizer.size).eval()
+    ours = Model.build(toy(system, *changes), tokenizer.vocab_size).eval()
     randomise(ours, UNSCALED)
-    written = export_folder(ours, tokenizer, tmp_path / "export", verify=True)
-    stock = getattr(transformers, written.architecture).from_pretrained(tmp_path / "export").eval()
-    same(stock, ours, PADDED)
-    again, _ = import_folder(tmp_path / "export")
-    for (name, mine), (other, theirs) in zip(
-        ours.named_parameters(), again.named_parameters(), strict=True
+    report = export_huggingface(ours, tokenizer, tmp_path / "export", verify=True)
+    stock = getattr(transformers, report.architecture).from_pretrained(tmp_path / "export").eval()
+    require_equal_outputs(stock, ours, PADDED)
+    imported, _ = import_huggingface(tmp_path / "export")
+    for (name, parameter), (imported_name, imported_parameter) in zip(
+        ours.named_parameters(), imported.named_parameters(), strict=True
     ):
-        assert name == other
-        assert torch.equal(mine, theirs), name
+        assert name == imported_name
+        assert torch.equal(parameter, imported_parameter), name
 
 
 @pytest.mark.parametrize(
@@ -125,16 +133,16 @@ def test_a_model_of_ours_is_computed_by_the_stock_class(case: str, tmp_path: Pat
         ("mass", "seed=0", "no stock class computes"),
     ],
 )
-def test_what_no_stock_class_computes_is_said(
+def test_unsupported_recipes_are_refused(
     system: str, change: str, message: str, tmp_path: Path
 ) -> None:
     tokenizer = Tokenizer(wordpiece())
-    ours = Model.build(toy(system, change), tokenizer.size)
+    ours = Model.build(toy(system, change), tokenizer.vocab_size)
     with pytest.raises(UserError, match=message):
-        export_folder(ours, tokenizer, tmp_path / "export")
+        export_huggingface(ours, tokenizer, tmp_path / "export")
 
 
-def test_stacks_that_differ_in_their_heads_are_not_read(tmp_path: Path) -> None:
+def test_stacks_with_different_heads_are_refused(tmp_path: Path) -> None:
     stock = stock_model("BartForConditionalGeneration", decoder_attention_heads=4)
     with pytest.raises(UserError, match="decoder_attention_heads"):
-        import_folder(saved(stock, tmp_path / "stock"))
+        import_huggingface(saved(stock, tmp_path / "stock"))

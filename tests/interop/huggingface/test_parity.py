@@ -1,4 +1,4 @@
-"""Stock classes and ours compute the same, whichever of the two came first."""
+"""Stock classes and ours compute the same, imported or exported."""
 
 from pathlib import Path
 from typing import Any
@@ -12,60 +12,71 @@ from stock import (
     SMALL,
     TOKENIZERS,
     both_lengths,
-    coordinates,
+    random_batch,
     randomise,
-    rows,
     saved,
     stock_model,
+    token_info,
     without_padding,
 )
 from torch import Tensor
 
-from bertwright.encoder.memory import Memory
-from bertwright.encoder.stream import Coordinates
-from bertwright.encoder.visibility import Global, InOrder, RandomBlocks, Window
-from bertwright.interop.huggingface import export_folder, import_folder
-from bertwright.interop.huggingface.families import FAMILIES
-from bertwright.model import Model
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface import export_huggingface, import_huggingface
+from bertwright.interop.huggingface.families.registry import FAMILIES
+from bertwright.models import Model
+from bertwright.modules.attention.cache import Memory
+from bertwright.modules.attention.mask import (
+    GlobalVisibility,
+    PermutationVisibility,
+    RandomBlocksVisibility,
+    WindowVisibility,
+)
+from bertwright.modules.token_tensors import TokenInfo
 from recipes_at_toy_size import toy
 
 PAIR_LOGITS = {"next-sentence": "seq_relationship_logits", "sentence-order": "sop_logits"}
 
 
-def same(stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]) -> None:
-    """States, logits and pair logits agree at every real place."""
-    spoken = ours.recipe.encoder.embeddings.languages
-    segmented = ours.recipe.encoder.embeddings.segments > 1
+def require_equal_outputs(
+    stock: transformers.PreTrainedModel, ours: Model, lengths: tuple[int, ...]
+) -> None:
+    """Hidden states, logits and pair logits agree at all real positions."""
+    languages = ours.recipe.encoder.embeddings.languages
+    has_segments = ours.recipe.encoder.embeddings.segments > 1
     ours = ours.cpu()
-    pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
-    segment = (torch.arange(pieces.shape[1]) > 4).long().expand_as(pieces) if segmented else None
-    inputs: dict[str, Tensor] = {"input_ids": pieces, "attention_mask": real.long()}
-    if segment is not None:
-        inputs["token_type_ids"] = segment
-    language = None
-    if spoken:
-        language = (torch.arange(pieces.shape[1]) % len(spoken)).expand_as(pieces)
-        inputs["langs"] = language
+    token_ids, mask = random_batch(ours.vocab_size, lengths, stock.config.pad_token_id)
+    segment_ids = (
+        (torch.arange(token_ids.shape[1]) > 4).long().expand_as(token_ids) if has_segments else None
+    )
+    inputs: dict[str, Tensor] = {"input_ids": token_ids, "attention_mask": mask.long()}
+    if segment_ids is not None:
+        inputs["token_type_ids"] = segment_ids
+    language_ids = None
+    if languages:
+        language_ids = (torch.arange(token_ids.shape[1]) % len(languages)).expand_as(token_ids)
+        inputs["langs"] = language_ids
     family = FAMILIES[stock.config.model_type]
-    inputs |= family.inputs(ours.encoder.rule, coordinates(real, segment))
+    inputs |= family.extra_inputs(ours.encoder.visibility, token_info(mask, segment_ids))
     with torch.inference_mode():
         theirs = stock(**inputs)
         expected = stock.base_model(**inputs).last_hidden_state
-        states = ours(pieces, coordinates(real, segment, language))
-        close(states[real], expected[real])
+        hidden_states = ours(token_ids, token_info(mask, segment_ids, language_ids))
+        require_close(hidden_states[mask], expected[mask])
         logits = theirs.get("prediction_logits", theirs.get("logits"))
         if ours.output is not None:
-            close(ours.logits(states)[real], logits[real])
+            require_close(ours.logits(hidden_states)[mask], logits[mask])
         for name in PAIR_LOGITS.keys() & ours.heads.keys():
-            close(ours.heads[name](states[:, 0]), theirs.get(PAIR_LOGITS[name], logits))
+            require_close(
+                ours.heads[name](hidden_states[:, 0]), theirs.get(PAIR_LOGITS[name], logits)
+            )
         if "replaced-token" in ours.heads:
-            close(ours.heads["replaced-token"](states[real]), logits[real])
+            require_close(ours.heads["replaced-token"](hidden_states[mask]), logits[mask])
         if ours.pooler is not None and "pooler_output" in theirs:
-            close(torch.tanh(ours.pooler(states[:, 0])), theirs["pooler_output"])
+            require_close(torch.tanh(ours.pooler(hidden_states[:, 0])), theirs["pooler_output"])
 
 
-def close(ours: Tensor, theirs: Tensor) -> None:
+def require_close(ours: Tensor, theirs: Tensor) -> None:
     torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-5)
 
 
@@ -144,27 +155,27 @@ def test_an_imported_model_computes_the_same(
 ) -> None:
     architecture, changes = STOCK[case]
     stock = stock_model(architecture, **changes)
-    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
-    same(stock, ours, lengths)
+    ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
+    require_equal_outputs(stock, ours, lengths)
 
 
 @pytest.mark.parametrize("case", STOCK)
-def test_an_imported_model_is_exported_as_it_was(case: str, tmp_path: Path) -> None:
+def test_an_imported_model_is_exported_unchanged(case: str, tmp_path: Path) -> None:
     architecture, changes = STOCK[case]
     stock = stock_model(architecture, **changes)
-    ours, tokenizer = import_folder(saved(stock, tmp_path / "stock"))
+    ours, tokenizer = import_huggingface(saved(stock, tmp_path / "stock"))
     family = stock.config.model_type
-    export_folder(ours, tokenizer, tmp_path / "export", family_name=family)
-    again = type(stock).from_pretrained(tmp_path / "export")
+    export_huggingface(ours, tokenizer, tmp_path / "export", model_type=family)
+    reloaded = type(stock).from_pretrained(tmp_path / "export")
     expected = stock.state_dict()
-    assert again.state_dict().keys() == expected.keys()
+    assert reloaded.state_dict().keys() == expected.keys()
     unused = (
         "cls.predictions.bias",
         "lm_head.bias",
         "predictions.bias",
         "generator_lm_head.bias",
-    )  # the decoder's own counts where nothing is tied
-    for name, tensor in again.state_dict().items():
+    )  # ignored if untied: the output layer has another bias
+    for name, tensor in reloaded.state_dict().items():
         if stock.config.tie_word_embeddings or name not in unused:
             assert torch.equal(tensor, expected[name]), name
 
@@ -255,7 +266,7 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
     "modern-local": (
         "modern",
         "ModernBertForMaskedLM",
-        ["encoder.local={every: 2, window: 2, base: 500}", "encoder.depth.layers=4"],
+        ["encoder.sliding_window={every: 2, window: 2, base: 500}", "encoder.depth.layers=4"],
     ),
     "modern-untied": ("modern", "ModernBertForMaskedLM", ["output.kind=untied"]),
     "modern-swiglu": ("modern", "ModernBertForMaskedLM", ["encoder.feed_forward.kind=swiglu"]),
@@ -270,15 +281,15 @@ OURS: dict[str, tuple[str, str, list[str]]] = {
 ROBERTAS = ("roberta", "xlm-r", "longformer")
 
 
-def made(case: str) -> tuple[Model, Tokenizer, str]:
+def build_model(case: str) -> tuple[Model, Tokenizer, str]:
     """A model of ours with random parameters, a tokenizer, and its stock class."""
     system, architecture, overrides = OURS[case]
     recipe = toy(system, *overrides)
     tokenizer = Tokenizer(TOKENIZERS["Roberta" if system in ROBERTAS else "Bert"]())
-    model = Model.build(recipe, tokenizer.size).eval()
+    model = Model.build(recipe, tokenizer.vocab_size).eval()
     randomise(model, SMALL if system == "mobilebert" else 0.2)
     if system == "mobilebert":
-        without_padding(model.encoder.embeddings.pieces)
+        without_padding(model.encoder.embeddings.tokens)
     return model, tokenizer, architecture
 
 
@@ -287,112 +298,123 @@ def made(case: str) -> tuple[Model, Tokenizer, str]:
 def test_an_exported_model_computes_the_same(
     case: str, lengths: tuple[int, ...], tmp_path: Path
 ) -> None:
-    model, tokenizer, architecture = made(case)
-    export = export_folder(model, tokenizer, tmp_path / "export")
+    model, tokenizer, architecture = build_model(case)
+    export = export_huggingface(model, tokenizer, tmp_path / "export")
     assert export.architecture == architecture
     stock_class = getattr(transformers, architecture)
     stock, loading = stock_class.from_pretrained(tmp_path / "export", output_loading_info=True)
     assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    same(stock.eval(), model, lengths)
+    require_equal_outputs(stock.eval(), model, lengths)
 
 
 @pytest.mark.parametrize("case", OURS)
-def test_an_exported_model_comes_back(case: str, tmp_path: Path) -> None:
-    model, tokenizer, _ = made(case)
-    export_folder(model, tokenizer, tmp_path / "export")
-    again, same_tokenizer = import_folder(tmp_path / "export")
-    pieces, real = rows(tokenizer.size, PADDED, tokenizer.specials.pad)
+def test_an_exported_model_round_trips(case: str, tmp_path: Path) -> None:
+    model, tokenizer, _ = build_model(case)
+    export_huggingface(model, tokenizer, tmp_path / "export")
+    imported, imported_tokenizer = import_huggingface(tmp_path / "export")
+    token_ids, mask = random_batch(tokenizer.vocab_size, PADDED, tokenizer.special_tokens.pad)
     with torch.inference_mode():
-        ours, theirs = (m(pieces, coordinates(real))[real] for m in (model, again))
-    close(ours, theirs)
-    assert same_tokenizer.specials == tokenizer.specials
-    assert same_tokenizer.settings["model"] == tokenizer.settings["model"]
+        ours, theirs = (network(token_ids, token_info(mask))[mask] for network in (model, imported))
+    require_close(ours, theirs)
+    assert imported_tokenizer.special_tokens == tokenizer.special_tokens
+    assert imported_tokenizer.settings["model"] == tokenizer.settings["model"]
     if "causal" in model.recipe.objectives:
-        first, second = (m.recipe.assembly.opening(tokenizer.specials) for m in (model, again))
+        first, second = (
+            network.recipe.assembly.start_token(tokenizer.special_tokens)
+            for network in (model, imported)
+        )
         assert first == second
 
 
-def test_rows_as_long_as_the_positions_reach(tmp_path: Path) -> None:
+def test_sequences_of_maximum_length(tmp_path: Path) -> None:
     stock = stock_model("RobertaForMaskedLM", type_vocab_size=1)
-    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
-    assert ours.encoder.longest == LENGTH - 2
-    same(stock, ours, (LENGTH - 2,))
+    ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
+    assert ours.encoder.max_length == LENGTH - 2
+    require_equal_outputs(stock, ours, (LENGTH - 2,))
 
 
-def test_longformer_without_global_places(tmp_path: Path) -> None:
+def test_longformer_without_global_positions(tmp_path: Path) -> None:
     stock = stock_model("LongformerForMaskedLM", **LONG)
-    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
-    pieces, real = rows(ours.vocabulary_size, PADDED, stock.config.pad_token_id)
+    ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
+    token_ids, mask = random_batch(ours.vocab_size, PADDED, stock.config.pad_token_id)
     with torch.inference_mode():
-        expected = stock.base_model(pieces, real.long()).last_hidden_state
-        close(ours(pieces, coordinates(real), Window(size=2))[real], expected[real])
+        expected = stock.base_model(token_ids, mask.long()).last_hidden_state
+        require_close(
+            ours(token_ids, token_info(mask), WindowVisibility(size=2))[mask], expected[mask]
+        )
 
 
-def test_longformer_with_any_global_places(tmp_path: Path) -> None:
+def test_longformer_with_any_global_positions(tmp_path: Path) -> None:
     stock = stock_model("LongformerForMaskedLM", **LONG)
-    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
-    pieces, real = rows(ours.vocabulary_size, PADDED, stock.config.pad_token_id)
-    wide = torch.zeros_like(pieces)
-    wide[:, [1, 5]] = 1
+    ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
+    token_ids, mask = random_batch(ours.vocab_size, PADDED, stock.config.pad_token_id)
+    is_global = torch.zeros_like(token_ids)
+    is_global[:, [1, 5]] = 1
     with torch.inference_mode():
-        theirs = stock.base_model(pieces, real.long(), (wide * real).long()).last_hidden_state
-        rule = Window(size=2) | Global(first=0, positions=(1, 5))
-        close(ours(pieces, coordinates(real), rule)[real], theirs[real])
+        theirs = stock.base_model(
+            token_ids, mask.long(), (is_global * mask).long()
+        ).last_hidden_state
+        visibility = WindowVisibility(size=2) | GlobalVisibility(first=0, positions=(1, 5))
+        require_close(ours(token_ids, token_info(mask), visibility)[mask], theirs[mask])
 
 
 @pytest.mark.parametrize("lengths", [(32, 32), (32, 31)])
-def test_bigbird_on_long_rows_is_the_stock_class_with_our_random_blocks(
+def test_bigbird_on_long_sequences_with_our_random_blocks(
     lengths: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = {"block_size": 2, "num_random_blocks": 2, "max_position_embeddings": 32}
     stock = stock_model("BigBirdForMaskedLM", **settings)
-    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
-    blocks = [RandomBlocks(number=2, block=2, layer=layer) for layer in range(3)]
-    whole = Coordinates(torch.arange(32)[None]).measured()
-    plans = iter([torch.stack(own.drawn(whole), -1)[0, 2:-2:2].numpy() for own in blocks])
+    ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
+    blocks = [RandomBlocksVisibility(number=2, block=2, layer=layer) for layer in range(3)]
+    info = TokenInfo(torch.arange(32)[None]).with_text_lengths()
+    plans = iter(
+        [torch.stack(block.random_blocks(info), -1)[0, 2:-2:2].numpy() for block in blocks]
+    )
     attention = transformers.models.big_bird.modeling_big_bird.BigBirdBlockSparseAttention
     monkeypatch.setattr(
         attention,
         "_bigbird_block_rand_mask_with_head",
         lambda self, num_heads, **_: [next(plans)] * num_heads,
     )
-    pieces, real = rows(ours.vocabulary_size, lengths, stock.config.pad_token_id)
+    token_ids, mask = random_batch(ours.vocab_size, lengths, stock.config.pad_token_id)
     with torch.inference_mode():
-        expected = stock.base_model(pieces, real.long()).last_hidden_state
-        close(ours(pieces, coordinates(real))[real], expected[real])
+        expected = stock.base_model(token_ids, mask.long()).last_hidden_state
+        require_close(ours(token_ids, token_info(mask))[mask], expected[mask])
 
 
-def test_xlnet_sees_segments_memory_and_orders_as_the_stock_class_does(tmp_path: Path) -> None:
+def test_xlnet_with_segments_memory_and_orders(tmp_path: Path) -> None:
     stock = stock_model("XLNetLMHeadModel", **TOKENS, mem_len=20, use_mems_eval=True)
-    ours, _ = import_folder(saved(stock, tmp_path / "stock"))
+    ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
     generator = torch.Generator().manual_seed(3)
-    first, second = torch.randint(5, ours.vocabulary_size, (2, 2, 9), generator=generator)
-    segment = (torch.arange(9) > 4).long().expand(2, -1)
-    where = torch.tensor([2, 5, 6])
+    first, second = torch.randint(5, ours.vocab_size, (2, 2, 9), generator=generator)
+    segment_ids = (torch.arange(9) > 4).long().expand(2, -1)
+    positions = torch.tensor([2, 5, 6])
     order = torch.tensor([0, 0, 3, 0, 0, 1, 2, 0, 0])
-    hides = order[:, None] < order[None, :]
-    hides |= (order[:, None] == order[None, :]) & (order[:, None] > 0)
-    mapping = torch.nn.functional.one_hot(where, 9).float().expand(2, -1, -1)
+    is_hidden = order[:, None] < order[None, :]
+    is_hidden |= (order[:, None] == order[None, :]) & (order[:, None] > 0)
+    mapping = torch.nn.functional.one_hot(positions, 9).float().expand(2, -1, -1)
     with torch.inference_mode():
-        mems = stock(input_ids=first, token_type_ids=segment, use_mems=True).mems
+        mems = stock(input_ids=first, token_type_ids=segment_ids, use_mems=True).mems
         theirs = stock(
             input_ids=second,
-            token_type_ids=segment,
+            token_type_ids=segment_ids,
             mems=mems,
-            perm_mask=hides.float().expand(2, -1, -1),
+            perm_mask=is_hidden.float().expand(2, -1, -1),
             target_mapping=mapping,
         ).logits
         memory = Memory.empty(9, first)
-        plain = Coordinates(torch.arange(9)[None], segment=segment)
-        ours.encoder(first, plain, memory=memory)
-        rows = torch.cat((second, second[:, :3]), dim=1)
-        asking = torch.arange(12)[None] >= 9
-        coordinates = Coordinates(
+        segment_info = TokenInfo(torch.arange(9)[None], segment_ids=segment_ids)
+        ours.encoder(first, segment_info, memory=memory)
+        token_ids = torch.cat((second, second[:, :3]), dim=1)
+        is_query = torch.arange(12)[None] >= 9
+        query_info = TokenInfo(
             torch.arange(12)[None],
-            torch.cat((torch.arange(9), where))[None],
-            torch.cat((segment, segment[:, where]), dim=1),
-            order=torch.cat((order, order[where]))[None],
-            asking=asking,
+            torch.cat((torch.arange(9), positions))[None],
+            torch.cat((segment_ids, segment_ids[:, positions]), dim=1),
+            factorisation_order=torch.cat((order, order[positions]))[None],
+            is_query_stream=is_query,
         )
-        states = ours.encoder(rows, coordinates, InOrder(), memory=memory.following(plain))
-        close(ours.logits(states[:, 9:].flatten(0, 1)), theirs.flatten(0, 1))
+        hidden_states = ours.encoder(
+            token_ids, query_info, PermutationVisibility(), memory=memory.next_memory(segment_info)
+        )
+        require_close(ours.logits(hidden_states[:, 9:].flatten(0, 1)), theirs.flatten(0, 1))

@@ -1,4 +1,4 @@
-"""Folders as their makers publish them: other special pieces, names without a prefix, buffers."""
+"""Folders as published: other special tokens, names without a prefix, buffers."""
 
 import json
 from pathlib import Path
@@ -11,14 +11,14 @@ from safetensors.torch import load_file, save_file
 from stock import saved, stock_model
 from tokenizers import models, pre_tokenizers, trainers
 
-from bertwright.errors import UserError
-from bertwright.interop.huggingface import export_folder
-from bertwright.interop.huggingface.families import FAMILIES
-from bertwright.interop.huggingface.reading import import_folder
-from bertwright.interop.huggingface.tokenizer_reading import read_tokenizer
-from bertwright.model.folder import load_model, save_model
-from bertwright.model.text_model import TextModel
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.families.registry import FAMILIES
+from bertwright.interop.huggingface.importer import import_huggingface
+from bertwright.interop.huggingface.tokenizer.reader import read_tokenizer
+from bertwright.models.saving import load_model, save_model
+from bertwright.models.text_model import TextModel
 
 ENGLISH = "the ship sails to the sea and the lamp shines on the ship and on the sea"
 
@@ -55,11 +55,11 @@ PUBLISHED: dict[str, tuple[list[str], dict[str, Any], dict[str, Any], tuple[str,
         ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
     ),
 }
-"""By family: the special pieces, what the tokenizer's files say, what the model's, and what is to
-come of it: pad, unknown, start, end, mask."""
+"""Special tokens, tokenizer settings, model config, and expected pad, unknown, start, end and mask.
+"""
 
 
-def byte_pairs(specials: list[str]) -> library.Tokenizer:
+def train_byte_bpe(specials: list[str]) -> library.Tokenizer:
     backend = library.Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -71,22 +71,28 @@ def byte_pairs(specials: list[str]) -> library.Tokenizer:
 
 
 @pytest.mark.parametrize("family", PUBLISHED)
-def test_special_pieces_are_those_that_are_published(family: str, tmp_path: Path) -> None:
-    specials, of_tokenizer, of_model, expected = PUBLISHED[family]
-    byte_pairs(specials).save(str(tmp_path / "tokenizer.json"))
-    (tmp_path / "special_tokens_map.json").write_text(json.dumps(of_tokenizer))
-    tokenizer = read_tokenizer(tmp_path, of_model, FAMILIES[family].special_pieces)
-    found = tokenizer.specials
-    roles = (found.pad, found.unknown, found.start, found.end, found.mask)
-    assert tuple(map(tokenizer.piece, roles)) == expected
+def test_special_tokens_are_the_published_ones(family: str, tmp_path: Path) -> None:
+    specials, tokenizer_settings, model_config, expected = PUBLISHED[family]
+    train_byte_bpe(specials).save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(tokenizer_settings))
+    tokenizer = read_tokenizer(tmp_path, model_config, FAMILIES[family].published_special_tokens)
+    special_tokens = tokenizer.special_tokens
+    ids = (
+        special_tokens.pad,
+        special_tokens.unknown,
+        special_tokens.start,
+        special_tokens.end,
+        special_tokens.mask,
+    )
+    assert tuple(map(tokenizer.id_to_token, ids)) == expected
     tokenizer.save(tmp_path / "ours")
-    again = Tokenizer.load(tmp_path / "ours")
-    assert (again.specials, again.hash) == (found, tokenizer.hash)
+    reloaded = Tokenizer.load(tmp_path / "ours")
+    assert (reloaded.special_tokens, reloaded.hash) == (special_tokens, tokenizer.hash)
 
 
 @pytest.fixture
 def gpt_2(tmp_path: Path) -> Path:
-    """A folder as that of the hub: names without a prefix, buffers, one special piece."""
+    """A folder as on the hub: names without a prefix, buffers, one special token."""
     folder = tmp_path / "gpt2"
     saved(stock_model("GPT2LMHeadModel", vocab_size=300), folder)
     tensors = load_file(folder / "model.safetensors")
@@ -95,7 +101,7 @@ def gpt_2(tmp_path: Path) -> Path:
     bare.pop("lm_head.weight", None)
     save_file(bare, folder / "model.safetensors", metadata={"format": "pt"})
     config = json.loads((folder / "config.json").read_text())
-    backend = byte_pairs(["<|endoftext|>"])
+    backend = train_byte_bpe(["<|endoftext|>"])
     config |= {"bos_token_id": 0, "eos_token_id": 0}
     (folder / "config.json").write_text(json.dumps(config))
     for file in folder.glob("*token*"):
@@ -104,36 +110,43 @@ def gpt_2(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_published_gpt_2_reads_on(gpt_2: Path, tmp_path: Path) -> None:
-    model, tokenizer = import_folder(gpt_2)
+def test_a_published_gpt_2_generates(gpt_2: Path, tmp_path: Path) -> None:
+    model, tokenizer = import_huggingface(gpt_2)
     assert set(model.recipe.objectives) == {"causal"}
-    assert model.recipe.assembly.opening(tokenizer.specials) == tokenizer.specials.end
-    text = TextModel(model, tokenizer, "float32")
-    [said] = text.generate(["the ship"], max_new_tokens=3, temperature=0)
-    assert len(said.pieces) == 3
+    assert (
+        model.recipe.assembly.start_token(tokenizer.special_tokens) == tokenizer.special_tokens.end
+    )
+    text_model = TextModel(model, tokenizer, "float32")
+    [continuation] = text_model.generate(["the ship"], max_new_tokens=3, temperature=0)
+    assert len(continuation.token_ids) == 3
     save_model(tmp_path / "ours", model, tokenizer)
-    again = TextModel(*load_model(tmp_path / "ours"), "float32")
-    assert again.score(["the ship sails"]) == text.score(["the ship sails"])
-    export_folder(model, tokenizer, tmp_path / "theirs", verify=True)
+    reloaded = TextModel(*load_model(tmp_path / "ours"), "float32")
+    assert reloaded.score(["the ship sails"]) == text_model.score(["the ship sails"])
+    export_huggingface(model, tokenizer, tmp_path / "theirs", verify=True)
 
 
-def test_pieces_of_gpt_are_read_from_its_old_files(tmp_path: Path) -> None:
-    pieces = ["<unk>", "t", "h", "e</w>", "e", "th", "the</w>", "s</w>"]
-    (tmp_path / "vocab.json").write_text(json.dumps({p: n for n, p in enumerate(pieces)}))
+def test_gpt_tokenizers_are_read_from_legacy_files(tmp_path: Path) -> None:
+    tokens = ["<unk>", "t", "h", "e</w>", "e", "th", "the</w>", "s</w>"]
+    (tmp_path / "vocab.json").write_text(
+        json.dumps({token: index for index, token in enumerate(tokens)})
+    )
     (tmp_path / "merges.txt").write_text("#version: 0.2\nt h\nth e</w>\n")
     tokenizer = read_tokenizer(tmp_path, {}, {})
-    assert [tokenizer.piece(n) for n in tokenizer.encode("The the")] == ["the</w>", "the</w>"]
+    assert [tokenizer.id_to_token(index) for index in tokenizer.encode("The the")] == [
+        "the</w>",
+        "the</w>",
+    ]
     (tmp_path / "config.json").write_text('{"model_type": "xlm"}')
-    with pytest.raises(UserError, match="found by Moses"):
+    with pytest.raises(UserError, match="needs Moses"):
         read_tokenizer(tmp_path, {}, {})
 
 
-def test_pieces_that_were_added_later_have_their_numbers(tmp_path: Path) -> None:
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "ship"]
-    (tmp_path / "vocab.txt").write_text("\n".join(pieces) + "\n")
+def test_added_tokens_keep_their_ids(tmp_path: Path) -> None:
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "ship"]
+    (tmp_path / "vocab.txt").write_text("\n".join(tokens) + "\n")
     (tmp_path / "added_tokens.json").write_text('{"[NAME]": 7}')
     tokenizer = read_tokenizer(tmp_path, {}, {})
     assert tokenizer.encode("the [NAME] ship") == [5, 7, 6]
     (tmp_path / "added_tokens.json").write_text('{"[NAME]": 9}')
-    with pytest.raises(UserError, match=r"'\[NAME\]' is number 9, and behind the vocabulary it is"):
+    with pytest.raises(UserError, match=r"'\[NAME\]' has the id 9, and appended to the vocabulary"):
         read_tokenizer(tmp_path, {}, {})

@@ -1,4 +1,4 @@
-"""A tensor that has several names is found under any of them."""
+"""A tied tensor is read under any of its names."""
 
 import itertools
 from pathlib import Path
@@ -9,9 +9,9 @@ from safetensors.torch import save_file, save_model
 from stock import saved, stock_model
 from torch import nn
 
-from bertwright.errors import UserError
-from bertwright.interop.huggingface import import_folder
-from bertwright.interop.huggingface.families import FAMILIES
+from bertwright.core.errors import UserError
+from bertwright.interop.huggingface import import_huggingface
+from bertwright.interop.huggingface.families.registry import FAMILIES
 
 TIED = [
     "BertForMaskedLM",
@@ -36,7 +36,7 @@ TIED = [
 ]
 
 
-def names_of(model: nn.Module) -> list[list[str]]:
+def tied_names(model: nn.Module) -> list[list[str]]:
     """The names of every parameter that has several."""
     groups: dict[int, list[str]] = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -46,15 +46,17 @@ def names_of(model: nn.Module) -> list[list[str]]:
 
 
 def parameters(folder: Path) -> dict[str, torch.Tensor]:
-    return {name: tensor.detach() for name, tensor in import_folder(folder)[0].named_parameters()}
+    return {
+        name: tensor.detach() for name, tensor in import_huggingface(folder)[0].named_parameters()
+    }
 
 
 @pytest.mark.parametrize("architecture", TIED)
-def test_a_tied_tensor_is_found_under_each_of_its_names(architecture: str, tmp_path: Path) -> None:
+def test_a_tied_tensor_is_read_under_any_name(architecture: str, tmp_path: Path) -> None:
     model = stock_model(architecture)
     folder = saved(model, tmp_path / "stock")
     expected = parameters(folder)
-    tied = names_of(model)
+    tied = tied_names(model)
     assert tied
     tensors = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
     repeated = {name for names in tied for name in names}
@@ -67,20 +69,20 @@ def test_a_tied_tensor_is_found_under_each_of_its_names(architecture: str, tmp_p
             save_model(model, str(folder / "model.safetensors"))
         else:
             save_file(file, folder / "model.safetensors", metadata={"format": "pt"})
-        found = parameters(folder)
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+        actual = parameters(folder)
+        assert actual.keys() == expected.keys()
+        assert all(torch.equal(actual[name], tensor) for name, tensor in expected.items())
 
 
-def test_every_family_is_looked_at() -> None:
+def test_every_family_is_covered() -> None:
     assert {stock_model(name).config.model_type for name in TIED} == FAMILIES.keys()
 
 
-def test_a_table_that_is_not_tied_is_not_taken_for_the_other(tmp_path: Path) -> None:
+def test_an_untied_table_does_not_replace_the_other(tmp_path: Path) -> None:
     model = stock_model("BertForMaskedLM", tie_word_embeddings=False)
     folder = saved(model, tmp_path / "stock")
     tensors = dict(model.state_dict())
     tensors.pop("bert.embeddings.word_embeddings.weight")
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(UserError, match="do not belong together"):
-        import_folder(folder)
+        import_huggingface(folder)

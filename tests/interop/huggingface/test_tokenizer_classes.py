@@ -1,4 +1,4 @@
-"""Tokens are those of Transformers, or the files that contradict each other are named."""
+"""Tokens equal Transformers', or the files that contradict each other are named."""
 
 import json
 from collections.abc import Callable
@@ -11,9 +11,9 @@ import transformers
 from stock import byte_bpe, wordpiece
 from tokenizers import models, normalizers, pre_tokenizers
 
-from bertwright.errors import UserError
-from bertwright.interop.huggingface.tokenizer_reading import read_tokenizer
-from bertwright.text.tokenizers import Tokenizer
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface.tokenizer.reader import read_tokenizer
 
 TEXTS = (
     "The SHIP, the ship.",
@@ -21,14 +21,14 @@ TEXTS = (
     "çaça 东京ship\tthe\u200bship",
     "<new> the <new>ship <extra>",
 )
-LONELY = ["lone", "##ly"]
+UNUSED_TOKENS = ["lone", "##ly"]
 
 
 def unigram() -> library.Tokenizer:
-    """ALBERT's kind: small letters without accents behind a space."""
+    """ALBERT's kind: lowercase letters without accents after a space."""
     names = ["<pad>", "<unk>", "[CLS]", "[SEP]", "[MASK]", "▁"]
-    pieces = [*((name, 0.0) for name in names), *((chr(c), -2.0) for c in range(33, 123))]
-    backend = library.Tokenizer(models.Unigram([*pieces, ("▁the", -1.0), ("▁ship", -1.0)], 1))
+    tokens = [*((name, 0.0) for name in names), *((chr(c), -2.0) for c in range(33, 123))]
+    backend = library.Tokenizer(models.Unigram([*tokens, ("▁the", -1.0), ("▁ship", -1.0)], 1))
     backend.normalizer = normalizers.Sequence(
         [
             normalizers.Replace("``", '"'),
@@ -75,29 +75,29 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
-def folder_of(path: Path, name: str, config: dict[str, Any]) -> Path:
+def make_folder(path: Path, name: str, config: dict[str, Any]) -> Path:
     backend, kind = KINDS[name]
     path.mkdir(exist_ok=True)
     backend().save(str(path / "tokenizer.json"))
     (path / "config.json").write_text(json.dumps({"model_type": kind}))
-    stated = {"tokenizer_class": name, **config}
+    settings = {"tokenizer_class": name, **config}
     (path / "tokenizer_config.json").write_text(
         json.dumps(
-            {key: value for key, value in stated.items() if key != "tokenizer_class" or value}
+            {key: value for key, value in settings.items() if key != "tokenizer_class" or value}
         )
     )
     return path
 
 
-def ours(folder: Path) -> Tokenizer:
+def read_ours(folder: Path) -> Tokenizer:
     return read_tokenizer(folder, json.loads((folder / "config.json").read_text()), {})
 
 
-def same_or_named(folder: Path, *keys: str) -> bool:
-    """Whether our tokens are those of Transformers; else the refusal names one of the keys."""
+def is_equal_or_reported(folder: Path, *keys: str) -> bool:
+    """Return whether our tokens equal Transformers'; an error must name one of the keys."""
     reason = ""
     try:
-        tokenizer = ours(folder)
+        tokenizer = read_ours(folder)
     except UserError as error:
         reason = str(error)
     if reason:
@@ -111,15 +111,15 @@ def same_or_named(folder: Path, *keys: str) -> bool:
 
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS)
 @pytest.mark.parametrize("name", KINDS)
-def test_tokens_are_those_of_transformers_or_the_contradiction_is_named(
+def test_tokens_equal_transformers_or_the_contradiction_is_reported(
     name: str, config: dict[str, Any], tmp_path: Path
 ) -> None:
-    same_or_named(folder_of(tmp_path, name, config), *config)
+    is_equal_or_reported(make_folder(tmp_path, name, config), *config)
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_files_that_agree_are_read(name: str, tmp_path: Path) -> None:
-    assert same_or_named(folder_of(tmp_path, name, {}))
+def test_consistent_files_are_read(name: str, tmp_path: Path) -> None:
+    assert is_equal_or_reported(make_folder(tmp_path, name, {}))
 
 
 @pytest.mark.parametrize(
@@ -133,141 +133,141 @@ def test_files_that_agree_are_read(name: str, tmp_path: Path) -> None:
         ("PreTrainedTokenizerFast", {"do_lower_case": False}),
     ],
 )
-def test_a_class_that_is_rebuilt_follows_its_configuration(
+def test_a_rebuilt_class_follows_its_configuration(
     name: str, config: dict[str, Any], tmp_path: Path
 ) -> None:
-    folder = folder_of(tmp_path, name, config)
-    assert same_or_named(folder)
-    plain = folder_of(tmp_path / "plain", name, {})
-    differ = any(ours(folder).encode(text) != ours(plain).encode(text) for text in TEXTS)
+    folder = make_folder(tmp_path, name, config)
+    assert is_equal_or_reported(folder)
+    plain = make_folder(tmp_path / "plain", name, {})
+    differ = any(read_ours(folder).encode(text) != read_ours(plain).encode(text) for text in TEXTS)
     assert differ == (name != "PreTrainedTokenizerFast")
 
 
 @pytest.mark.parametrize("name", ["BertTokenizer", "RobertaTokenizer", "DistilBertTokenizer"])
-def test_other_files_beside_tokenizer_json_change_nothing(name: str, tmp_path: Path) -> None:
-    """As in Transformers: vocab.txt and merges.txt are not read beside it."""
-    folder = folder_of(tmp_path, name, {})
+def test_other_files_next_to_tokenizer_json_are_ignored(name: str, tmp_path: Path) -> None:
+    """As in Transformers: vocab.txt and merges.txt are not read if there is a tokenizer.json."""
+    folder = make_folder(tmp_path, name, {})
     (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nship\nthe\n")
     (folder / "vocab.json").write_text('{"a": 0}')
     (folder / "merges.txt").write_text("")
-    assert same_or_named(folder)
+    assert is_equal_or_reported(folder)
 
 
 @pytest.mark.parametrize("flag", ["lstrip", "rstrip", "single_word", "normalized"])
-def test_a_flag_of_an_added_token_that_is_stated_twice_is_stated_once(
-    flag: str, tmp_path: Path
-) -> None:
+def test_conflicting_flags_of_an_added_token_are_reported(flag: str, tmp_path: Path) -> None:
     mask = {"content": "<mask>", "special": True, "normalized": False}
     for name in ("RobertaTokenizer", "PreTrainedTokenizerFast"):
-        number = byte_bpe().token_to_id("<mask>")
-        config = {"added_tokens_decoder": {str(number): mask | {flag: True}}}
-        folder = folder_of(tmp_path / name, name, config)
+        token_id = byte_bpe().token_to_id("<mask>")
+        config = {"added_tokens_decoder": {str(token_id): mask | {flag: True}}}
+        folder = make_folder(tmp_path / name, name, config)
         byte_bpe().save(str(folder / "tokenizer.json"))
-        same_or_named(folder, flag, "added_tokens_decoder")
+        is_equal_or_reported(folder, flag, "added_tokens_decoder")
 
 
-def test_special_tokens_that_are_only_named_are_not_split(tmp_path: Path) -> None:
+def test_special_tokens_named_in_the_configuration_are_not_split(tmp_path: Path) -> None:
     for name in ("BertTokenizer", "PreTrainedTokenizerFast"):
-        folder = folder_of(tmp_path / name, name, {"mask_token": "the"})
-        assert same_or_named(folder)
-        folder = folder_of(tmp_path / f"{name} map", name, {})
+        folder = make_folder(tmp_path / name, name, {"mask_token": "the"})
+        assert is_equal_or_reported(folder)
+        folder = make_folder(tmp_path / f"{name} map", name, {})
         (folder / "special_tokens_map.json").write_text('{"mask_token": "ship"}')
-        assert same_or_named(folder)
-        assert ours(folder).piece(ours(folder).specials.mask) == "ship"
+        assert is_equal_or_reported(folder)
+        assert read_ours(folder).id_to_token(read_ours(folder).special_tokens.mask) == "ship"
 
 
-def test_a_map_beside_an_added_tokens_decoder_is_not_read(tmp_path: Path) -> None:
+def test_a_map_next_to_an_added_tokens_decoder_is_ignored(tmp_path: Path) -> None:
     names = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     decoder = {
-        str(n): {"content": name, "special": True, "normalized": False}
-        for n, name in enumerate(names)
+        str(index): {"content": name, "special": True, "normalized": False}
+        for index, name in enumerate(names)
     }
     config = {"added_tokens_decoder": decoder, "mask_token": "[MASK]"}
-    folder = folder_of(tmp_path, "BertTokenizer", config)
+    folder = make_folder(tmp_path, "BertTokenizer", config)
     (folder / "special_tokens_map.json").write_text('{"mask_token": "ship"}')
-    assert same_or_named(folder)
+    assert is_equal_or_reported(folder)
     stock = transformers.AutoTokenizer.from_pretrained(folder)
-    assert ours(folder).specials.mask == stock.mask_token_id
+    assert read_ours(folder).special_tokens.mask == stock.mask_token_id
 
 
-def test_a_token_that_is_named_and_not_there_is_refused(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, "BertTokenizer", {"mask_token": "[HIDDEN]"})
-    with pytest.raises(UserError, match=r"mask_token is '\[HIDDEN\]'"):
-        ours(folder)
+def test_a_special_token_outside_the_vocabulary_is_refused(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path, "BertTokenizer", {"mask_token": "[MASKED]"})
+    with pytest.raises(UserError, match=r"mask_token is '\[MASKED\]'"):
+        read_ours(folder)
 
 
-UNKNOWN = ["BertJapaneseTokenizer", "BertweetTokenizer", "XLMTokenizer", "OurTokenizer", "ByT5"]
+UNSUPPORTED = ["BertJapaneseTokenizer", "BertweetTokenizer", "XLMTokenizer", "OurTokenizer", "ByT5"]
 
 
-@pytest.mark.parametrize("where", ["tokenizer_config.json", "config.json"])
+@pytest.mark.parametrize("config_file", ["tokenizer_config.json", "config.json"])
 @pytest.mark.parametrize("files", ["tokenizer.json", "vocab.txt", "merges"])
-@pytest.mark.parametrize("name", UNKNOWN)
-def test_a_class_that_is_not_understood_is_refused(
-    name: str, files: str, where: str, tmp_path: Path
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_an_unsupported_class_is_refused(
+    name: str, files: str, config_file: str, tmp_path: Path
 ) -> None:
-    folder = folder_of(tmp_path, "BertTokenizer", {"tokenizer_class": None})
-    known = json.loads((folder / where).read_text())
-    (folder / where).write_text(json.dumps({**known, "tokenizer_class": name}))
+    folder = make_folder(tmp_path, "BertTokenizer", {"tokenizer_class": None})
+    config = json.loads((folder / config_file).read_text())
+    (folder / config_file).write_text(json.dumps({**config, "tokenizer_class": name}))
     if files != "tokenizer.json":
         (folder / "tokenizer.json").unlink()
         (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nship\nthe\n")
-    with pytest.raises(UserError, match=f"tokenizer class is {name}, which is not understood"):
-        ours(folder)
+    with pytest.raises(UserError, match=f"tokenizer class is {name}, which is not supported"):
+        read_ours(folder)
 
 
-def test_old_files_are_read_by_the_class_that_they_belong_to(tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, "BertTokenizer", {"unk_token": "[NONE]", "do_lower_case": False})
+def test_legacy_files_are_read_by_their_class(tmp_path: Path) -> None:
+    folder = make_folder(tmp_path, "BertTokenizer", {"unk_token": "[NONE]", "do_lower_case": False})
     (folder / "tokenizer.json").unlink()
     lines = ["[PAD]", "[NONE]", "[CLS]", "[SEP]", "[MASK]", "ship", "the", "##s", "Zoë"]
     (folder / "vocab.txt").write_text("".join(f"{line}\n" for line in lines))
-    assert same_or_named(folder)
+    assert is_equal_or_reported(folder)
     config = json.dumps({"tokenizer_class": "RobertaTokenizer"})
     (folder / "tokenizer_config.json").write_text(config)
     with pytest.raises(UserError, match="holds no tokenizer"):
-        ours(folder)
+        read_ours(folder)
 
 
 @pytest.mark.parametrize("name", ["BertTokenizer", "RobertaTokenizer", "AlbertTokenizer"])
 @pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "model"])
-def test_a_tokenizer_json_of_another_make_is_refused(name: str, part: str, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, name, {})
+def test_a_tokenizer_json_of_another_class_is_refused(name: str, part: str, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path, name, {})
     other = unigram() if name == "BertTokenizer" else wordpiece()
     settings = json.loads((folder / "tokenizer.json").read_text())
     settings[part] = json.loads(other.to_str())[part]
     (folder / "tokenizer.json").write_text(json.dumps(settings))
-    same_or_named(folder, part, "vocabulary", "do_lower_case", "keep_accents", "add_prefix_space")
+    is_equal_or_reported(
+        folder, part, "vocabulary", "do_lower_case", "keep_accents", "add_prefix_space"
+    )
 
 
 @pytest.mark.parametrize("key", ["lowercase", "strip_accents", "handle_chinese_chars"])
-def test_a_file_alone_is_read_where_its_class_would_read_it_so(key: str, tmp_path: Path) -> None:
-    """Transformers takes the class of the model's type where no file names one."""
-    folder = folder_of(tmp_path, "BertTokenizer", {})
+def test_a_file_without_configuration_must_fit_its_default_class(key: str, tmp_path: Path) -> None:
+    """Transformers uses the class of the model type if no file names one."""
+    folder = make_folder(tmp_path, "BertTokenizer", {})
     (folder / "tokenizer_config.json").unlink()
-    assert same_or_named(folder)
+    assert is_equal_or_reported(folder)
     settings = json.loads((folder / "tokenizer.json").read_text())
     settings["normalizer"][key] = False
     (folder / "tokenizer.json").write_text(json.dumps(settings))
-    assert not same_or_named(folder, f"{key} of its normalizer is False")
+    assert not is_equal_or_reported(folder, f"{key} of its normalizer is False")
     config = json.dumps({"tokenizer_class": "PreTrainedTokenizerFast"})
     (folder / "tokenizer_config.json").write_text(config)
-    assert same_or_named(folder)
+    assert is_equal_or_reported(folder)
 
 
 @pytest.mark.parametrize(
-    "stated", [[], {"a": NEW}, {"3": "<new>"}, {"3": {}}, {"3": {"content": 1}}]
+    "added_tokens", [[], {"a": NEW}, {"3": "<new>"}, {"3": {}}, {"3": {"content": 1}}]
 )
-def test_added_tokens_of_another_shape_are_refused(stated: Any, tmp_path: Path) -> None:
-    folder = folder_of(tmp_path, "BertTokenizer", {"added_tokens_decoder": stated})
+def test_malformed_added_tokens_are_refused(added_tokens: Any, tmp_path: Path) -> None:
+    folder = make_folder(tmp_path, "BertTokenizer", {"added_tokens_decoder": added_tokens})
     with pytest.raises(UserError, match="holds no tokens by their ids"):
-        ours(folder)
+        read_ours(folder)
 
 
 def test_dropout_is_refused(tmp_path: Path) -> None:
-    """It would give a text other tokens each time."""
+    """It would change the tokens of a text at random."""
     backend = byte_bpe()
     settings = json.loads(backend.to_str())
     settings["model"]["dropout"] = 0.1
-    folder = folder_of(tmp_path, "RobertaTokenizer", {})
+    folder = make_folder(tmp_path, "RobertaTokenizer", {})
     (folder / "tokenizer.json").write_text(json.dumps(settings))
     with pytest.raises(UserError, match=r"dropout 0\.1"):
-        ours(folder)
+        read_ours(folder)

@@ -1,4 +1,4 @@
-"""What an exported folder holds, and what is not exported."""
+"""Which files an export writes, and which recipes are refused."""
 
 import json
 import re
@@ -12,27 +12,27 @@ from stock import SMALL, TOKENIZERS, randomise, saved, stock_model
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, processors
 
-from bertwright.encoder.visibility import Global, Window
-from bertwright.errors import MissingExtra, UserError
-from bertwright.interop.huggingface import export_folder, import_folder, verification
-from bertwright.interop.huggingface.families import FAMILIES
-from bertwright.model import Model
-from bertwright.recipes.loading import systems
-from bertwright.tasks.encoding import RowMaker
+from bertwright.core.errors import MissingExtra, UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
+from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.interop.huggingface import export_huggingface, import_huggingface, verification
+from bertwright.interop.huggingface.families.registry import FAMILIES
+from bertwright.models import Model
+from bertwright.modules.attention.mask import GlobalVisibility, WindowVisibility
+from bertwright.recipes.loading import system_names
+from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.formats.examples import Example
-from bertwright.text.tokenizers import Tokenizer, TokenizerChoice
-from bertwright.text.vocabularies import train_tokenizer
 from recipes_at_toy_size import toy
 
 SENTENCE, SECOND = "The ships, three of them: SHIPS!", "Zwölf 东京"
 
 
-def made(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
+def build_model(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
     """A random model of a recipe."""
     tokenizer = Tokenizer(
         TOKENIZERS["Roberta" if system in ("roberta", "longformer") else "Bert"]()
     )
-    model = Model.build(toy(system, *overrides), tokenizer.size).eval()
+    model = Model.build(toy(system, *overrides), tokenizer.vocab_size).eval()
     randomise(model, SMALL if system == "mobilebert" else 0.2)
     return model, tokenizer
 
@@ -59,10 +59,10 @@ NO_STOCK_CLASS = [
 ]
 
 
-@pytest.mark.parametrize("system", sorted({*systems()} - {*NO_STOCK_CLASS}))
+@pytest.mark.parametrize("system", sorted({*system_names()} - {*NO_STOCK_CLASS}))
 def test_every_system_is_exported_and_verified(system: str, tmp_path: Path) -> None:
-    model, tokenizer = made(system)
-    export = export_folder(model, tokenizer, tmp_path / "export", verify=True)
+    model, tokenizer = build_model(system)
+    export = export_huggingface(model, tokenizer, tmp_path / "export", verify=True)
     assert export.max_difference is not None
     assert export.max_difference < 1e-5
     files = {file.name for file in (tmp_path / "export").iterdir()}
@@ -74,26 +74,26 @@ def test_every_system_is_exported_and_verified(system: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("system", ["albert", "bigbird", "roberta", "bert"])
 @pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
-def test_a_pair_is_framed_as_the_model_was_trained(system: str, kind: str, tmp_path: Path) -> None:
-    choice = TokenizerChoice.choose({"kind": kind, "size": 120})
-    tokenizer = train_tokenizer([f"{SENTENCE} {SECOND}"] * 9, choice)
-    model = Model.build(toy(system), tokenizer.size).eval()
-    export_folder(model, tokenizer, tmp_path / "export")
+def test_pairs_are_encoded_as_in_training(system: str, kind: str, tmp_path: Path) -> None:
+    config = TokenizerConfig.parse({"kind": kind, "vocab_size": 120})
+    tokenizer = train_tokenizer([f"{SENTENCE} {SECOND}"] * 9, config)
+    model = Model.build(toy(system), tokenizer.vocab_size).eval()
+    export_huggingface(model, tokenizer, tmp_path / "export")
     stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
-    maker = RowMaker.of(model.recipe, tokenizer, None)
-    (row,) = maker.rows([Example(SENTENCE, SECOND)])
-    found = stock(SENTENCE, SECOND)
-    assert found["input_ids"] == row.pieces
-    if row.segments is not None:
-        assert found["token_type_ids"] == row.segments
+    encoder = ExampleEncoder.from_recipe(model.recipe, tokenizer, None)
+    (sequence,) = encoder.encode([Example(SENTENCE, SECOND)])
+    encoding = stock(SENTENCE, SECOND)
+    assert encoding["input_ids"] == sequence.token_ids
+    if sequence.segment_ids is not None:
+        assert encoding["token_type_ids"] == sequence.segment_ids
 
 
-def test_a_discriminator_with_another_activation_goes_without_its_head(tmp_path: Path) -> None:
-    """The stock head has the activation of the blocks, ours is GELU."""
-    model, tokenizer = made("electra", "encoder.feed_forward.kind=relu")
-    export = export_folder(model, tokenizer, tmp_path / "export", verify=True)
+def test_a_discriminator_with_another_activation_loses_its_head(tmp_path: Path) -> None:
+    """The stock head has the activation of the blocks, ours GELU."""
+    model, tokenizer = build_model("electra", "encoder.feed_forward.kind=relu")
+    export = export_huggingface(model, tokenizer, tmp_path / "export", verify=True)
     assert not export.architecture.startswith("Electra")
-    assert "replaced-token" in export.left_behind
+    assert "replaced-token" in export.dropped_objectives
 
 
 REFUSED = {
@@ -101,19 +101,19 @@ REFUSED = {
     "bert encoder.positions={kind: sinusoidal}": "encoder.positions.kind is sinusoidal",
     "bert encoder.norm.kind=rmsnorm": "encoder.norm.kind is rmsnorm (Bert: layernorm)",
     "modern encoder.embeddings.scaled=true": "embeddings.scaled is true (ModernBert: false)",
-    "longformer encoder.visibility.rules=[causal, {kind: global}]": "not a window or global places",
+    "longformer encoder.visibility.rules=[causal, {kind: global}]": "is another rule",
     "longformer encoder.visibility.rules=[{kind: windows, sizes: [3], dilations: [2]}, global]": (
         "encoder.visibility is dilated (Longformer: windows without gaps"
     ),
     "longformer encoder.visibility.rules=[{kind: window, size: 2}, {kind: global, block: 2}]": (
-        "encoder.visibility counts global places in blocks (Longformer: pieces)"
+        "encoder.visibility counts global positions in blocks (Longformer: tokens)"
     ),
     "bert encoder.norm.placement=pre": "encoder.norm.placement is pre (Bert: post)",
     "bert encoder.norm.gain=false": "encoder.norm.gain is false (Bert: true)",
     "bert encoder.mixer.gate=gelu": "encoder.mixer.gate is gelu (Bert: none)",
     "bert encoder.residual.kind=weighted": "encoder.residual.kind is weighted (Bert: plain)",
     "bert encoder.residual={kind: plain, start: 1}": "encoder.residual.start is 1 (Bert: 0)",
-    "bert encoder.cut={heads: [2, 1]}": "encoder.cut is stated (Bert: none)",
+    "bert encoder.pruned_sizes={heads: [2, 1]}": "encoder.pruned_sizes is stated (Bert: none)",
     "t5 decoder.mixer={kind: attention, heads: 4}": "decoder.mixer is stated (T5: none)",
     "bert encoder.depth.order=sff": "encoder.depth.order is sff (Bert: sf)",
     "bert output.norm.kind=rmsnorm": "output.norm is",
@@ -135,111 +135,117 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("system", NO_STOCK_CLASS)
-def test_what_has_no_stock_class_is_refused(system: str, tmp_path: Path) -> None:
-    model, tokenizer = made(system)
+def test_systems_without_a_stock_class_are_refused(system: str, tmp_path: Path) -> None:
+    model, tokenizer = build_model(system)
     with pytest.raises(UserError, match="no stock class computes"):
-        export_folder(model, tokenizer, tmp_path / "export")
+        export_huggingface(model, tokenizer, tmp_path / "export")
 
 
 @pytest.mark.parametrize("change", REFUSED)
-def test_what_no_stock_class_computes_is_refused_by_its_axis(change: str, tmp_path: Path) -> None:
-    model, tokenizer = made(*change.split(" ", 1))
+def test_refusals_name_the_axis(change: str, tmp_path: Path) -> None:
+    model, tokenizer = build_model(*change.split(" ", 1))
     with pytest.raises(UserError, match=re.escape(REFUSED[change])):
-        export_folder(model, tokenizer, tmp_path / "export")
+        export_huggingface(model, tokenizer, tmp_path / "export")
     assert not (tmp_path / "export").exists()
 
 
-def test_another_rule_than_bigbirds_is_refused(tmp_path: Path) -> None:
-    model, tokenizer = made("bigbird", "encoder.visibility.rules=[{kind: random-blocks}]")
-    with pytest.raises(UserError, match="another rule than that of the recipe bigbird"):
-        export_folder(model, tokenizer, tmp_path / "export", family_name="big_bird")
+def test_another_visibility_than_bigbirds_is_refused(tmp_path: Path) -> None:
+    model, tokenizer = build_model("bigbird", "encoder.visibility.rules=[{kind: random-blocks}]")
+    with pytest.raises(UserError, match="differs from the recipe bigbird"):
+        export_huggingface(model, tokenizer, tmp_path / "export", model_type="big_bird")
 
 
-def test_every_reason_is_given(tmp_path: Path) -> None:
-    model, tokenizer = made("bert", "encoder.positions={kind: none}", "encoder.norm.kind=rmsnorm")
+def test_all_mismatches_are_reported(tmp_path: Path) -> None:
+    model, tokenizer = build_model(
+        "bert", "encoder.positions={kind: none}", "encoder.norm.kind=rmsnorm"
+    )
     with pytest.raises(UserError, match=r"positions\.kind is none .*; .*norm\.kind is rmsnorm"):
-        export_folder(model, tokenizer, tmp_path / "export")
+        export_huggingface(model, tokenizer, tmp_path / "export")
 
 
-def test_a_folder_that_computes_something_else_is_not_kept(
+def test_an_export_that_differs_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model, tokenizer = made("bert")
-    monkeypatch.setattr(verification, "TOLERANCE", 0.0)
+    model, tokenizer = build_model("bert")
+    monkeypatch.setattr(verification, "STOCK_TOLERANCE", 0.0)
     with pytest.raises(UserError, match="differs from the model"):
-        export_folder(model, tokenizer, tmp_path / "export", verify=True)
+        export_huggingface(model, tokenizer, tmp_path / "export", verify=True)
     assert not (tmp_path / "export").exists()
 
 
-def test_verifying_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verification_needs_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
-    model, tokenizer = made("bert")
+    model, tokenizer = build_model("bert")
     with pytest.raises(MissingExtra, match=r"bertwright\[huggingface\]"):
-        export_folder(model, tokenizer, tmp_path / "export", verify=True)
+        export_huggingface(model, tokenizer, tmp_path / "export", verify=True)
 
 
-def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
-    model, tokenizer = made("bert")
+def test_an_existing_folder_is_not_changed(tmp_path: Path) -> None:
+    model, tokenizer = build_model("bert")
     (tmp_path / "mine.txt").write_text("mine")
     with pytest.raises(UserError, match="already exists"):
-        export_folder(model, tokenizer, tmp_path)
+        export_huggingface(model, tokenizer, tmp_path)
 
 
-def test_the_weights_of_a_trained_model_are_not_touched(tmp_path: Path) -> None:
-    model, tokenizer = made("roberta")
+def test_an_export_does_not_change_the_weights(tmp_path: Path) -> None:
+    model, tokenizer = build_model("roberta")
     before = {name: parameter.clone() for name, parameter in model.named_parameters()}
-    export_folder(model, tokenizer, tmp_path / "export", verify=True)
+    export_huggingface(model, tokenizer, tmp_path / "export", verify=True)
     for name, parameter in model.named_parameters():
         assert torch.equal(parameter, before[name]), name
 
 
-def test_a_wordpiece_tokenizer_is_read_as_berts(tmp_path: Path) -> None:
-    model, tokenizer = made("bert")
-    export_folder(model, tokenizer, tmp_path / "export")
+def test_a_wordpiece_tokenizer_becomes_berts(tmp_path: Path) -> None:
+    model, tokenizer = build_model("bert")
+    export_huggingface(model, tokenizer, tmp_path / "export")
     stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
     assert type(stock).__name__ == "BertTokenizer"
-    found = stock(SENTENCE, SECOND)
+    encoding = stock(SENTENCE, SECOND)
     first, second = tokenizer.encode(SENTENCE), tokenizer.encode(SECOND)
-    special = tokenizer.specials
-    assert found["input_ids"] == [special.start, *first, special.end, *second, special.end]
-    assert found["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
-    assert stock.model_max_length == model.encoder.longest
+    special = tokenizer.special_tokens
+    assert encoding["input_ids"] == [special.start, *first, special.end, *second, special.end]
+    assert encoding["token_type_ids"] == [0] * (len(first) + 2) + [1] * (len(second) + 1)
+    assert stock.model_max_length == model.encoder.max_length
     assert stock.mask_token_id == special.mask
     lines = (tmp_path / "export" / "vocab.txt").read_text().splitlines()
-    assert [tokenizer.id(line) for line in lines] == list(range(tokenizer.size))
+    assert [tokenizer.token_to_id(line) for line in lines] == list(range(tokenizer.vocab_size))
 
 
 @pytest.mark.parametrize("system", ["modern", "roberta"])
-def test_a_model_without_segments_is_given_none(system: str, tmp_path: Path) -> None:
-    model, tokenizer = made(system)
-    export_folder(model, tokenizer, tmp_path / "export")
+def test_a_model_without_segments_gets_no_segment_ids(system: str, tmp_path: Path) -> None:
+    model, tokenizer = build_model(system)
+    export_huggingface(model, tokenizer, tmp_path / "export")
     stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
-    found = stock(SENTENCE, SECOND)
-    assert "token_type_ids" not in found
-    assert [i for i in found["input_ids"] if i not in tokenizer.specials.all] == [
-        i
-        for i in tokenizer.encode(SENTENCE) + tokenizer.encode(SECOND)
-        if i not in tokenizer.specials.all
+    encoding = stock(SENTENCE, SECOND)
+    assert "token_type_ids" not in encoding
+    assert [
+        token_id
+        for token_id in encoding["input_ids"]
+        if token_id not in tokenizer.special_tokens.all
+    ] == [
+        token_id
+        for token_id in tokenizer.encode(SENTENCE) + tokenizer.encode(SECOND)
+        if token_id not in tokenizer.special_tokens.all
     ]
     config = json.loads((tmp_path / "export" / "tokenizer_config.json").read_text())
     assert config["tokenizer_class"] == "PreTrainedTokenizerFast"
 
 
-def test_a_tokenizer_that_frames_no_text_is_framed(tmp_path: Path) -> None:
-    model, tokenizer = made("bert")
+def test_a_tokenizer_without_special_tokens_gets_them(tmp_path: Path) -> None:
+    model, tokenizer = build_model("bert")
     tokenizer.backend.post_processor = processors.ByteLevel()
     bare = Tokenizer(tokenizer.backend)
-    export_folder(model, bare, tmp_path / "export", verify=True)
-    assert import_folder(tmp_path / "export")[1].encode(SENTENCE) == bare.encode(SENTENCE)
+    export_huggingface(model, bare, tmp_path / "export", verify=True)
+    assert import_huggingface(tmp_path / "export")[1].encode(SENTENCE) == bare.encode(SENTENCE)
 
 
-def test_the_model_card_says_how_it_is_used(tmp_path: Path) -> None:
-    export_folder(*made("bert"), tmp_path / "export")
+def test_the_model_card_has_an_example(tmp_path: Path) -> None:
+    export_huggingface(*build_model("bert"), tmp_path / "export")
     card = (tmp_path / "export" / "README.md").read_text()
     assert "pipeline_tag: fill-mask" in card
     assert "This is a [MASK]." in card
     assert "the class needs" not in card
-    export_folder(*made("longformer"), tmp_path / "long")
+    export_huggingface(*build_model("longformer"), tmp_path / "long")
     assert "global_attention_mask" in (tmp_path / "long" / "README.md").read_text()
 
 
@@ -247,70 +253,70 @@ def test_the_model_card_says_how_it_is_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize("first", [0, 1, 3])
 @pytest.mark.parametrize("positions", [(), (5,), (4, 6)])
 @pytest.mark.parametrize("segment", [None, 0, 1])
-def test_the_card_says_of_all_global_places_which_they_are(
+def test_the_card_lists_all_global_positions(
     first: int, last: int, positions: tuple[int, ...], segment: int | None
 ) -> None:
-    wide = Global(first=first, last=last, positions=positions, segment=segment)
-    told = FAMILIES["longformer"].told(Window(size=2) | wide)
-    for end, number in (("first", first), ("last", last)):
-        pieces = "piece" if number == 1 else f"{number} pieces"
-        assert (f"the {end} {pieces} of each row" in told) == (number > 0)
-    assert re.findall(r"place (\d+)", told) == [str(position) for position in positions]
-    assert ("text" in told) == (segment is not None)
-    assert bool(told) == any((first, last, positions, segment is not None))
+    global_rule = GlobalVisibility(first=first, last=last, positions=positions, segment=segment)
+    note = FAMILIES["longformer"].usage_note(WindowVisibility(size=2) | global_rule)
+    for end, count in (("first", first), ("last", last)):
+        tokens = "token" if count == 1 else f"{count} tokens"
+        assert (f"the {end} {tokens} of each sequence" in note) == (count > 0)
+    assert re.findall(r"position (\d+)", note) == [str(position) for position in positions]
+    assert ("text" in note) == (segment is not None)
+    assert bool(note) == any((first, last, positions, segment is not None))
 
 
 @pytest.mark.parametrize("system", ["bert", "gpt-2", "electra", "t5", "bart"])
-def test_what_the_card_says_runs(
+def test_the_example_of_the_card_runs(
     system: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export_folder(*made(system), tmp_path / "export")
+    export_huggingface(*build_model(system), tmp_path / "export")
     card = (tmp_path / "export" / "README.md").read_text()
     code = card.partition("```python\n")[2].partition("```")[0]
     exec(code.replace("this folder", str(tmp_path / "export")), {})
     assert capsys.readouterr().out
 
 
-def test_old_tokenizer_files_of_bert(tmp_path: Path) -> None:
+def test_legacy_tokenizer_files_of_bert(tmp_path: Path) -> None:
     folder = saved(stock_model("BertModel"), tmp_path / "stock")
-    _, expected = import_folder(folder)
-    vocabulary = [expected.piece(index) for index in range(expected.size)]
+    _, expected = import_huggingface(folder)
+    vocabulary = [expected.id_to_token(index) for index in range(expected.vocab_size)]
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.txt").write_text("\n".join(vocabulary) + "\n", encoding="utf-8")
-    _, found = import_folder(folder)
-    assert found.size == expected.size
-    assert found.specials == expected.specials
-    assert found.encode(SENTENCE) == expected.encode(SENTENCE)
+    _, actual = import_huggingface(folder)
+    assert actual.vocab_size == expected.vocab_size
+    assert actual.special_tokens == expected.special_tokens
+    assert actual.encode(SENTENCE) == expected.encode(SENTENCE)
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": False}))
-    assert import_folder(folder)[1].encode("SHIP") == [found.specials.unknown]
+    assert import_huggingface(folder)[1].encode("SHIP") == [actual.special_tokens.unknown]
 
 
-def test_old_tokenizer_files_of_roberta(tmp_path: Path) -> None:
+def test_legacy_tokenizer_files_of_roberta(tmp_path: Path) -> None:
     folder = saved(stock_model("RobertaModel"), tmp_path / "stock")
-    _, expected = import_folder(folder)
+    _, expected = import_huggingface(folder)
     expected.backend.model.save(str(folder))
     (folder / "tokenizer.json").unlink()
-    _, found = import_folder(folder)
-    assert found.kind == "byte-bpe"
-    assert found.specials == expected.specials
-    assert found.encode(SENTENCE) == expected.encode(SENTENCE)
+    _, actual = import_huggingface(folder)
+    assert actual.kind == "byte-bpe"
+    assert actual.special_tokens == expected.special_tokens
+    assert actual.encode(SENTENCE) == expected.encode(SENTENCE)
 
 
 def test_a_unigram_tokenizer_is_exported(tmp_path: Path) -> None:
-    pieces = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
-    pieces += [("▁", -1.0), *((c, -2.0) for c in "abcdefghijklmnopqrstuvwxyz"), ("▁the", -1.5)]
-    backend = Backend(models.Unigram([*pieces, ("<mask>", 0.0)], unk_id=3))
+    tokens = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    tokens += [("▁", -1.0), *((c, -2.0) for c in "abcdefghijklmnopqrstuvwxyz"), ("▁the", -1.5)]
+    backend = Backend(models.Unigram([*tokens, ("<mask>", 0.0)], unk_id=3))
     backend.normalizer = normalizers.Lowercase()
     backend.pre_tokenizer = pre_tokenizers.Metaspace()
     backend.add_special_tokens(["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
     tokenizer = Tokenizer(backend)
-    model = Model.build(toy("roberta"), tokenizer.size)
-    export = export_folder(model.eval(), tokenizer, tmp_path / "export", verify=True)
+    model = Model.build(toy("roberta"), tokenizer.vocab_size)
+    export = export_huggingface(model.eval(), tokenizer, tmp_path / "export", verify=True)
     assert export.architecture == "RobertaForMaskedLM"
-    assert import_folder(tmp_path / "export")[0].recipe.text.tokenizer.lowercase
+    assert import_huggingface(tmp_path / "export")[0].recipe.text.tokenizer.lowercase
 
 
-ODD = [
+UNUSUAL_TEXTS = [
     "",
     "  two  spaces\tand\na line ",
     "Ünïcödé é ﬁ ½",
@@ -324,16 +330,18 @@ ODD = [
     ("kind", "lowercase"),
     [("wordpiece", True), ("wordpiece", False), ("byte-bpe", False), ("unigram", True)],
 )
-def test_a_trained_tokenizer_cuts_the_same_pieces(
+def test_a_trained_tokenizer_gives_the_same_tokens(
     kind: str, lowercase: bool, tmp_path: Path
 ) -> None:
-    text = "The ships went down to the sea; nobody saw them again. 東京 Ünïcödé it's! " * 3
-    choice = TokenizerChoice.choose({"kind": kind, "size": 300, "lowercase": lowercase})
-    tokenizer = train_tokenizer([text], choice)
-    model = Model.build(toy("bert" if kind == "wordpiece" else "roberta"), tokenizer.size).eval()
-    export_folder(model, tokenizer, tmp_path / "export", verify=True)
+    text = "The ships went down to the sea; no one saw them again. 東京 Ünïcödé it's! " * 3
+    config = TokenizerConfig.parse({"kind": kind, "vocab_size": 300, "lowercase": lowercase})
+    tokenizer = train_tokenizer([text], config)
+    model = Model.build(
+        toy("bert" if kind == "wordpiece" else "roberta"), tokenizer.vocab_size
+    ).eval()
+    export_huggingface(model, tokenizer, tmp_path / "export", verify=True)
     stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
-    for sentence in [text, *ODD]:
+    for sentence in [text, *UNUSUAL_TEXTS]:
         ids = stock(sentence, add_special_tokens=False)["input_ids"]
         assert ids == tokenizer.encode(sentence), sentence
-    assert import_folder(tmp_path / "export")[1].hash == tokenizer.hash
+    assert import_huggingface(tmp_path / "export")[1].hash == tokenizer.hash

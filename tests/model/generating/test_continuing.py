@@ -1,19 +1,19 @@
-"""Generation by continuing: cached or not, alone or in company, it is the same text."""
+"""Left-to-right generation: the same text cached or not, batched or not."""
 
 import math
 
 import pytest
 import torch
 
-from bertwright.errors import UserError
-from bertwright.model import Model
-from bertwright.model.generating.generate import slowness
-from bertwright.model.generating.rows import CachedRows, WholeRows
-from bertwright.model.likelihood import log_probabilities, reading_rule
-from bertwright.model.text_model import TextModel
-from bertwright.objectives import Causal
-from bertwright.text.tokenizers import ByteBpeChoice
-from bertwright.text.vocabularies import train_tokenizer
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import ByteBpeConfig
+from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.models import Model
+from bertwright.models.generation.generate import slow_generation_reason
+from bertwright.models.generation.sequences import CachedSequences, UncachedSequences
+from bertwright.models.scoring.likelihood import causal_visibility, token_log_probabilities
+from bertwright.models.text_model import TextModel
+from bertwright.objectives import CausalLM
 from recipes_at_toy_size import SYSTEMS, published, shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"
@@ -21,7 +21,7 @@ PROMPTS = ["the cat", "", "a dog sees the cat and the", "dogs"]
 CAUSAL = [
     system
     for system in SYSTEMS
-    if any(isinstance(o, Causal) for o in published(system).objectives.values())
+    if any(isinstance(o, CausalLM) for o in published(system).objectives.values())
 ]
 CHANGES = [
     *((system,) for system in CAUSAL),
@@ -29,8 +29,8 @@ CHANGES = [
         ("gpt", f"encoder.positions.kind={kind}")
         for kind in ("sinusoidal", "alibi", "bucketed", "log-buckets", "none")
     ),
-    ("gpt", "encoder.positions=rotary", "encoder.local={every: 2, window: 3}"),
-    ("transformer-xl", "encoder.memory=5", "encoder.positions=rotary"),
+    ("gpt", "encoder.positions=rotary", "encoder.sliding_window={every: 2, window: 3}"),
+    ("transformer-xl", "encoder.memory_length=5", "encoder.positions=rotary"),
     ("gpt", "encoder.depth={kind: sandwich, layers: 2, outside: 0.5}"),
     ("gpt", "encoder.depth.sharing=all"),
     ("gpt", "encoder.visibility={kind: or, rules: [{kind: window, size: 3}, {kind: global}]}"),
@@ -49,148 +49,160 @@ every_causal = pytest.mark.parametrize("changes", CHANGES, ids="/".join)
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return train_tokenizer([TEXT], ByteBpeChoice(size=290))
+    return train_tokenizer([TEXT], ByteBpeConfig(vocab_size=290))
 
 
-def made(tokenizer, system: str, *changes: str) -> TextModel:
-    """A toy that has opinions: far from its start, where every piece is as likely as another."""
-    recipe = toy(system, f"text.tokenizer.size={tokenizer.size}", *changes)
-    model = shaken(Model.build(recipe, tokenizer.size), 0.1)
+def build_model(tokenizer, system: str, *changes: str) -> TextModel:
+    """A toy model with random weights large enough to prefer some tokens."""
+    recipe = toy(system, f"text.tokenizer.vocab_size={tokenizer.vocab_size}", *changes)
+    model = shaken(Model.build(recipe, tokenizer.vocab_size), 0.1)
     return TextModel(model, tokenizer, "float32")
 
 
 @every_causal
-def test_log_probabilities_step_by_step_are_those_of_one_pass(tokenizer, changes) -> None:
-    model = made(tokenizer, *changes)
-    specials, assembly = tokenizer.specials, model.model.recipe.assembly
-    for found in model.generate(PROMPTS, max_new_tokens=12, seed=1):
-        opened = [assembly.opening(specials), *tokenizer.encode(found.prompt)]
-        (once,) = log_probabilities(model.model, [[*opened, *found.pieces]], specials.pad)
-        assert found.log_probabilities == pytest.approx(once[len(opened) - 1 :], abs=1e-5)
+def test_stepwise_log_probabilities_equal_one_pass(tokenizer, changes) -> None:
+    model = build_model(tokenizer, *changes)
+    specials, assembly = tokenizer.special_tokens, model.model.recipe.assembly
+    for text in model.generate(PROMPTS, max_new_tokens=12, seed=1):
+        prompt_ids = [assembly.start_token(specials), *tokenizer.encode(text.prompt)]
+        (log_probabilities,) = token_log_probabilities(
+            model.model, [[*prompt_ids, *text.token_ids]], specials.pad
+        )
+        assert text.log_probabilities == pytest.approx(
+            log_probabilities[len(prompt_ids) - 1 :], abs=1e-5
+        )
 
 
 @every_causal
-def test_a_text_is_the_same_alone_and_in_company(tokenizer, changes) -> None:
-    model = made(tokenizer, *changes)
-    together = model.generate(PROMPTS, max_new_tokens=8, num_samples=2, seed=3)
-    assert [(c.prompt, c.sample) for c in together] == [(p, s) for p in PROMPTS for s in (0, 1)]
-    for number, prompt in enumerate(PROMPTS):
-        alone = model.generate(prompt, max_new_tokens=8, num_samples=2, seed=3)
-        for one, other in zip(alone, together[2 * number :], strict=False):
-            assert (one.pieces, one.text) == (other.pieces, other.text)
-            assert one.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-5)
+def test_batching_changes_nothing(tokenizer, changes) -> None:
+    model = build_model(tokenizer, *changes)
+    batched = model.generate(PROMPTS, max_new_tokens=8, num_samples=2, seed=3)
+    assert [(text.prompt, text.sample) for text in batched] == [
+        (prompt, sample) for prompt in PROMPTS for sample in (0, 1)
+    ]
+    for index, prompt in enumerate(PROMPTS):
+        single = model.generate(prompt, max_new_tokens=8, num_samples=2, seed=3)
+        for actual, expected in zip(single, batched[2 * index :], strict=False):
+            assert (actual.token_ids, actual.text) == (expected.token_ids, expected.text)
+            assert actual.log_probabilities == pytest.approx(expected.log_probabilities, abs=1e-5)
 
 
 @every_causal
 @torch.no_grad()
-def test_the_cache_is_used_where_it_may_be_and_changes_nothing(tokenizer, changes) -> None:
-    model = made(tokenizer, *changes).model
-    kept = model.recipe.encoder.caches
-    assert (slowness(model.recipe) is None) == kept
-    if not kept:
+def test_the_cache_changes_nothing(tokenizer, changes) -> None:
+    model = build_model(tokenizer, *changes).model
+    supports_cache = model.recipe.encoder.supports_cache
+    assert (slow_generation_reason(model.recipe) is None) == supports_cache
+    if not supports_cache:
         return
-    rule, pad = reading_rule(model), tokenizer.specials.pad
-    rows = [[2, 9, 8, 7], [2], [2, 30, 11]]
-    cached = CachedRows(model, rows, rule, pad, model.remembers or None, None)
-    whole = WholeRows(model, rows, rule, pad, None)
-    for piece in range(20, 32):
-        torch.testing.assert_close(cached.logits(), whole.logits(), atol=1e-5, rtol=1e-5)
-        for growing in (cached, whole):
-            if piece == 25:
+    visibility, pad = causal_visibility(model), tokenizer.special_tokens.pad
+    sequences = [[2, 9, 8, 7], [2], [2, 30, 11]]
+    cached = CachedSequences(model, sequences, visibility, pad, model.memory_length or None, None)
+    uncached = UncachedSequences(model, sequences, visibility, pad, None)
+    for token_id in range(20, 32):
+        torch.testing.assert_close(cached.logits(), uncached.logits(), atol=1e-5, rtol=1e-5)
+        for growing in (cached, uncached):
+            if token_id == 25:
                 growing.select([2, 0])
-            growing.append([piece, piece + 1, piece + 2][: 3 if piece < 25 else 2])
+            growing.append([token_id, token_id + 1, token_id + 2][: 3 if token_id < 25 else 2])
 
 
 @pytest.mark.parametrize("system", ["gpt", "xlnet"])
-def test_a_text_goes_on_in_its_language(tokenizer, system) -> None:
-    model = made(tokenizer, system, "encoder.embeddings.languages=[en, de]")
+def test_a_text_continues_in_its_language(tokenizer, system) -> None:
+    model = build_model(tokenizer, system, "encoder.embeddings.languages=[en, de]")
     greedy = {"temperature": 0, "max_new_tokens": 9}
-    english, german = (model.generate("the", language=own, **greedy)[0] for own in ("en", "de"))
-    assert english.pieces == model.generate("the", **greedy)[0].pieces
-    assert german.pieces != english.pieces
+    english, german = (
+        model.generate("the", language=language, **greedy)[0] for language in ("en", "de")
+    )
+    assert english.token_ids == model.generate("the", **greedy)[0].token_ids
+    assert german.token_ids != english.token_ids
     with torch.no_grad():
         table = model.model.encoder.embeddings.languages.weight
         table[0] = table[1]
-    found = model.generate("the", **greedy)[0]
-    assert found.pieces == german.pieces
-    assert found.log_probabilities == pytest.approx(german.log_probabilities, abs=1e-5)
+    text = model.generate("the", **greedy)[0]
+    assert text.token_ids == german.token_ids
+    assert text.log_probabilities == pytest.approx(german.log_probabilities, abs=1e-5)
     with pytest.raises(UserError, match="did you mean 'de'"):
         model.generate("the", language="dee")
     with pytest.raises(UserError, match="in the language of the prompt"):
-        model.generate("the", into="de")
+        model.generate("the", target_language="de")
 
 
-def test_what_reads_from_the_end_says_so(tokenizer) -> None:
-    changes = ("encoder.visibility=reversed", "encoder.memory=0")
-    model = made(tokenizer, "lstm-lm", "objectives.causal.direction=backward", *changes)
-    with pytest.raises(UserError, match="reads texts from their end"):
+def test_right_to_left_models_are_refused(tokenizer) -> None:
+    changes = ("encoder.visibility=reversed", "encoder.memory_length=0")
+    model = build_model(tokenizer, "lstm-lm", "objectives.causal.direction=backward", *changes)
+    with pytest.raises(UserError, match="reads texts from right to left"):
         model.generate("the")
-    with pytest.raises(UserError, match="reads texts from their end"):
+    with pytest.raises(UserError, match="reads texts from right to left"):
         model.score(["the cat"])
 
 
-def test_greedy_takes_the_most_probable_piece_whatever_the_seed(tokenizer) -> None:
-    model = made(tokenizer, "gpt")
-    one, other = (model.generate("the", temperature=0, seed=s, max_new_tokens=9)[0] for s in (0, 1))
-    assert one == other
-    assert one.pieces != model.generate("the", seed=1, max_new_tokens=9)[0].pieces
-    ids = [tokenizer.specials.start, *tokenizer.encode("the")]
-    for piece in one.pieces:
+def test_greedy_takes_the_most_probable_token_whatever_the_seed(tokenizer) -> None:
+    model = build_model(tokenizer, "gpt")
+    text, repeated = (
+        model.generate("the", temperature=0, seed=s, max_new_tokens=9)[0] for s in (0, 1)
+    )
+    assert text == repeated
+    assert text.token_ids != model.generate("the", seed=1, max_new_tokens=9)[0].token_ids
+    ids = [tokenizer.special_tokens.start, *tokenizer.encode("the")]
+    for token_id in text.token_ids:
         with torch.no_grad():
             logits = model.model.logits(model.model(torch.tensor([ids]))[:, -1])[0]
-        named = logits[[i for i in range(tokenizer.size) if i not in (0, 1, 3, 4)]]
-        assert float(logits[piece]) == pytest.approx(float(named.max()), abs=1e-4)
-        ids.append(piece)
+        allowed = logits[[i for i in range(tokenizer.vocab_size) if i not in (0, 1, 3, 4)]]
+        assert float(logits[token_id]) == pytest.approx(float(allowed.max()), abs=1e-4)
+        ids.append(token_id)
 
 
-def test_a_rule_that_asks_how_long_a_text_is_makes_none(tokenizer) -> None:
-    rule = "{kind: or, rules: [{kind: window, size: 3}, {kind: global, last: 1}]}"
-    with pytest.raises(UserError, match="asks how long a text is"):
-        made(tokenizer, "gpt", f"encoder.visibility={rule}").generate("the")
+def test_visibility_that_depends_on_the_length_is_refused(tokenizer) -> None:
+    visibility = "{kind: or, rules: [{kind: window, size: 3}, {kind: global, last: 1}]}"
+    with pytest.raises(UserError, match="depends on the text's length"):
+        build_model(tokenizer, "gpt", f"encoder.visibility={visibility}").generate("the")
 
 
-def test_why_a_text_ends(tokenizer) -> None:
-    model = made(tokenizer, "gpt", "encoder.positions.size=24")
-    ending = model.generate(PROMPTS, seed=2)
-    assert {c.stopped for c in ending} <= {"end", "full"}
-    for found in ending:
-        length = 1 + len(tokenizer.encode(found.prompt)) + len(found.pieces)
-        assert (found.stopped == "full") == (length == 25)
-        assert (found.stopped == "end") == (found.pieces[-1] == tokenizer.specials.end)
+def test_finish_reasons(tokenizer) -> None:
+    model = build_model(tokenizer, "gpt", "encoder.positions.size=24")
+    texts = model.generate(PROMPTS, seed=2)
+    assert {text.finish_reason for text in texts} <= {"end", "full"}
+    for text in texts:
+        length = 1 + len(tokenizer.encode(text.prompt)) + len(text.token_ids)
+        assert (text.finish_reason == "full") == (length == 25)
+        assert (text.finish_reason == "end") == (text.token_ids[-1] == tokenizer.special_tokens.end)
     (short,) = model.generate("the", max_new_tokens=2)
-    assert (short.stopped, len(short.pieces)) == ("limit", 2)
+    assert (short.finish_reason, len(short.token_ids)) == ("limit", 2)
 
 
 def test_a_text_ends_before_the_first_stop(tokenizer) -> None:
-    model = made(tokenizer, "gpt")
-    (free,) = model.generate("the cat", max_new_tokens=20, seed=5)
-    inside = free.text[4:6]
-    (found,) = model.generate("the cat", max_new_tokens=20, seed=5, stop=["never there", inside])
-    assert found.stopped == "stop"
-    assert found.text == free.text[: free.text.find(inside)]
-    assert found.pieces == free.pieces[: len(found.pieces)]
+    model = build_model(tokenizer, "gpt")
+    (unstopped,) = model.generate("the cat", max_new_tokens=20, seed=5)
+    stop = unstopped.text[4:6]
+    (text,) = model.generate("the cat", max_new_tokens=20, seed=5, stop=["never there", stop])
+    assert text.finish_reason == "stop"
+    assert text.text == unstopped.text[: unstopped.text.find(stop)]
+    assert text.token_ids == unstopped.token_ids[: len(text.token_ids)]
 
 
-def test_special_pieces_are_never_generated(tokenizer) -> None:
-    found = made(tokenizer, "gpt").generate(["a"], num_samples=40, temperature=3.0)
-    specials = tokenizer.specials
-    assert not {p for c in found for p in c.pieces} & (specials.all - {specials.end})
-    assert len({c.pieces for c in found}) == 40
+def test_special_tokens_are_never_generated(tokenizer) -> None:
+    texts = build_model(tokenizer, "gpt").generate(["a"], num_samples=40, temperature=3.0)
+    specials = tokenizer.special_tokens
+    assert not {token_id for text in texts for token_id in text.token_ids} & (
+        specials.all - {specials.end}
+    )
+    assert len({text.token_ids for text in texts}) == 40
 
 
-def test_a_memory_lets_a_text_go_on_without_end(tokenizer) -> None:
-    model = made(tokenizer, "transformer-xl", "encoder.memory=8")
-    (found,) = model.generate("the cat " * 12, max_new_tokens=60, temperature=2.0)
-    assert found.stopped in ("limit", "end")
-    assert all(math.isfinite(value) for value in found.log_probabilities)
+def test_memory_allows_texts_of_any_length(tokenizer) -> None:
+    model = build_model(tokenizer, "transformer-xl", "encoder.memory_length=8")
+    (text,) = model.generate("the cat " * 12, max_new_tokens=60, temperature=2.0)
+    assert text.finish_reason in ("limit", "end")
+    assert all(math.isfinite(value) for value in text.log_probabilities)
 
 
-def test_a_causal_model_scores_a_text_by_what_its_pieces_are_given_those_before(tokenizer) -> None:
-    model = made(tokenizer, "gpt")
-    ids = [tokenizer.specials.start, *tokenizer.encode(TEXT)]
+def test_a_causal_score_is_the_sum_of_log_probabilities(tokenizer) -> None:
+    model = build_model(tokenizer, "gpt")
+    ids = [tokenizer.special_tokens.start, *tokenizer.encode(TEXT)]
     with torch.no_grad():
         logs = model.model.logits(model.model(torch.tensor([ids]))[0, :-1]).log_softmax(-1)
-    expected = sum(float(row[piece]) for row, piece in zip(logs, ids[1:], strict=True))
+    expected = sum(float(row[token_id]) for row, token_id in zip(logs, ids[1:], strict=True))
     assert model.score([TEXT, "a"])[0] == pytest.approx(expected, abs=1e-4)
 
 
@@ -202,16 +214,18 @@ def test_a_causal_model_scores_a_text_by_what_its_pieces_are_given_those_before(
         ({"top_p": 0.0}, "top_p: must be more than 0 and at most 1"),
         ({"repetition_penalty": 0.0}, "repetition_penalty: must be more than 0"),
         ({"stop": ""}, "stop: must hold no empty text"),
-        ({"by": "causual"}, "asks no question 'causual': did you mean 'causal'"),
-        ({"prompts": "the cat " * 20}, "is longer than the 24 that the model reads: shorten it"),
+        ({"objective": "causual"}, "has no objective 'causual': did you mean 'causal'"),
+        ({"prompts": "the cat " * 20}, "exceeds the model's maximum of 24: shorten it"),
     ],
 )
-def test_what_cannot_be_is_named(tokenizer, settings, message) -> None:
-    model = made(tokenizer, "gpt", "encoder.positions.size=24")
+def test_invalid_settings_are_refused(tokenizer, settings, message) -> None:
+    model = build_model(tokenizer, "gpt", "encoder.positions.size=24")
     with pytest.raises(UserError, match=message):
         model.generate(**({"prompts": "the"} | settings))
 
 
-def test_a_model_that_names_no_pieces_says_so(tokenizer) -> None:
-    with pytest.raises(UserError, match="cannot generate: it asks replaced-token, generated"):
-        made(tokenizer, "electra").generate("the")
+def test_models_that_cannot_generate_are_refused(tokenizer) -> None:
+    with pytest.raises(
+        UserError, match=r"cannot generate with its objectives \(replaced-token, generated\)"
+    ):
+        build_model(tokenizer, "electra").generate("the")

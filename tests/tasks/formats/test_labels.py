@@ -1,4 +1,4 @@
-"""Labels: every shape is read as what it is, and a missing value never becomes a class."""
+"""Labels: every format is parsed, and a missing value never becomes a class."""
 
 import json
 from datetime import date
@@ -11,10 +11,15 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from bertwright.errors import UserError
+from bertwright.core.errors import UserError
 from bertwright.tasks.catalogue import find_task, table_task
-from bertwright.tasks.formats.examples import Example, Options, Question, TaggedWords
-from bertwright.tasks.formats.labels import Label, LabelIs
+from bertwright.tasks.formats.examples import (
+    Example,
+    ExtractiveQuestion,
+    MultipleChoice,
+    TaggedSentence,
+)
+from bertwright.tasks.formats.labels import Label, LabelKind
 from bertwright.tasks.formats.tables import Columns, TableReader
 
 MISSING = ["NaN", "nan", "None", "null", "NULL", "NA", "N/A", "<NA>", "", " ", "inf", "-Infinity"]
@@ -26,8 +31,8 @@ def jsonl(path: Path, *values: Any) -> Path:
     return path
 
 
-def labels_of(path: Path, kind: LabelIs) -> list[Label | None]:
-    return [example.label for example in TableReader(label_is=kind).read(path)]
+def labels_of(path: Path, kind: LabelKind) -> list[Label | None]:
+    return [example.label for example in TableReader(label_kind=kind).read(path)]
 
 
 @pytest.mark.parametrize(
@@ -55,22 +60,20 @@ def test_several_labels_are_names_or_an_indicator_vector(
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (["a", "a"], "names the label 'a' twice"),
-        ("a,b,a", "names the label 'a' twice"),
-        ([1, 0, 0], "names the label '0' twice"),
-        ([["a"], ["b"]], 'expected a label, found ["a"]'),
-        (["a", None], "found null, which stands for a missing one"),
-        (["a", float("nan")], "found NaN, which stands for a missing one"),
-        ({"a": 1}, 'expected a list of labels, found {"a": 1}'),
-        (3, "expected a list of labels, found 3"),
-        (None, "expected a list of labels, found null"),
-        ("NaN", "found 'NaN', which stands for a missing one"),
-        ("['a', 'b']", "is no JSON list"),
+        (["a", "a"], "has the label 'a' twice"),
+        ("a,b,a", "has the label 'a' twice"),
+        ([1, 0, 0], "has the label '0' twice"),
+        ([["a"], ["b"]], 'expected a label, got ["a"]'),
+        (["a", None], "got null, which means a missing one"),
+        (["a", float("nan")], "got NaN, which means a missing one"),
+        ({"a": 1}, 'expected a list of labels, got {"a": 1}'),
+        (3, "expected a list of labels, got 3"),
+        (None, "expected a list of labels, got null"),
+        ("NaN", "got 'NaN', which means a missing one"),
+        ("['a', 'b']", "is not a JSON list"),
     ],
 )
-def test_a_row_of_labels_of_another_shape_is_refused(
-    tmp_path: Path, value: Any, sentence: str
-) -> None:
+def test_invalid_labels_in_a_row_are_refused(tmp_path: Path, value: Any, sentence: str) -> None:
     path = jsonl(tmp_path / "x.jsonl", ["b"], value)
     with pytest.raises(UserError) as caught:
         labels_of(path, "labels")
@@ -80,8 +83,8 @@ def test_a_row_of_labels_of_another_shape_is_refused(
 
 @pytest.mark.parametrize("kind", ["class", "number"])
 @pytest.mark.parametrize("spelled", MISSING)
-def test_a_missing_value_of_a_table_is_refused_with_its_line(
-    tmp_path: Path, spelled: str, kind: LabelIs
+def test_missing_label_in_a_table_is_refused_with_its_line(
+    tmp_path: Path, spelled: str, kind: LabelKind
 ) -> None:
     path = tmp_path / "x.csv"
     path.write_text(f"text,label\na,1\nb,{spelled}\nc,0\n")
@@ -91,8 +94,8 @@ def test_a_missing_value_of_a_table_is_refused_with_its_line(
 
 @pytest.mark.parametrize("kind", ["class", "number"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "NaN", [1], {"a": 1}])
-def test_a_missing_value_of_json_is_refused_with_its_line(
-    tmp_path: Path, value: Any, kind: LabelIs
+def test_missing_label_in_json_is_refused_with_its_line(
+    tmp_path: Path, value: Any, kind: LabelKind
 ) -> None:
     path = jsonl(tmp_path / "x.jsonl", 1, value)
     with pytest.raises(UserError, match=r"x\.jsonl line 2, column 'label'"):
@@ -127,9 +130,9 @@ CLASS, LABELS = table_task("own", Columns()), table_task("own", Columns(), "labe
 NUMBER = table_task("own", Columns(), "number")
 
 
-def test_examples_of_python_have_labels_by_the_same_names() -> None:
+def test_labels_from_python_have_the_same_names() -> None:
     stated = [Example("a", label=label) for label in (np.int64(1), 1.0, True, "x ")]
-    assert [CLASS.answer.reference(example) for example in stated] == ["1", "1", "true", "x"]
+    assert [CLASS.output_type.reference(example) for example in stated] == ["1", "1", "true", "x"]
 
 
 @pytest.mark.parametrize(
@@ -144,13 +147,13 @@ def test_examples_of_python_have_labels_by_the_same_names() -> None:
         (NUMBER, Example("a", label="many")),
         (find_task("rank"), Example("a", "b", label=float("nan"))),
         (find_task("similarity"), Example("a", "b", label=float("nan"))),
-        (find_task("ner"), TaggedWords(("a", "b"), ("O",))),
-        (find_task("ner"), TaggedWords(("a", "b"), ("O", None))),  # type: ignore[arg-type]
-        (find_task("swag"), Options("a", ("b", "c"), label=2)),
-        (find_task("squad1"), Question("which", "a bird", ("bird",), (0,))),
+        (find_task("ner"), TaggedSentence(("a", "b"), ("O",))),
+        (find_task("ner"), TaggedSentence(("a", "b"), ("O", None))),  # type: ignore[arg-type]
+        (find_task("swag"), MultipleChoice("a", ("b", "c"), label=2)),
+        (find_task("squad1"), ExtractiveQuestion("which", "a bird", ("bird",), (0,))),
     ],
     ids=str,
 )
-def test_a_label_of_another_shape_is_refused_in_python_too(task: Any, example: Any) -> None:
+def test_invalid_label_is_refused_in_python_too(task: Any, example: Any) -> None:
     with pytest.raises(UserError):
-        task.learnable([example], "training")
+        task.require_labels([example], "training")

@@ -1,4 +1,4 @@
-"""Files of questions and of options: as their makers lay them out, and a mistake is named."""
+"""Question-answering and multiple-choice files: published formats, and errors with locations."""
 
 import json
 from pathlib import Path
@@ -6,24 +6,29 @@ from typing import Any
 
 import pytest
 
-from bertwright.errors import UserError
-from bertwright.tasks.catalogue import find_part, find_task
-from bertwright.tasks.formats.examples import Options, Question
-from bertwright.tasks.formats.options import CodahReader, DreamReader, RaceReader, SwagReader
-from bertwright.tasks.formats.questions import QuestionReader
-from bertwright.tasks.formats.words_in_context import WordInContextReader
+from bertwright.core.errors import UserError
+from bertwright.tasks.catalogue import find_split_file, find_task
+from bertwright.tasks.formats.examples import ExtractiveQuestion, MultipleChoice
+from bertwright.tasks.formats.multiple_choice import (
+    CodahReader,
+    DreamReader,
+    RaceReader,
+    SwagReader,
+)
+from bertwright.tasks.formats.squad import SquadReader
+from bertwright.tasks.formats.word_in_context import WordInContextReader
 
 TEXT = "The red bird sat in the tree."
 
 
 def squad(**changes: Any) -> dict[str, Any]:
-    asked = {
+    item = {
         "id": "q1",
         "question": "Who sat?",
         "answers": [{"text": "red bird", "answer_start": 4}],
         **changes,
     }
-    return {"data": [{"title": "Birds", "paragraphs": [{"context": TEXT, "qas": [asked]}]}]}
+    return {"data": [{"title": "Birds", "paragraphs": [{"context": TEXT, "qas": [item]}]}]}
 
 
 def written(path: Path, content: Any) -> Path:
@@ -32,33 +37,33 @@ def written(path: Path, content: Any) -> Path:
 
 
 def test_questions_of_both_versions(tmp_path: Path) -> None:
-    (question,) = QuestionReader().read(written(tmp_path / "a.json", squad()))
-    assert question == Question("Who sat?", TEXT, ("red bird",), (4,), "q1")
+    (question,) = SquadReader().read(written(tmp_path / "a.json", squad()))
+    assert question == ExtractiveQuestion("Who sat?", TEXT, ("red bird",), (4,), "q1")
     none = squad(is_impossible=True, answers=[])
-    (question,) = QuestionReader().read(written(tmp_path / "b.json", none))
+    (question,) = SquadReader().read(written(tmp_path / "b.json", none))
     assert question.answers == ()
-    (question,) = QuestionReader().read(tmp_path / "a.json", labelled=False)
+    (question,) = SquadReader().read(tmp_path / "a.json", with_labels=False)
     assert question.answers is None
 
 
-def test_half_of_a_surrogate_pair_moves_no_answer(tmp_path: Path) -> None:
+def test_lone_surrogate_does_not_shift_answers(tmp_path: Path) -> None:
     text = "\ud83d The red bird"
     cut = squad(answers=[{"text": "red bird", "answer_start": 6}])
     cut["data"][0]["paragraphs"][0]["context"] = text
-    (question,) = QuestionReader().read(written(tmp_path / "a.json", cut))
+    (question,) = SquadReader().read(written(tmp_path / "a.json", cut))
     assert (question.text, question.starts) == ("\ufffd The red bird", (6,))
 
 
-def test_where_all_are_answered_those_without_an_answer_are_left_out(tmp_path: Path) -> None:
+def test_unanswerable_questions_are_left_out_of_squad_1(tmp_path: Path) -> None:
     whole = squad()
-    asked = whole["data"][0]["paragraphs"][0]["qas"]
-    asked.append({"id": "q2", "question": "Who flew?", "is_impossible": True, "answers": []})
+    items = whole["data"][0]["paragraphs"][0]["qas"]
+    items.append({"id": "q2", "question": "Who flew?", "is_impossible": True, "answers": []})
     reader = find_task("squad1").reader
     file = written(tmp_path / "both.json", whole)
-    assert [question.identity for question in reader.read(file)] == ["q1"]
-    assert [question.identity for question in reader.read(file, labelled=False)] == ["q1", "q2"]
-    asked.pop(0)
-    with pytest.raises(UserError, match="holds no questions"):
+    assert [question.id for question in reader.read(file)] == ["q1"]
+    assert [question.id for question in reader.read(file, with_labels=False)] == ["q1", "q2"]
+    items.pop(0)
+    with pytest.raises(UserError, match="has no questions"):
         reader.read(written(tmp_path / "none.json", whole))
 
 
@@ -67,51 +72,53 @@ def test_where_all_are_answered_those_without_an_answer_are_left_out(tmp_path: P
     [
         (
             {"answers": [{"text": "red bird", "answer_start": 5}]},
-            r"question q1: the answer 'red bird' does not stand at character 5 of its text",
+            r"question q1: the answer 'red bird' is not at character 5 of its text",
         ),
-        ({"answers": 3}, r"question q1: 'answers' is int, which it cannot be"),
+        ({"answers": 3}, r"question q1: 'answers' has the wrong type int"),
         ({"answers": [{"text": "red"}]}, r"question q1: no key 'answer_start'"),
         ({"answers": [{"text": "", "answer_start": 4}]}, r"question q1: an answer is empty"),
-        ({"question": None}, r"question q1: 'question' is NoneType"),
+        ({"question": None}, r"question q1: 'question' has the wrong type NoneType"),
     ],
 )
-def test_a_wrong_question_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+def test_invalid_question_is_reported(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        QuestionReader().read(written(tmp_path / "a.json", squad(**changes)))
+        SquadReader().read(written(tmp_path / "a.json", squad(**changes)))
     assert str(caught.value).startswith(str(tmp_path / "a.json"))
 
 
-def test_a_question_has_an_id_of_its_own(tmp_path: Path) -> None:
+def test_question_ids_are_unique(tmp_path: Path) -> None:
     twice = squad()
     twice["data"] *= 2
-    with pytest.raises(UserError, match=r"a\.json, question q1 stands there twice"):
-        QuestionReader().read(written(tmp_path / "a.json", twice))
+    with pytest.raises(UserError, match=r"a\.json, question q1 occurs twice"):
+        SquadReader().read(written(tmp_path / "a.json", twice))
 
 
-def test_a_file_of_questions_that_is_none_is_named(tmp_path: Path) -> None:
+def test_invalid_squad_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.json line 1 is not JSON"):
-        QuestionReader().read(written(tmp_path / "a.json", "{"))
+        SquadReader().read(written(tmp_path / "a.json", "{"))
     with pytest.raises(UserError, match=r"a\.json: no key 'data'"):
-        QuestionReader().read(written(tmp_path / "a.json", {}))
-    with pytest.raises(UserError, match="holds no questions"):
-        QuestionReader().read(written(tmp_path / "a.json", {"data": []}))
+        SquadReader().read(written(tmp_path / "a.json", {}))
+    with pytest.raises(UserError, match="has no questions"):
+        SquadReader().read(written(tmp_path / "a.json", {"data": []}))
 
 
-def test_options_of_every_maker(tmp_path: Path) -> None:
+def test_multiple_choice_formats(tmp_path: Path) -> None:
     codah = written(tmp_path / "a.tsv", "o\tA bird\tflies.\treads.\tpays.\tcooks.\t0\n")
     assert CodahReader().read(codah) == [
-        Options("A bird", ("flies.", "reads.", "pays.", "cooks."), label=0)
+        MultipleChoice("A bird", ("flies.", "reads.", "pays.", "cooks."), label=0)
     ]
     swag = written(
         tmp_path / "a.csv",
         "sent1,sent2,ending0,ending1,ending2,ending3,label\nA bird.,It,flies,reads,pays,cooks,2\n",
     )
     assert SwagReader().read(swag) == [
-        Options("A bird.", ("flies", "reads", "pays", "cooks"), "It", 2)
+        MultipleChoice("A bird.", ("flies", "reads", "pays", "cooks"), "It", 2)
     ]
     dialogue = [["M: Hi.", "W: Ho."], [{"question": "Who?", "choice": ["M", "W"], "answer": "W"}]]
     dream = written(tmp_path / "a.json", [[*dialogue, "1"]])
-    assert DreamReader().read(dream) == [Options("M: Hi. W: Ho.", ("M", "W"), "Who?", 1)]
+    assert DreamReader().read(dream) == [MultipleChoice("M: Hi. W: Ho.", ("M", "W"), "Who?", 1)]
     passage = {
         "article": "A text.",
         "questions": ["Why?", "Who?"],
@@ -121,10 +128,10 @@ def test_options_of_every_maker(tmp_path: Path) -> None:
     (tmp_path / "train" / "middle").mkdir(parents=True)
     written(tmp_path / "train" / "middle" / "1.txt", passage)
     expected = [
-        Options("A text.", ("a", "b"), "Why?", 1),
-        Options("A text.", ("c", "d"), "Who?", 0),
+        MultipleChoice("A text.", ("a", "b"), "Why?", 1),
+        MultipleChoice("A text.", ("c", "d"), "Who?", 0),
     ]
-    assert RaceReader().read(find_part(tmp_path, "train")) == expected
+    assert RaceReader().read(find_split_file(tmp_path, "train")) == expected
     one = {"article": "A text.", "question": "Why?", "options": ["a", "b"], "answer": "B"}
     assert RaceReader().read(written(tmp_path / "a.jsonl", one)) == expected[:1]
 
@@ -155,12 +162,12 @@ def test_options_of_every_maker(tmp_path: Path) -> None:
             RaceReader(),
             "a.jsonl",
             '{"article": "a", "questions": ["b"], "options": [5], "answers": ["A"]}',
-            "line 1: the options of a question are no list, or it is empty",
+            "line 1: the options of a question are not a list, or it is empty",
         ),
-        (DreamReader(), "a.json", "5", "a.json is no list of dialogues"),
-        (DreamReader(), "a.json", "[[[]]]", "dialogue 1 is no list of turns and questions"),
-        (DreamReader(), "a.json", "[[[], 5]]", "dialogue 1 is no list of turns and questions"),
-        (DreamReader(), "a.json", "[[5, []]]", "dialogue 1 is no list of turns and questions"),
+        (DreamReader(), "a.json", "5", "a.json is not a list of dialogues"),
+        (DreamReader(), "a.json", "[[[]]]", "dialogue 1 is not a list of turns and questions"),
+        (DreamReader(), "a.json", "[[[], 5]]", "dialogue 1 is not a list of turns and questions"),
+        (DreamReader(), "a.json", "[[5, []]]", "dialogue 1 is not a list of turns and questions"),
         (
             DreamReader(),
             "a.json",
@@ -169,25 +176,25 @@ def test_options_of_every_maker(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_wrong_options_are_named(
+def test_invalid_options_are_reported(
     tmp_path: Path, reader: Any, name: str, content: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
         reader.read(written(tmp_path / name, content))
 
 
-def test_words_in_context_have_their_labels_beside_them(tmp_path: Path) -> None:
+def test_word_in_context_labels_are_in_a_second_file(tmp_path: Path) -> None:
     written(tmp_path / "train.data.txt", "bank\tN\t1-2\tThe bank\tA bank\n")
     gold = written(tmp_path / "train.gold.txt", "T\n")
     reader = WordInContextReader()
-    (example,) = reader.read(find_part(tmp_path, "train", reader.file_word))
-    assert (example.first, example.second, example.label) == ("bank: The bank", "A bank", "T")
+    (example,) = reader.read(find_split_file(tmp_path, "train", reader.file_keyword))
+    assert (example.text, example.pair, example.label) == ("bank: The bank", "A bank", "T")
     written(gold, "T\nF\n")
     with pytest.raises(UserError, match="has 2 labels for 1 lines"):
         reader.read(tmp_path / "train.data.txt")
     for file in (gold, tmp_path / "train.data.txt"):
         written(file, "")
-    with pytest.raises(UserError, match="holds no examples"):
+    with pytest.raises(UserError, match="has no examples"):
         reader.read(tmp_path / "train.data.txt")
 
 
@@ -203,11 +210,11 @@ def test_words_in_context_have_their_labels_beside_them(tmp_path: Path) -> None:
 def test_real_files_are_read(
     shared_data: Path, task: str, folder: str, part: Any, number: int
 ) -> None:
-    known = find_task(task)
-    assert len(known.read(find_part(shared_data / folder, part))) == number
+    named_task = find_task(task)
+    assert len(named_task.read_examples(find_split_file(shared_data / folder, part))) == number
 
 
-def test_answers_of_real_questions_stand_in_their_texts(shared_data: Path) -> None:
-    found = find_task("squad2").read(shared_data / "squad" / "dev-v2.0.json")
-    assert len(found) > 1_000
-    assert any(question.answers == () for question in found)
+def test_squad_answers_are_in_their_texts(shared_data: Path) -> None:
+    examples = find_task("squad2").read_examples(shared_data / "squad" / "dev-v2.0.json")
+    assert len(examples) > 1_000
+    assert any(question.answers == () for question in examples)

@@ -1,4 +1,4 @@
-"""Tables: what is written can be read, whatever is in it; and a mistake is named to the line."""
+"""Tables: any text round-trips, and errors name the line."""
 
 import csv
 import gzip
@@ -11,11 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.errors import UserError
+from bertwright.core.errors import UserError
+from bertwright.data.readers.text_lines import (
+    STANDARD_INPUT,
+    display_name,
+    parse_json_object,
+    read_lines,
+)
+from bertwright.data.tokenization.characters import replace_lone_surrogates
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.formats.lines import STANDARD_INPUT, json_object, name_of, read_lines
 from bertwright.tasks.formats.tables import Columns, TableReader
-from bertwright.text.characters import healed
 
 PAIRS = Columns("a", "b", "label")
 EXPECTED = [Example("one", 'say "two"', "yes"), Example("thr\x85ee", "f\u2028our, \x0b5", "no")]
@@ -33,7 +38,7 @@ def written(path: Path, text: str) -> Path:
 TSV = 'label\ta\tb\nyes\tone\tsay "two"\nno\tthr\x85ee\tf\u2028our, \x0b5\n'
 CSV = 'a,label,b\none,yes,"say ""two"""\nthr\x85ee,no,"f\u2028our, \x0b5"\n'
 JSONL = "\n".join(
-    json.dumps({"a": e.first, "b": e.second, "label": e.label, "more": [1]}) for e in EXPECTED
+    json.dumps({"a": e.text, "b": e.pair, "label": e.label, "more": [1]}) for e in EXPECTED
 )
 
 
@@ -47,20 +52,20 @@ def test_three_layouts_plain_and_gzipped(tmp_path: Path, name: str, text: str) -
         assert read_table(path, PAIRS) == EXPECTED
 
 
-def test_standard_input_is_read_as_a_file_is(
+def test_standard_input_is_read_like_a_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for content in (b"\xef\xbb\xbfone\r\ntwo\n", b"one\ncaf\xe9\n"):
         (tmp_path / "x").write_bytes(content)
-        told: list[str] = []
+        results: list[str] = []
         for path in (STANDARD_INPUT, tmp_path / "x"):
             monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
             try:
-                told.append(str(list(read_lines(path))))
+                results.append(str(list(read_lines(path))))
             except UserError as error:
-                told.append(str(error).removeprefix(name_of(path)))
-        assert told[0] == told[1]
-        assert told[0] in (
+                results.append(str(error).removeprefix(display_name(path)))
+        assert results[0] == results[1]
+        assert results[0] in (
             str([(1, "one"), (2, "two")]),
             " line 2: byte 4 is not UTF-8: convert it to UTF-8",
         )
@@ -79,20 +84,20 @@ def test_csv_and_tsv_keep_every_text(
     lines = ["text\tlabel", *(f"{text}\tl{label}" for text, label in rows)]
     written(folder / "x.tsv", "\n".join(lines))
     expected = [Example(text.strip(), None, ("l" + label).strip()) for text, label in rows]
-    assert read_table(folder / "x.csv", Columns(), empty=True) == expected
-    assert read_table(folder / "x.tsv", Columns(), empty=True) == expected
+    assert read_table(folder / "x.csv", Columns(), allow_empty=True) == expected
+    assert read_table(folder / "x.tsv", Columns(), allow_empty=True) == expected
 
 
 def test_a_csv_field_may_hold_lines_and_be_long(tmp_path: Path) -> None:
     long = "word " * 100_000 + "end"
     path = written(tmp_path / "x.csv", f'text,label\n"first\nsecond",1\n{long},0\n')
-    texts = [example.first for example in read_table(path, Columns())]
+    texts = [example.text for example in read_table(path, Columns())]
     assert texts == ["first\nsecond", long]
 
 
 def test_numbers(tmp_path: Path) -> None:
     path = written(tmp_path / "x.jsonl", '{"text": "a", "label": 3}\n{"text": "b", "label": "-.5"}')
-    assert [e.label for e in read_table(path, Columns(), label_is="number")] == [3.0, -0.5]
+    assert [e.label for e in read_table(path, Columns(), label_kind="number")] == [3.0, -0.5]
 
 
 def test_classes_of_json_are_written_as_json(tmp_path: Path) -> None:
@@ -100,7 +105,7 @@ def test_classes_of_json_are_written_as_json(tmp_path: Path) -> None:
     assert [e.label for e in read_table(path, Columns())] == ["1", "true"]
 
 
-def test_a_file_without_names_or_labels(tmp_path: Path) -> None:
+def test_file_without_header_or_labels(tmp_path: Path) -> None:
     path = written(tmp_path / "x.tsv", "k\tfirst\nk\tsecond\n")
     columns = Columns("text", label=None, header=("key", "text"))
     assert read_table(path, columns) == [Example("first"), Example("second")]
@@ -112,7 +117,7 @@ def test_a_file_without_names_or_labels(tmp_path: Path) -> None:
         ("x.tsv", "a\tbb\tlabel\nx\ty\tz\n", "x.tsv line 1: no column 'b': did you mean 'bb'?"),
         ("x.tsv", "a\tb\tlabel\nx\ty\tz\nx\ty\n", "x.tsv line 3 has 2 columns instead of 3"),
         ("x.tsv", "", "x.tsv is empty"),
-        ("x.tsv", "a\tb\tlabel\n", "x.tsv holds no examples"),
+        ("x.tsv", "a\tb\tlabel\n", "x.tsv has no examples"),
         (
             "x.csv",
             'a,b,label\nx,y,"z\nx,y,z\n',
@@ -120,29 +125,35 @@ def test_a_file_without_names_or_labels(tmp_path: Path) -> None:
         ),
         ("x.jsonl", '{"a": "x"}\n', "x.jsonl line 1: no column 'b'"),
         ("x.jsonl", '{"a": "x",\n', "x.jsonl line 1 is not JSON"),
-        ("x.jsonl", "[1]\n", "x.jsonl line 1: expected a JSON object, found list"),
+        ("x.jsonl", "[1]\n", "x.jsonl line 1: expected a JSON object, got list"),
         (
             "x.jsonl",
             '{"a": 1, "b": "y", "label": 1}',
-            "x.jsonl line 1, column 'a': expected a text, found int 1",
+            "x.jsonl line 1, column 'a': expected a text, got int 1",
         ),
         (
             "x.jsonl",
             '{"a": "x", "b": "y", "label": null}',
-            "x.jsonl line 1, column 'label': expected a label, found null",
+            "x.jsonl line 1, column 'label': expected a label, got null",
         ),
         (
             "x.tsv",
             "a\tb\tlabel\nx\t \tz\n",
             "x.tsv line 2, column 'b': the text is empty: remove the line",
         ),
-        ("x.tsv", "a\tb\tlabel\nx\ty\t \n", "x.tsv line 2, column 'label' is empty: state"),
+        ("x.tsv", "a\tb\tlabel\nx\ty\t \n", "x.tsv line 2, column 'label' is empty: add"),
         ("x.tsv", "a\tb\tlabel\ta\n", "x.tsv line 1: 2 columns are named 'a': rename one"),
-        ("x.jsonl", '{"a": "x", "a": "y"}\n', "x.jsonl line 1: the key 'a' stands there twice"),
-        ("x.txt", "a\n", "x.txt: .txt is no table (known: .tsv, .csv, .jsonl, .parquet, also .gz)"),
+        ("x.jsonl", '{"a": "x", "a": "y"}\n', "x.jsonl line 1: the key 'a' occurs twice"),
+        (
+            "x.txt",
+            "a\n",
+            "x.txt: .txt is not a table format (known: .tsv, .csv, .jsonl, .parquet, also .gz)",
+        ),
     ],
 )
-def test_a_mistake_is_one_sentence(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+def test_invalid_input_is_reported_in_one_sentence(
+    tmp_path: Path, name: str, text: str, sentence: str
+) -> None:
     path = written(tmp_path / name, text)
     with pytest.raises(UserError) as caught:
         read_table(path, PAIRS)
@@ -151,25 +162,27 @@ def test_a_mistake_is_one_sentence(tmp_path: Path, name: str, text: str, sentenc
 
 
 @pytest.mark.parametrize(
-    ("label_is", "label", "sentence"),
+    ("label_kind", "label", "sentence"),
     [
-        ("number", "many", "column 'label': expected a number, found 'many'"),
-        ("number", "nan", "column 'label': expected a number, found 'nan'"),
-        ("number", "1e300", "column 'label': expected a number, found '1e300'"),
+        ("number", "many", "column 'label': expected a number, got 'many'"),
+        ("number", "nan", "column 'label': expected a number, got 'nan'"),
+        ("number", "1e300", "column 'label': expected a number, got '1e300'"),
     ],
 )
-def test_a_wrong_label_is_named(tmp_path: Path, label_is: Any, label: str, sentence: str) -> None:
+def test_invalid_label_is_reported(
+    tmp_path: Path, label_kind: Any, label: str, sentence: str
+) -> None:
     path = written(tmp_path / "x.tsv", f"text\tlabel\nx\t{label}\n")
     with pytest.raises(UserError) as caught:
-        read_table(path, Columns(), label_is=label_is)
+        read_table(path, Columns(), label_kind=label_kind)
     assert str(caught.value) == f"{path} line 2, {sentence}"
 
 
 def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     whole = gzip.compress(TSV.encode() * 50)
     for name, content, sentence in [
-        ("cut.tsv.gz", whole[:-20], "damaged or cut short"),
-        ("plain.tsv.gz", TSV.encode(), "damaged or cut short after line 0"),
+        ("cut.tsv.gz", whole[:-20], "damaged or truncated"),
+        ("plain.tsv.gz", TSV.encode(), "damaged or truncated after line 0"),
         ("latin.tsv", TSV.encode() + b"yes\tcaf\xe9\tx", "line 4: byte 8 is not UTF-8"),
     ]:
         (tmp_path / name).write_bytes(content)
@@ -180,8 +193,8 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.sampled_from(["\ud83d", "\ude00", "\\ud83d", "\\", '"', "a", "\U0001f600"])))
-def test_half_of_a_surrogate_pair_is_healed_as_the_tokenizer_does(parts: list[str]) -> None:
+def test_lone_surrogates_are_replaced_as_by_the_tokenizer(parts: list[str]) -> None:
     text = "".join(parts)
-    found = json_object("here", json.dumps({"text": [text], text: 1.5}))
-    assert found == {"text": [healed(text)], healed(text): 1.5}
-    assert json.dumps(found, ensure_ascii=False).encode()
+    parsed = parse_json_object("here", json.dumps({"text": [text], text: 1.5}))
+    assert parsed == {"text": [replace_lone_surrogates(text)], replace_lone_surrogates(text): 1.5}
+    assert json.dumps(parsed, ensure_ascii=False).encode()

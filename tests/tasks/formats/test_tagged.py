@@ -1,13 +1,13 @@
-"""Tagged words: three layouts, what they leave out, and mistakes named to the line."""
+"""Tagged words: three layouts, skipped lines, and errors with their line."""
 
 import gzip
 from pathlib import Path
 
 import pytest
 
-from bertwright.errors import UserError
-from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.formats.tagged import TagReader
+from bertwright.core.errors import UserError
+from bertwright.tasks.formats.examples import TaggedSentence
+from bertwright.tasks.formats.tagged_sentences import TaggedSentenceReader
 
 CONLLU = """\
 # sent_id = 1
@@ -43,9 +43,9 @@ official NN I-NP O
 """
 
 
-def read_tagged(path: Path, column: str | None = "tag") -> list[TaggedWords]:
-    reader = TagReader() if column is None else TagReader(column=column)
-    return reader.read(path, labelled=column is not None)
+def read_tagged(path: Path, column: str | None = "tag") -> list[TaggedSentence]:
+    reader = TaggedSentenceReader() if column is None else TaggedSentenceReader(column=column)
+    return reader.read(path, with_labels=column is not None)
 
 
 def written(path: Path, text: str) -> Path:
@@ -66,7 +66,7 @@ def test_conllu_keeps_the_syntactic_words(
     tmp_path: Path, column: str | None, tags: list[tuple[str, ...]]
 ) -> None:
     words = [("They", "do", "n't"), ("#",)]
-    expected = [TaggedWords(w, t) for w, t in zip(words, tags, strict=True)]
+    expected = [TaggedSentence(w, t) for w, t in zip(words, tags, strict=True)]
     assert read_tagged(written(tmp_path / "x.conllu", CONLLU), column) == expected
     (tmp_path / "x.conllu.gz").write_bytes(gzip.compress(CONLLU.encode()))
     assert read_tagged(tmp_path / "x.conllu.gz", column) == expected
@@ -74,8 +74,8 @@ def test_conllu_keeps_the_syntactic_words(
 
 def test_numbered_words(tmp_path: Path) -> None:
     assert read_tagged(written(tmp_path / "x.iob2", IOB2)) == [
-        TaggedWords(("Barb", "ran"), ("B-PER", "O")),
-        TaggedWords(("New", "York"), ("B-LOC", "I-LOC")),
+        TaggedSentence(("Barb", "ran"), ("B-PER", "O")),
+        TaggedSentence(("New", "York"), ("B-LOC", "I-LOC")),
     ]
 
 
@@ -83,14 +83,14 @@ def test_numbered_words(tmp_path: Path) -> None:
 def test_plain_columns(tmp_path: Path, end: str) -> None:
     path = written(tmp_path / "x.conll", CONLL_2003.replace("\n", end))
     assert read_tagged(path) == [
-        TaggedWords(("U.N.", "official"), ("I-ORG", "O")),
-        TaggedWords(("#", "5"), ("O", "O")),
+        TaggedSentence(("U.N.", "official"), ("I-ORG", "O")),
+        TaggedSentence(("#", "5"), ("O", "O")),
     ]
 
 
-def test_words_alone_can_be_read_for_prediction(tmp_path: Path) -> None:
+def test_untagged_words_are_read_for_prediction(tmp_path: Path) -> None:
     path = written(tmp_path / "x.txt", "a\nb\n\nc\n")
-    assert read_tagged(path, None) == [TaggedWords(("a", "b")), TaggedWords(("c",))]
+    assert read_tagged(path, None) == [TaggedSentence(("a", "b")), TaggedSentence(("c",))]
 
 
 def test_a_sentence_ends_with_the_file(tmp_path: Path) -> None:
@@ -114,8 +114,8 @@ def test_a_sentence_ends_with_the_file(tmp_path: Path) -> None:
             "x.conllu",
             CONLLU.replace("\tSpaceAfter=No", ""),
             "upos",
-            "x.conllu line 5 has 9 columns instead of 10, which line 3 has: all lines of a file "
-            "have as many",
+            "x.conllu line 5 has 9 columns instead of 10 as in line 3: all lines of a file "
+            "need the same number",
         ),
         (
             "x.conllu",
@@ -126,11 +126,11 @@ def test_a_sentence_ends_with_the_file(tmp_path: Path) -> None:
         ("x.conllu", IOB2, "upos", "x.conllu line 3: no upos for the word 'Barb'"),
         ("x.conll", "a\nb\n", "tag", "x.conll line 1: no tag for the word 'a'"),
         ("x.conll", "a\tO\nb\t\n", "tag", "x.conll line 2: no tag for the word 'b'"),
-        ("x.conll", "# only a comment\n\n", "tag", "x.conll holds no sentences"),
-        ("x.conll", "", "tag", "x.conll holds no sentences"),
+        ("x.conll", "# only a comment\n\n", "tag", "x.conll has no sentences"),
+        ("x.conll", "", "tag", "x.conll has no sentences"),
     ],
 )
-def test_a_mistake_is_one_sentence(
+def test_invalid_input_is_reported_in_one_sentence(
     tmp_path: Path, name: str, text: str, column: str, sentence: str
 ) -> None:
     path = written(tmp_path / name, text)
@@ -156,7 +156,7 @@ def test_a_comment_may_have_as_many_columns_as_the_words(
     text = comments(separator, *comment, twice=f"{blank}\n")
     assert (
         read_tagged(written(tmp_path / "x.conll", text))
-        == [TaggedWords(("maria", "lives", "in", "#"), ("B-PER", "O", "O", "O"))] * 2
+        == [TaggedSentence(("maria", "lives", "in", "#"), ("B-PER", "O", "O", "O"))] * 2
     )
 
 
@@ -178,11 +178,11 @@ def test_comments_of_numbered_words_may_have_tabs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.conllu", "x.conll", "x.txt"])
-def test_conllu_is_known_by_what_it_holds(tmp_path: Path, name: str) -> None:
+def test_conllu_is_detected_by_content(tmp_path: Path, name: str) -> None:
     words = [("They", "do", "n't"), ("#",)]
     tags = [("PRON", "AUX", "PART"), ("SYM",)]
-    found = read_tagged(written(tmp_path / name, CONLLU), "upos")
-    assert found == [TaggedWords(w, t) for w, t in zip(words, tags, strict=True)]
+    sentences = read_tagged(written(tmp_path / name, CONLLU), "upos")
+    assert sentences == [TaggedSentence(w, t) for w, t in zip(words, tags, strict=True)]
     with pytest.raises(UserError, match=r"no column 'tag' \(known: feats, upos, xpos\)"):
         read_tagged(tmp_path / name)
 
@@ -197,22 +197,22 @@ def test_the_start_of_a_document_is_no_sentence(
 ) -> None:
     words = separator.join(("a", "x", "B-PER")) + "\n"
     text = f"{start}\n{blank}{words}{start}\n{blank}{words}"
-    expected = [TaggedWords(("a",), ("B-PER",))] * 2
+    expected = [TaggedSentence(("a",), ("B-PER",))] * 2
     if not start:
         text = text.replace("\n\n", "\n \n")
     assert read_tagged(written(tmp_path / "x.conll", text)) == expected
 
 
-def test_blanks_behind_the_columns_are_none(tmp_path: Path) -> None:
+def test_trailing_spaces_are_no_column(tmp_path: Path) -> None:
     for text in ("a O \nb B-X \n \t\nc O \n", "a\tO\t\nb\tB-X\t\n\t\nc\tO\t\n"):
         assert read_tagged(written(tmp_path / "x.conll", text)) == [
-            TaggedWords(("a", "b"), ("O", "B-X")), TaggedWords(("c",), ("O",))
+            TaggedSentence(("a", "b"), ("O", "B-X")), TaggedSentence(("c",), ("O",))
         ]  # fmt: skip
 
 
-def test_words_may_hold_blanks_where_columns_have_tabs(tmp_path: Path) -> None:
+def test_words_may_contain_spaces_where_columns_are_tabs(tmp_path: Path) -> None:
     path = written(tmp_path / "x.conll", "New York\tB-LOC\nis\tO\n")
-    assert read_tagged(path) == [TaggedWords(("New York", "is"), ("B-LOC", "O"))]
+    assert read_tagged(path) == [TaggedSentence(("New York", "is"), ("B-LOC", "O"))]
 
 
 def test_a_word_that_is_not_annotated_is_refused(tmp_path: Path) -> None:
@@ -220,11 +220,11 @@ def test_a_word_that_is_not_annotated_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"x\.conllu line 5: no upos for the word 'do'"):
         read_tagged(path, "upos")
     path = written(tmp_path / "x.conll", "a\tO\n\tO\n")
-    with pytest.raises(UserError, match=r"x\.conll line 2: the column of the word is empty"):
+    with pytest.raises(UserError, match=r"x\.conll line 2: the word column is empty"):
         read_tagged(path)
 
 
-def test_real_files_hold_what_their_makers_say(shared_data: Path) -> None:
+def test_real_files_have_the_published_sizes(shared_data: Path) -> None:
     dev = read_tagged(shared_data / "ud_en_ewt" / "en_ewt-ud-dev.conllu.gz", "upos")
     assert (len(dev), sum(len(s.words) for s in dev)) == (2001, 25147)
     assert len({tag for s in dev for tag in s.tags or ()}) == 17

@@ -1,4 +1,4 @@
-"""A compiled step that computes something else is found, and one that rounds otherwise is not."""
+"""Miscompiled steps are detected, and rounding differences accepted."""
 
 from collections.abc import Callable
 
@@ -7,14 +7,14 @@ import torch
 from small_recipe import small
 from wrong_code import compile_with
 
-from bertwright.text.shards import Data
-from bertwright.training.clock import Clock, Place
-from bertwright.training.compilation.agreement import verdict_on
-from bertwright.training.loop import Job
-from bertwright.training.recipe_job import recipe_job
-from bertwright.training.run_folder import fitted
+from bertwright.data.shards.dataset import Dataset
+from bertwright.training.clock import Progress, TrainingClock
+from bertwright.training.compilation.agreement import compare_compiled_step
+from bertwright.training.loop import TrainingJob
+from bertwright.training.pretraining.job import pretraining_job
+from bertwright.training.pretraining.run_folder import fit_recipe_to_data
 
-START = Place(0, 0.0)
+START = Progress(0, 0.0)
 ONE_PHASE = "phases=[{objectives: {masked: {}}}]"
 RECIPES = {
     "learned positions": ("bert", "objectives.next-sentence=null", "phases=[{}]"),
@@ -22,107 +22,109 @@ RECIPES = {
 }
 
 
-def job(data: Data, precision: str, recipe: str = "rotary positions") -> Job:
-    fits = fitted(small(*RECIPES[recipe]), data)
-    compiled = recipe_job(fits, data, precision, Clock(1))
+def job(data: Dataset, precision: str, recipe: str = "rotary positions") -> TrainingJob:
+    fits = fit_recipe_to_data(small(*RECIPES[recipe]), data)
+    compiled = pretraining_job(fits, data, precision, TrainingClock(1))
     compiled.compile()
     return compiled
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("recipe", RECIPES)
-def test_right_code_agrees(
-    data: Data, monkeypatch: pytest.MonkeyPatch, precision: str, recipe: str
+def test_correct_code_agrees(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch, precision: str, recipe: str
 ) -> None:
     compile_with(monkeypatch)
-    verdict = verdict_on(job(data, precision, recipe), START)
-    assert verdict.agrees, verdict.difference
+    agreement = compare_compiled_step(job(data, precision, recipe), START)
+    assert agreement.agrees, agreement.difference
 
 
-def spoil_one_row(x: torch.Tensor) -> torch.Tensor:
-    spoilt = x.clone()
-    if spoilt.ndim == 2:
-        spoilt[0] *= -1
-    return spoilt
+def negate_one_row(x: torch.Tensor) -> torch.Tensor:
+    changed = x.clone()
+    if changed.ndim == 2:
+        changed[0] *= -1
+    return changed
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize(
-    "change", [lambda x: x * 1.2, torch.zeros_like, lambda x: x * torch.nan, spoil_one_row]
+    "change", [lambda x: x * 1.2, torch.zeros_like, lambda x: x * torch.nan, negate_one_row]
 )
-def test_a_wrong_gradient_is_found_and_named(
-    data: Data,
+def test_a_wrong_gradient_is_detected(
+    data: Dataset,
     monkeypatch: pytest.MonkeyPatch,
     precision: str,
     change: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
     compile_with(monkeypatch, backward=change)
-    verdict = verdict_on(job(data, precision), START)
-    assert not verdict.agrees
-    assert verdict.difference.startswith("the gradient of ")
-    assert verdict.difference.split()[3] in dict(job(data, precision).parameters.state())
+    agreement = compare_compiled_step(job(data, precision), START)
+    assert not agreement.agrees
+    assert agreement.difference.startswith("the gradient of ")
+    assert agreement.difference.split()[3] in dict(job(data, precision).parameters.state_dict())
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("change", [lambda x: x * 1.2, lambda x: x * torch.inf])
-def test_a_wrong_loss_is_found(
-    data: Data,
+def test_a_wrong_loss_is_detected(
+    data: Dataset,
     monkeypatch: pytest.MonkeyPatch,
     precision: str,
     change: Callable[[torch.Tensor], torch.Tensor],
 ) -> None:
     compile_with(monkeypatch, forward=change)
-    assert not verdict_on(job(data, precision), START).agrees
+    assert not compare_compiled_step(job(data, precision), START).agrees
 
 
-def test_a_wrong_optimiser_is_found(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_optimiser_is_detected(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_with(monkeypatch)
     compiled = job(data, "float32")
-    (advance,) = [p for p in compiled.update.compilables() if p.name == "advance"]
-    right = advance._definition
+    (update_momentum,) = [
+        p for p in compiled.optimiser.compilable_functions() if p.name == "update_momentum"
+    ]
+    correct = update_momentum._definition
 
     def wrong(momentum: torch.Tensor, *rest: torch.Tensor) -> None:
-        right(momentum, *rest)
+        correct(momentum, *rest)
         momentum[0] += 1.0
 
-    advance._call = wrong
-    verdict = verdict_on(compiled, START)
-    assert verdict.difference.startswith("advance of the optimiser is off by")
+    update_momentum._call = wrong
+    agreement = compare_compiled_step(compiled, START)
+    assert agreement.difference.startswith("update_momentum of the optimiser is off by")
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
-def test_the_job_is_left_as_it_was(
-    data: Data, monkeypatch: pytest.MonkeyPatch, precision: str
+def test_the_job_is_restored(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch, precision: str
 ) -> None:
     compile_with(monkeypatch)
     compared = job(data, precision)
     state = lambda: {  # noqa: E731
-        **compared.parameters.state(),
-        **{f"optimiser.{name}": tensor for name, tensor in compared.update.state().items()},
+        **compared.parameters.state_dict(),
+        **{f"optimiser.{name}": tensor for name, tensor in compared.optimiser.state_dict().items()},
         "compute": compared.parameters.compute,
     }
     before = {name: tensor.clone() for name, tensor in state().items()}
-    verdict_on(compared, START)
+    compare_compiled_step(compared, START)
     assert all(torch.equal(tensor, before[name]) for name, tensor in state().items())
     assert compared.parameters.precision == precision
 
 
-def test_a_batch_that_is_not_finite_is_the_business_of_the_loop(
-    data: Data, monkeypatch: pytest.MonkeyPatch
+def test_non_finite_batches_are_left_to_the_loop(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compile_with(monkeypatch)
     broken = job(data, "float32")
     broken.parameters.master.fill_(torch.nan)
-    assert verdict_on(broken, START).agrees
+    assert compare_compiled_step(broken, START).agrees
 
 
-def test_memory_is_left_as_it_was(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_is_restored(data: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     compile_with(monkeypatch)
-    recipe = fitted(
-        small("transformer-xl", "encoder.memory=8", "text.tokenizer.kind=wordpiece"), data
+    recipe = fit_recipe_to_data(
+        small("transformer-xl", "encoder.memory_length=8", "text.tokenizer.kind=wordpiece"), data
     )
-    compared = recipe_job(recipe, data, "float32", Clock(3))
+    compared = pretraining_job(recipe, data, "float32", TrainingClock(3))
     compared.compile()
-    verdict = verdict_on(compared, START)
-    assert verdict.agrees, verdict.difference
-    assert compared.procedures[-1].state() == {}
+    agreement = compare_compiled_step(compared, START)
+    assert agreement.agrees, agreement.difference
+    assert compared.callbacks[-1].state() == {}

@@ -1,52 +1,54 @@
-"""Steps are of one kind where one compiled graph serves them, made by one toolchain."""
+"""Step variants: steps with the same compiled graph and toolchain."""
 
 import pytest
 from small_recipe import small
 
-from bertwright.machine import compiler
-from bertwright.training.clock import Place
-from bertwright.training.compilation import kinds as kinds_module
-from bertwright.training.compilation.kinds import StepKinds
+from bertwright.runtime import compiler
+from bertwright.training.clock import Progress
+from bertwright.training.compilation import step_variants
+from bertwright.training.compilation.step_variants import StepVariants
 
 
-def kinds(*changes: str, precision: str = "float32", threads: int = 1) -> StepKinds:
-    return StepKinds(small("modern", *changes), 120, precision, threads)
+def variants(*changes: str, precision: str = "float32", threads: int = 1) -> StepVariants:
+    return StepVariants(small("modern", *changes), 120, precision, threads)
 
 
-def test_every_kind_has_a_place_of_its_own() -> None:
-    three = kinds()
-    names = [three.at(place) for place in three.places()]
-    assert len(names) == len(set(names)) == len(three) == 3
-    assert [place.phase for place in three.places()] == [0, 1, 2]
+def test_every_variant_has_one_representative() -> None:
+    three = variants()
+    keys = [three.key(progress) for progress in three.representatives()]
+    assert len(keys) == len(set(keys)) == len(three) == 3
+    assert [progress.phase for progress in three.representatives()] == [0, 1, 2]
 
 
-def test_objectives_in_turn_are_kinds_of_their_own() -> None:
-    turns = kinds("phases=[{objectives: {masked: {share: 1}, causal: {share: 1}}}]")
-    assert len(list(turns.places())) == len(turns) == 2
+def test_alternating_objectives_are_different_variants() -> None:
+    two = variants("phases=[{objectives: {masked: {fraction: 1}, causal: {fraction: 1}}}]")
+    assert len(list(two.representatives())) == len(two) == 2
 
 
 @pytest.mark.parametrize(
     "other",
     [
-        kinds("encoder.width=48"),
-        kinds("batch_tokens=512"),
-        kinds("optimiser.kind=adamw"),
-        kinds(precision="bf16"),
-        kinds(threads=2),
+        variants("encoder.width=48"),
+        variants("batch_tokens=512"),
+        variants("optimiser.kind=adamw"),
+        variants(precision="bf16"),
+        variants(threads=2),
     ],
 )
-def test_what_another_graph_is_made_for_is_another_kind(other: StepKinds) -> None:
-    start = Place(0, 0.0)
-    assert other.at(start) != kinds().at(start)
+def test_another_graph_is_another_variant(other: StepVariants) -> None:
+    start = Progress(0, 0.0)
+    assert other.key(start) != variants().key(start)
 
 
-def test_what_changes_no_graph_changes_no_kind() -> None:
-    start = Place(0, 0.0)
-    assert kinds("steps=7", "seed=3", "optimiser.rate=1").at(start) == kinds().at(start)
+def test_the_same_graph_is_the_same_variant() -> None:
+    start = Progress(0, 0.0)
+    assert variants("steps=7", "seed=3", "optimiser.learning_rate=1").key(start) == variants().key(
+        start
+    )
 
 
-def test_another_toolchain_is_another_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    start = Place(0, 0.0)
-    here = kinds().at(start)
-    monkeypatch.setattr(kinds_module, "toolchain", lambda: compiler.toolchain() + " 2")
-    assert kinds().at(start) != here
+def test_another_toolchain_is_another_variant(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = Progress(0, 0.0)
+    before = variants().key(start)
+    monkeypatch.setattr(step_variants, "toolchain", lambda: compiler.toolchain() + " 2")
+    assert variants().key(start) != before

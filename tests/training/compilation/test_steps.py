@@ -1,46 +1,51 @@
-"""Steps are compiled from the step on at which a trial has ended well."""
+"""Steps are compiled after a successful trial."""
 
 from dataclasses import dataclass, field
 
 import pytest
 from small_recipe import small
 
-from bertwright.machine.compiler import Uncompilable
-from bertwright.training.clock import BudgetClock, Clock, Journal, Place
-from bertwright.training.compilation import steps as steps_module
-from bertwright.training.compilation.kinds import StepKinds
-from bertwright.training.compilation.steps import COMPILE, COMPILE_FROM, Compilation, CompiledSteps
-from bertwright.training.compilation.trial import Outcome
-from bertwright.training.compilation.verdicts import Verdict
-from bertwright.training.distributed import ALONE, Processes
+from bertwright.runtime.compiler import CompilationError
+from bertwright.training.clock import BudgetClock, DecisionLog, Progress, TrainingClock
+from bertwright.training.compilation import callback as callback_module
+from bertwright.training.compilation.agreement_cache import StepAgreement
+from bertwright.training.compilation.callback import (
+    COMPILE,
+    COMPILE_FROM,
+    CompilationCallback,
+    CompilationSettings,
+)
+from bertwright.training.compilation.step_variants import StepVariants
+from bertwright.training.compilation.trial import CompilationTrialResult
+from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
 
 ONE_PHASE = "phases=[{objectives: {masked: {}}}]"
 
-AGREES, DIFFERS = Verdict(True), Verdict(False, "the gradient of x is off by 300.0%")
+AGREES, DIFFERS = StepAgreement(True), StepAgreement(False, "the gradient of x is off by 300.0%")
 
 
 @dataclass
-class EndsAfter:
-    """A trial that ends after so many questions about it."""
+class FakeTrial:
+    """A trial that ends after ``num_polls`` calls of result."""
 
-    questions: int
-    result: Outcome
+    num_polls: int
+    final_result: CompilationTrialResult
     closed: bool = False
 
-    def outcome(self) -> Outcome | None:
-        self.questions -= 1
-        return None if self.questions >= 0 else self.result
+    def result(self) -> CompilationTrialResult | None:
+        self.num_polls -= 1
+        return None if self.num_polls >= 0 else self.final_result
 
     def close(self) -> None:
         self.closed = True
 
 
 @dataclass
-class CountsCompilations:
-    """A job of which nothing but its compilation is looked at."""
+class FakeJob:
+    """A job that counts its compilations."""
 
     compilations: int = 0
-    processes: Processes = ALONE
+    process_group: ProcessGroup = SINGLE_PROCESS
 
     def compile(self) -> None:
         self.compilations += 1
@@ -48,56 +53,56 @@ class CountsCompilations:
 
 @dataclass
 class Run:
-    """A run of steps, with or without a trial beside it."""
+    """A run of steps, with or without a background trial."""
 
-    trial: EndsAfter | None
-    journal: Journal = field(default_factory=Journal)
-    clock: Clock = field(default_factory=lambda: Clock(100))
-    at_any_cost: bool = True
+    trial: FakeTrial | None
+    decision_log: DecisionLog = field(default_factory=DecisionLog)
+    clock: TrainingClock = field(default_factory=lambda: TrainingClock(100))
+    always_compile: bool = True
     lines: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.kinds = StepKinds(small("modern", ONE_PHASE), 120, "float32", threads=1)
-        self.job = CountsCompilations()
-        self.trials = 0
-        self.steps = CompiledSteps(
-            Compilation(
-                self.kinds,
-                self.journal,
+        self.variants = StepVariants(small("modern", ONE_PHASE), 120, "float32", threads=1)
+        self.job = FakeJob()
+        self.num_trials = 0
+        self.callback = CompilationCallback(
+            CompilationSettings(
+                self.variants,
+                self.decision_log,
                 self.clock,
-                ALONE,
+                SINGLE_PROCESS,
                 self.lines.append,
                 self._start if self.trial else None,
-                self.at_any_cost,
+                self.always_compile,
             )
         )
-        self.steps.attach(self.job)
+        self.callback.attach(self.job)
 
-    def _start(self) -> EndsAfter:
-        self.trials += 1
+    def _start(self) -> FakeTrial:
+        self.num_trials += 1
         return self.trial
 
     def compiled_steps(self, first: int = 0, last: int = 8) -> list[int]:
         compiled = []
         for step in range(first, last):
-            self.steps.before_step(Place(step, step / 100))
-            if self.steps.compiled:
+            self.callback.before_step(Progress(step, step / 100))
+            if self.callback.is_compiled:
                 compiled.append(step)
         return compiled
 
     def decisions(self) -> dict[str, object]:
-        return {entry["decision"]: entry["value"] for entry in self.journal.entries}
+        return {entry["decision"]: entry["value"] for entry in self.decision_log.entries}
 
 
 @pytest.fixture(autouse=True)
 def _empty_caches(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "bertwright"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    monkeypatch.setattr(steps_module, "verdict_on", lambda job, place: AGREES)
+    monkeypatch.setattr(callback_module, "compare_compiled_step", lambda job, progress: AGREES)
 
 
-def kind() -> str:
-    return Run(None).kinds.at(Place(0, 0.0))
+def variant() -> str:
+    return Run(None).variants.key(Progress(0, 0.0))
 
 
 def test_without_a_trial_all_steps_are_compiled() -> None:
@@ -107,8 +112,8 @@ def test_without_a_trial_all_steps_are_compiled() -> None:
     assert not run.lines
 
 
-def test_training_goes_on_uncompiled_until_a_trial_has_ended_well() -> None:
-    run = Run(EndsAfter(3, Outcome({kind(): AGREES})))
+def test_training_is_uncompiled_until_a_trial_succeeds() -> None:
+    run = Run(FakeTrial(3, CompilationTrialResult({variant(): AGREES})))
     assert run.compiled_steps() == [3, 4, 5, 6, 7]
     assert run.job.compilations == 1
     assert run.trial.closed
@@ -117,79 +122,86 @@ def test_training_goes_on_uncompiled_until_a_trial_has_ended_well() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcome", "reason"),
+    ("result", "reason"),
     [
-        (Outcome({kind(): DIFFERS}), "miscompiles this step: the gradient of x is off by 300.0%"),
-        (Outcome(failure="no g++"), "cannot be compiled: no g++"),
+        (
+            CompilationTrialResult({variant(): DIFFERS}),
+            "miscompiles this step: the gradient of x is off by 300.0%",
+        ),
+        (CompilationTrialResult(failure="no g++"), "cannot be compiled: no g++"),
     ],
 )
-def test_where_a_trial_ends_badly_nothing_is_compiled(outcome: Outcome, reason: str) -> None:
-    run = Run(EndsAfter(2, outcome))
+def test_nothing_is_compiled_after_a_failed_trial(
+    result: CompilationTrialResult, reason: str
+) -> None:
+    run = Run(FakeTrial(2, result))
     assert run.compiled_steps() == []
     assert run.decisions()[COMPILE] is False
     (line,) = run.lines
     assert reason in line
-    assert line.endswith("training goes on uncompiled")
+    assert line.endswith("training continues uncompiled")
 
 
-def test_what_is_known_to_be_wrong_is_not_tried_again() -> None:
-    assert Run(EndsAfter(0, Outcome({kind(): DIFFERS}))).compiled_steps() == []
-    for trial in (EndsAfter(0, Outcome({kind(): AGREES})), None):
+def test_a_known_disagreement_is_not_tried_again() -> None:
+    assert Run(FakeTrial(0, CompilationTrialResult({variant(): DIFFERS}))).compiled_steps() == []
+    for trial in (FakeTrial(0, CompilationTrialResult({variant(): AGREES})), None):
         again = Run(trial)
         assert again.compiled_steps() == []
-        assert again.trials == 0
+        assert again.num_trials == 0
         assert "the gradient of x" in again.lines[0]
 
 
-def test_what_is_known_to_be_right_is_compiled_at_once() -> None:
-    first = Run(EndsAfter(2, Outcome({kind(): AGREES})))
+def test_a_known_agreement_is_compiled_immediately() -> None:
+    first = Run(FakeTrial(2, CompilationTrialResult({variant(): AGREES})))
     first.compiled_steps()
-    first.kinds.note_warm()
-    again = Run(EndsAfter(2, Outcome()))
+    first.variants.mark_cache_warm()
+    again = Run(FakeTrial(2, CompilationTrialResult()))
     assert again.compiled_steps() == list(range(8))
-    assert again.trials == 0
+    assert again.num_trials == 0
 
 
 def test_a_resumed_run_compiles_from_the_same_step_on() -> None:
-    run = Run(EndsAfter(3, Outcome({kind(): AGREES})))
+    run = Run(FakeTrial(3, CompilationTrialResult({variant(): AGREES})))
     whole = run.compiled_steps()
     for first in (0, 2, 3, 5):
-        resumed = Run(EndsAfter(1, Outcome()), journal=run.journal)
+        resumed = Run(FakeTrial(1, CompilationTrialResult()), decision_log=run.decision_log)
         assert resumed.compiled_steps(first) == [step for step in whole if step >= first]
-        assert resumed.trials == 0
+        assert resumed.num_trials == 0
 
 
-def test_a_first_step_that_differs_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steps_module, "verdict_on", lambda job, place: DIFFERS)
-    with pytest.raises(Uncompilable, match=r"the gradient of x is off by 300.0%"):
+def test_a_differing_first_step_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(callback_module, "compare_compiled_step", lambda job, progress: DIFFERS)
+    with pytest.raises(CompilationError, match=r"the gradient of x is off by 300.0%"):
         Run(None).compiled_steps()
 
 
-def test_whatever_compiling_raises_is_no_end_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(job: object, place: Place) -> Verdict:
+def test_errors_of_compilation_are_converted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(job: object, progress: Progress) -> StepAgreement:
         raise PermissionError(13, "Permission denied", "/cache")
 
-    monkeypatch.setattr(steps_module, "verdict_on", fail)
-    with pytest.raises(Uncompilable, match=r"cannot be compiled: .*Permission denied: '/cache'"):
+    monkeypatch.setattr(callback_module, "compare_compiled_step", fail)
+    with pytest.raises(
+        CompilationError, match=r"cannot be compiled: .*Permission denied: '/cache'"
+    ):
         Run(None).compiled_steps()
 
 
-@pytest.mark.parametrize(("left", "repays"), [(1000.0, True), (20.0, False)])
-def test_under_a_budget_compiled_steps_must_repay(left: float, repays: bool) -> None:
-    clock = BudgetClock(1000.0, started=0.0, now=lambda: 1000.0 - left)
-    outcome = Outcome({kind(): AGREES}, compiled_share=0.8)
-    run = Run(EndsAfter(2, outcome), clock=clock, at_any_cost=False)
-    assert run.compiled_steps() == (list(range(2, 8)) if repays else [])
-    assert ("would not repay in the 20 s that are left" in run.lines[0]) != repays
+@pytest.mark.parametrize(("remaining", "pays_off"), [(1000.0, True), (20.0, False)])
+def test_under_a_budget_compiling_must_pay_off(remaining: float, pays_off: bool) -> None:
+    clock = BudgetClock(1000.0, start_time=0.0, now=lambda: 1000.0 - remaining)
+    result = CompilationTrialResult({variant(): AGREES}, compiled_time_fraction=0.8)
+    run = Run(FakeTrial(2, result), clock=clock, always_compile=False)
+    assert run.compiled_steps() == (list(range(2, 8)) if pays_off else [])
+    assert ("would not pay off in the remaining 20 s" in run.lines[0]) != pays_off
 
 
-def test_a_run_that_no_other_process_can_build_is_compiled_here() -> None:
-    run = Run(EndsAfter(2, Outcome(failure="no such objective", unbuildable=True)))
+def test_a_run_that_no_other_process_can_build_is_compiled() -> None:
+    run = Run(FakeTrial(2, CompilationTrialResult(failure="no such objective", build_failed=True)))
     assert run.compiled_steps() == [2, 3, 4, 5, 6, 7]
 
 
 def test_a_trial_ends_with_its_run() -> None:
-    run = Run(EndsAfter(100, Outcome()))
+    run = Run(FakeTrial(100, CompilationTrialResult()))
     run.compiled_steps()
-    run.steps.close()
+    run.callback.close()
     assert run.trial.closed

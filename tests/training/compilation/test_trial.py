@@ -1,66 +1,74 @@
-"""A trial compiles in a process of its own, whatever happens there."""
+"""Trial compilations in a child process, including failures."""
 
+import json
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from small_recipe import small
 
-from bertwright.files import write_text
-from bertwright.text.shards import Data
-from bertwright.training.clock import Place
-from bertwright.training.compilation.kinds import StepKinds
-from bertwright.training.compilation.trial import Outcome, Trial, TrialRun, _outcome_of
-from bertwright.training.run_folder import fitted
+from bertwright.core.files import write_text
+from bertwright.data.shards.dataset import Dataset
+from bertwright.training.clock import Progress
+from bertwright.training.compilation.agreement_cache import StepAgreement
+from bertwright.training.compilation.step_variants import StepVariants
+from bertwright.training.compilation.trial import (
+    CompilationTrial,
+    CompilationTrialResult,
+    CompilationTrialSpec,
+    _parse_result,
+)
+from bertwright.training.pretraining.run_folder import fit_recipe_to_data
 
 ONE_PHASE = "phases=[{objectives: {masked: {}}}]"
 
 
 @pytest.fixture
-def run(data: Data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrialRun:
+def run(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CompilationTrialSpec:
     """A small run, with empty caches."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "bertwright"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "inductor"))
-    recipe = fitted(small("modern", "encoder.depth.layers=1", ONE_PHASE), data)
+    recipe = fit_recipe_to_data(small("modern", "encoder.depth.layers=1", ONE_PHASE), data)
     write_text(tmp_path / "recipe.yaml", recipe.as_yaml())
-    return TrialRun(str(tmp_path / "recipe.yaml"), str(data.path), "float32", 1)
+    return CompilationTrialSpec(str(tmp_path / "recipe.yaml"), str(data.path), "float32", 1)
 
 
 @pytest.mark.compiler
-def test_a_trial_finds_that_compiled_steps_agree(run: TrialRun, data: Data) -> None:
-    with Trial(run) as trial:
-        outcome = trial.outcome(wait=True)
-    assert outcome.failure is None
-    recipe = fitted(small("modern", "encoder.depth.layers=1", ONE_PHASE), data)
-    kinds = StepKinds(recipe, data.tokenizer.size, "float32", threads=1)
-    assert outcome.verdicts.keys() == {kinds.at(Place(0, 0.0))}
-    assert outcome.difference is None
-    assert 0 < outcome.compiled_share < 10
-    assert outcome.slowdown >= 1
-    assert kinds.are_warm()
+def test_compiled_steps_agree(run: CompilationTrialSpec, data: Dataset) -> None:
+    with CompilationTrial(run) as trial:
+        result = trial.result(wait=True)
+    assert result.failure is None
+    recipe = fit_recipe_to_data(small("modern", "encoder.depth.layers=1", ONE_PHASE), data)
+    variants = StepVariants(recipe, data.tokenizer.vocab_size, "float32", threads=1)
+    assert result.agreements.keys() == {variants.key(Progress(0, 0.0))}
+    assert result.difference is None
+    assert 0 < result.compiled_time_fraction < 10
+    assert result.slowdown >= 1
+    assert variants.is_cache_warm()
 
 
-def test_a_compiler_that_fails_is_a_failure_of_the_trial(
-    run: TrialRun, monkeypatch: pytest.MonkeyPatch
+def test_a_failing_compiler_fails_the_trial(
+    run: CompilationTrialSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CXX", "/bin/false")
-    with Trial(run) as trial:
-        outcome = trial.outcome(wait=True)
-    assert "/bin/false" in (outcome.failure or "")
-    assert "\n" not in outcome.failure
-    assert not outcome.unbuildable
+    with CompilationTrial(run) as trial:
+        result = trial.result(wait=True)
+    assert "/bin/false" in (result.failure or "")
+    assert "\n" not in result.failure
+    assert not result.build_failed
 
 
-def test_a_recipe_that_the_process_does_not_know_is_no_fault_of_the_compiler(
-    run: TrialRun,
+def test_a_recipe_unknown_to_the_process_is_a_failed_build(
+    run: CompilationTrialSpec,
 ) -> None:
     file = Path(run.recipe_file)
-    file.write_text(file.read_text().replace("kind: masked", "kind: of-my-own"))
-    with Trial(run) as trial:
-        outcome = trial.outcome(wait=True)
-    assert outcome.unbuildable
-    assert "of-my-own" in outcome.failure
+    file.write_text(file.read_text().replace("kind: masked", "kind: user-defined"))
+    with CompilationTrial(run) as trial:
+        result = trial.result(wait=True)
+    assert result.build_failed
+    assert "user-defined" in result.failure
 
 
 @pytest.mark.parametrize(
@@ -72,8 +80,8 @@ def test_a_recipe_that_the_process_does_not_know_is_no_fault_of_the_compiler(
         ("", "exit code 0"),
     ],
 )
-def test_however_a_trial_ends_there_is_an_outcome(
-    run: TrialRun,
+def test_a_trial_that_crashes_has_a_result(
+    run: CompilationTrialSpec,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     program: str,
@@ -83,24 +91,24 @@ def test_however_a_trial_ends_there_is_an_outcome(
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -c "{program}"\n')
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    with Trial(run) as trial:
-        assert failure in trial.outcome(wait=True).failure
+    with CompilationTrial(run) as trial:
+        assert failure in trial.result(wait=True).failure
 
 
-def test_a_trial_that_hangs_is_ended_with_its_run(
-    run: TrialRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_hanging_trial_is_killed(
+    run: CompilationTrialSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     python = tmp_path / "python"
     python.write_text("#!/bin/sh\nexec sleep 1000\n")
     python.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(python))
-    with Trial(run) as trial:
+    with CompilationTrial(run) as trial:
         time.sleep(0.1)
-        assert trial.outcome() is None
+        assert trial.result() is None
 
 
-def test_an_outcome_passes_through_json() -> None:
-    answer = {"verdicts": {"a": {"agrees": False, "difference": "x"}}, "compiled_share": 0.5}
-    outcome = _outcome_of(answer)
-    assert outcome.difference == "x"
-    assert outcome == Outcome(outcome.verdicts, compiled_share=0.5)
+def test_a_result_passes_through_json() -> None:
+    agreements = {"a": StepAgreement(False, "x")}
+    result = CompilationTrialResult(agreements, compiled_time_fraction=0.5)
+    assert _parse_result(json.loads(json.dumps(asdict(result)))) == result
+    assert result.difference == "x"

@@ -1,4 +1,4 @@
-"""Compilers that make wrong code on purpose."""
+"""Compilers that miscompile on purpose."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,10 +17,10 @@ def compile_with(
     forward: Change | None = None,
     backward: Change | None = None,
 ) -> None:
-    """Let ``torch.compile`` run graphs as they are, but for a change of what they return."""
+    """Make ``torch.compile`` run graphs eagerly, and change their outputs."""
     backend = aot_autograd(fw_compiler=_changed(forward), bw_compiler=_changed(backward))
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
-    # Modules are compiled by a method that takes the function by another name.
+    # Module.compile does not call torch.compile by this name.
     monkeypatch.setattr(torch.nn.Module, "compile", _compile_module)
 
 

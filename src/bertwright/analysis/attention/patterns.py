@@ -1,132 +1,121 @@
-"""Which of five patterns a head's attention makes (Kovaleva et al. 2019)."""
+"""Which of five patterns the attention of a head forms (Kovaleva et al. 2019)."""
 
 from typing import Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.analysis.analysis import Case, Listening
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.analysis.listening import Heard
-from bertwright.significance import of_ratios
+from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars, HeatMap
+from bertwright.analysis.core.result import AnalysisResult, Findings
 
 PATTERNS = ("vertical", "diagonal", "vertical and diagonal", "block", "heterogeneous")
 
-COLUMNS = 3
-"""The places that a vertical pattern looks at, at most."""
+NUM_VERTICAL_COLUMNS = 3
+"""Largest number of keys of a vertical pattern."""
 
 
-class AttentionPatterns(Listening):
-    """The share of maps, one for every text and head, that make each pattern: by rules of our own
-    (the paper has a network that was trained on maps told apart by hand).
+class AttentionPatterns(StreamingAnalysis):
+    """The fraction of attention maps, one per text and head, that form each pattern.
+
+    The rules are our own; the paper trains a network on manually labelled maps.
 
     Attributes:
-        diagonal: how much of attention goes to the place itself and those beside it.
-        vertical: how much goes to the three places that are looked at most, above what an even head
-            gives to three.
-        block: how much goes to places of the same text of a pair, above what an even head gives.
+        diagonal_threshold: Attention to the position itself and its neighbours.
+        vertical_threshold: Attention to the three most attended keys, above uniform attention.
+        block_threshold: Attention within the same text of a pair, above uniform attention.
     """
 
     kind: Literal["attention-patterns"] = "attention-patterns"
-    diagonal: float = Field(default=0.5, gt=0, lt=1)
-    vertical: float = Field(default=0.5, gt=0, lt=1)
-    block: float = Field(default=0.35, gt=0, lt=1)
-    number = "B1"
+    diagonal_threshold: float = Field(default=0.5, gt=0, lt=1)
+    vertical_threshold: float = Field(default=0.5, gt=0, lt=1)
+    block_threshold: float = Field(default=0.35, gt=0, lt=1)
+    survey_id = "B1"
     group = "attention"
-    question = "Which pattern does the attention of a head make?"
+    title = "Which pattern does the attention of a head form?"
     source = "Kovaleva et al. 2019"
-    sites = ("blocks.*.attention.weights",)
+    taps = ("blocks.*.attention.weights",)
+    claims = (
+        Claim(
+            "fewer than two thirds of the maps form no simple pattern",
+            "32 % (MRPC) to 61 % (QQP) of the maps of BERT-base",
+            "fraction heterogeneous",
+            2 / 3,
+            "two thirds",
+            "below",
+        ),
+    )
+    plots = (
+        FindingBars("fraction of maps", tuple(f"fraction {name}" for name in PATTERNS)),
+        HeatMap("fraction heterogeneous", lambda r: r.arrays["fractions"][..., -1]),
+    )
 
-    def listener(self, case: Case) -> "PatternsHeard":
-        return PatternsHeard(case, self)
+    def consumer(self, inputs: AnalysisInput) -> "AttentionPatternsConsumer":
+        return AttentionPatternsConsumer(inputs, self)
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "fewer than two thirds of the maps make no simple pattern",
-                "32 % (MRPC) to 61 % (QQP) of the maps of BERT-base",
-                stored.of_all("share of heterogeneous"),
-                2 / 3,
-                "two thirds",
-                "below",
-            )
-        ]
+    def classify_maps(
+        self, weights: Tensor, uniform: Tensor, lengths: Tensor, segment_ids: Tensor
+    ) -> Tensor:
+        """Return the pattern indices (B, H) of maps (B, H, L, L), 0 for padding.
 
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        shares, grid = figure.subplots(1, 2)
-        shares.bar(PATTERNS, stored.arrays["shares"].mean((0, 1)))
-        shares.tick_params(axis="x", rotation=30)
-        shares.set_ylabel("share of maps")
-        picture = grid.imshow(stored.arrays["shares"].argmax(-1), vmin=0, vmax=len(PATTERNS) - 1)
-        bar = figure.colorbar(picture, ax=grid, ticks=range(len(PATTERNS)))
-        bar.ax.set_yticklabels(PATTERNS)
-        grid.set_xlabel("head")
-        grid.set_ylabel("layer")
-
-    def classes(self, weights: Tensor, even: Tensor, lengths: Tensor, segment: Tensor) -> Tensor:
-        """The number of the pattern (B, H) of maps (B, H, L, L), padding 0.
-
-        ``even`` (B, 1 or H, L, L) is what an even head gives, ``segment`` (B, L) tells the texts of
-        pairs apart, padding -1.
+        ``uniform`` is (B, 1 or H, L, L), ``segment_ids`` (B, L) is -1 for padding.
         """
         length = lengths[:, None]
-        near = (
+        neighbours = (
             sum(torch.diagonal(weights, offset, -2, -1).sum(-1) for offset in (-1, 0, 1)) / length
         )
         columns, expected = (
-            (w.sum(2) / length[..., None]).topk(min(COLUMNS, w.shape[-1]), -1).values.sum(-1)
-            for w in (weights, even)
+            (w.sum(2) / length[..., None])
+            .topk(min(NUM_VERTICAL_COLUMNS, w.shape[-1]), -1)
+            .values.sum(-1)
+            for w in (weights, uniform)
         )
-        same = (segment[:, :, None] == segment[:, None, :]) & (segment >= 0)[:, :, None]
-        within, likely = ((w * same[:, None]).sum((-2, -1)) / length for w in (weights, even))
-        paired = (segment.amax(1) > 0)[:, None]
-        is_diagonal = near > self.diagonal
-        is_vertical = columns - expected > self.vertical
-        is_block = paired & (within - likely > self.block)
-        found = torch.full(weights.shape[:2], PATTERNS.index("heterogeneous"))
-        found[is_block] = PATTERNS.index("block")
-        found[is_vertical] = PATTERNS.index("vertical")
-        found[is_diagonal] = PATTERNS.index("diagonal")
-        found[is_vertical & is_diagonal] = PATTERNS.index("vertical and diagonal")
-        return found
+        same = (segment_ids[:, :, None] == segment_ids[:, None, :]) & (segment_ids >= 0)[:, :, None]
+        within, expected_within = (
+            (w * same[:, None]).sum((-2, -1)) / length for w in (weights, uniform)
+        )
+        paired = (segment_ids.amax(1) > 0)[:, None]
+        is_diagonal = neighbours > self.diagonal_threshold
+        is_vertical = columns - expected > self.vertical_threshold
+        is_block = paired & (within - expected_within > self.block_threshold)
+        patterns = torch.full(weights.shape[:2], PATTERNS.index("heterogeneous"))
+        patterns[is_block] = PATTERNS.index("block")
+        patterns[is_vertical] = PATTERNS.index("vertical")
+        patterns[is_diagonal] = PATTERNS.index("diagonal")
+        patterns[is_vertical & is_diagonal] = PATTERNS.index("vertical and diagonal")
+        return patterns
 
 
-class PatternsHeard:
-    """The pattern of every map: (N, layers, heads)."""
+class AttentionPatternsConsumer:
+    """The consumer of pattern indices: (N, layers, heads)."""
 
-    sites = AttentionPatterns.sites
+    taps = AttentionPatterns.taps
 
-    def __init__(self, case: Case, choice: AttentionPatterns) -> None:
-        subject = case.subject
-        self.choice, self.seed = choice, case.seed
-        shape = (len(case.texts), subject.num_layers, subject.num_heads)
-        self.classes = np.zeros(shape, np.int64)
+    def __init__(self, inputs: AnalysisInput, config: AttentionPatterns) -> None:
+        model = inputs.model
+        self.config, self.seed = config, inputs.seed
+        shape = (len(inputs.texts), model.num_layers, model.num_heads)
+        self.pattern_ids = np.zeros(shape, np.int64)
 
-    def hear(self, heard: Heard) -> None:
-        """Tell the maps of a batch apart."""
-        segment = heard.parts()
-        for layer in range(self.classes.shape[1]):
-            found = self.choice.classes(
-                heard.attention(layer), heard.even(layer), heard.lengths, segment
+    def update(self, batch: ActivationBatch) -> None:
+        """Classify the maps of a batch."""
+        segment_ids = batch.segment_ids()
+        for layer in range(self.pattern_ids.shape[1]):
+            patterns = self.config.classify_maps(
+                batch.attention(layer), batch.uniform_attention(layer), batch.lengths, segment_ids
             )
-            self.classes[heard.numbers, layer] = found.cpu()
+            self.pattern_ids[batch.text_indices, layer] = patterns.cpu()
 
-    def found(self) -> Found:
-        """Shares over texts, of each head and of all."""
-        told = self.classes[..., None] == np.arange(len(PATTERNS))
-        number, layers, heads, patterns = told.shape
-        by_head = of_ratios(told.reshape(number, -1).astype(np.float64), seed=self.seed)
-        of_all = of_ratios(told.mean((1, 2)), seed=self.seed)
-        findings = [
-            Finding.over_texts(f"share of {name}", interval)
-            for name, interval in zip(PATTERNS, of_all, strict=True)
-        ]
-        findings += [
-            Finding.over_texts(f"share of {PATTERNS[at[2]]}", interval, at[0], at[1])
-            for at, interval in zip(np.ndindex(layers, heads, patterns), by_head, strict=True)
-        ]
-        return Found(findings, {"shares": told.mean(0)})
+    def result(self) -> AnalysisResult:
+        """Return fractions over texts, of each head and of all heads."""
+        is_pattern = self.pattern_ids[..., None] == np.arange(len(PATTERNS))
+        findings = Findings(self.seed)
+        for number, name in enumerate(PATTERNS):
+            findings.add_ratio(f"fraction {name}", is_pattern[..., number].mean((1, 2)))
+        metrics = [f"fraction {name}" for name in PATTERNS]
+        findings.add_by_head(metrics, is_pattern.astype(np.float64))
+        return AnalysisResult(findings, {"fractions": is_pattern.mean(0)})

@@ -1,112 +1,117 @@
-"""Attention through all layers: where a state comes from if each layer mixes what it attends to
-with what it had (Abnar and Zuidema 2020)."""
+"""Attention rollout: attention multiplied through all layers, with residual connections (Abnar and
+Zuidema 2020)."""
 
 from typing import Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
-from bertwright.analysis.analysis import Case, Listening
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.listening import Heard
-from bertwright.significance import of_difference, of_ratio
+from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import HeatMap, LayerCurves
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
 
-PLACES = ("itself", "opening", "separator")
+TRACKED_POSITIONS = ("itself", "opening", "separator")
 
 
-class AttentionRollout(Listening):
-    """The product of (A + 1) / 2 over layers, A the mean of the heads: how much of it goes to the
-    place itself, to the one that opens a text and to separators, by layer."""
+class AttentionRollout(StreamingAnalysis):
+    """The product of (A + 1) / 2 over layers, where A is the mean over heads.
+
+    The result is the fraction that goes to the position itself, the first one and separators.
+    """
 
     kind: Literal["attention-rollout"] = "attention-rollout"
-    number = "B13"
+    survey_id = "B13"
     group = "attention"
-    question = "Which inputs does attention lead back to?"
+    title = "Which inputs does attention rollout lead back to?"
     source = "Abnar and Zuidema 2020"
-    sites = ("blocks.*.attention.weights",)
+    taps = ("blocks.*.attention.weights",)
+    claims = (
+        Claim(
+            "from layer to layer, rollout leads back less to the position itself",
+            "rollout spreads with depth",
+            "itself, first layer minus last",
+        ),
+    )
+    plots = (
+        LayerCurves(
+            "fraction of rollout",
+            lambda r: dict(zip(TRACKED_POSITIONS, r.arrays["fractions"].T, strict=True)),
+            has_embeddings=False,
+        ),
+        HeatMap(
+            "rollout in the last layer, first text",
+            lambda r: r.arrays["first_text"],
+            (0, None),
+            "input position",
+            "position",
+        ),
+    )
 
-    def listener(self, case: Case) -> "RolloutHeard":
-        return RolloutHeard(case)
-
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "from layer to layer less leads back to the place itself",
-                "rollout spreads with depth",
-                stored.of_all("itself, first layer less last"),
-                0.0,
-                "alike",
-            )
-        ]
-
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        shares, first = figure.subplots(1, 2)
-        layers = np.arange(1, 1 + len(stored.arrays["shares"]))
-        for number, name in enumerate(PLACES):
-            shares.plot(layers, stored.arrays["shares"][:, number], marker="o", label=name)
-        shares.set_xlabel("layer")
-        shares.set_ylabel("share of rollout")
-        shares.legend()
-        picture = first.imshow(stored.arrays["first"])
-        figure.colorbar(picture, ax=first)
-        first.set_xlabel("input place")
-        first.set_ylabel("place of the first text, last layer")
+    def consumer(self, inputs: AnalysisInput) -> "AttentionRolloutConsumer":
+        return AttentionRolloutConsumer(inputs)
 
 
-class RolloutHeard:
-    """Of every text the shares (N, layers, places), and the whole rollout of the first."""
+class AttentionRolloutConsumer:
+    """The consumer of rollout fractions (N, layers, targets) and the rollout of the first text."""
 
-    sites = AttentionRollout.sites
+    taps = AttentionRollout.taps
 
-    def __init__(self, case: Case) -> None:
-        self.shares = np.zeros((len(case.texts), case.subject.num_layers, len(PLACES)))
-        self.first = np.zeros((1, 1))
-        self.seed = case.seed
-
-    def hear(self, heard: Heard) -> None:
-        """Roll out the attention of a batch."""
-        num_layers = self.shares.shape[1]
-        steps = rollout([heard.attention(layer).mean(1) for layer in range(num_layers)])
-        marks = torch.stack([heard.marked("opening"), heard.marked("separator")], -1)
-        for layer, rolled in enumerate(steps):
-            real = rolled * heard.real[..., None]
-            itself = torch.diagonal(real, dim1=-2, dim2=-1).sum(-1, keepdim=True)
-            marked = (real.sum(1)[:, None] @ marks.to(real))[:, 0]
-            found = torch.cat((itself, marked), -1) / heard.lengths[:, None]
-            self.shares[heard.numbers, layer] = found.double().cpu().numpy()
-        if 0 in heard.numbers:
-            row = heard.numbers.index(0)
-            size = len(heard.texts[row])
-            self.first = steps[-1][row, :size, :size].double().cpu().numpy()
-
-    def found(self) -> Found:
-        """Means over texts."""
-        findings = [
-            Finding.over_texts(
-                name,
-                of_ratio(self.shares[:, layer, number], seed=self.seed),
-                layer,
-                baseline=Baseline("first layer", float(self.shares[:, 0, number].mean())),
-            )
-            for layer in range(self.shares.shape[1])
-            for number, name in enumerate(PLACES)
-        ]
-        ones = np.ones(len(self.shares))
-        fall = of_difference(
-            (self.shares[:, 0, 0], ones), (self.shares[:, -1, 0], ones), seed=self.seed
+    def __init__(self, inputs: AnalysisInput) -> None:
+        self.fractions = np.zeros(
+            (len(inputs.texts), inputs.model.num_layers, len(TRACKED_POSITIONS))
         )
-        findings.append(Finding.over_texts("itself, first layer less last", fall))
-        return Found(findings, {"shares": self.shares.mean(0), "first": self.first})
+        self.first_text_rollout = np.zeros((1, 1))
+        self.seed = inputs.seed
+
+    def update(self, batch: ActivationBatch) -> None:
+        """Compute the rollout of a batch."""
+        num_layers = self.fractions.shape[1]
+        steps = attention_rollout([batch.attention(layer).mean(1) for layer in range(num_layers)])
+        categories = torch.stack(
+            [batch.category_mask("opening"), batch.category_mask("separator")], -1
+        )
+        for layer, rolled in enumerate(steps):
+            masked = rolled * batch.token_mask[..., None]
+            itself = torch.diagonal(masked, dim1=-2, dim2=-1).sum(-1, keepdim=True)
+            marked = (masked.sum(1)[:, None] @ categories.to(masked))[:, 0]
+            fractions = torch.cat((itself, marked), -1) / batch.lengths[:, None]
+            self.fractions[batch.text_indices, layer] = fractions.double().cpu().numpy()
+        if 0 in batch.text_indices:
+            index = batch.text_indices.index(0)
+            size = len(batch.texts[index])
+            self.first_text_rollout = steps[-1][index, :size, :size].double().cpu().numpy()
+
+    def result(self) -> AnalysisResult:
+        """Return means over texts."""
+        findings = Findings(self.seed)
+        for layer in range(self.fractions.shape[1]):
+            for number, name in enumerate(TRACKED_POSITIONS):
+                findings.add_ratio(
+                    name,
+                    self.fractions[:, layer, number],
+                    layer=layer,
+                    baseline=BaselineValue(
+                        "first layer", float(self.fractions[:, 0, number].mean())
+                    ),
+                )
+        findings.add_difference(
+            "itself, first layer minus last", self.fractions[:, 0, 0], self.fractions[:, -1, 0]
+        )
+        return AnalysisResult(
+            findings, {"fractions": self.fractions.mean(0), "first_text": self.first_text_rollout}
+        )
 
 
-def rollout(layers: list[Tensor]) -> list[Tensor]:
-    """What leads back to each input behind every layer, of attention (B, L, L) averaged over heads;
-    rows of padding, whose attention is 0, are left with half of themselves."""
-    found: list[Tensor] = []
-    for attention in layers:
-        own = (attention + torch.eye(attention.shape[-1]).to(attention)) / 2
-        found.append(own if not found else own @ found[-1])
-    return found
+def attention_rollout(attention_by_layer: list[Tensor]) -> list[Tensor]:
+    """Return the rollout after every layer from attention averaged over heads, (B, L, L).
+
+    Rows of padding, whose attention is 0, keep half of themselves.
+    """
+    rollouts: list[Tensor] = []
+    for attention in attention_by_layer:
+        mixed = (attention + torch.eye(attention.shape[-1]).to(attention)) / 2
+        rollouts.append(mixed if not rollouts else mixed @ rollouts[-1])
+    return rollouts

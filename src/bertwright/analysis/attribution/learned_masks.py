@@ -1,4 +1,4 @@
-"""Which pieces can be masked with the answer kept, told by gates that learn it over many texts (De
+"""Which tokens can be masked without changing the prediction, by gates trained on many texts (De
 Cao et al. 2020, DiffMask)."""
 
 from collections.abc import Sequence
@@ -8,250 +8,261 @@ from typing import Literal
 import numpy as np
 import torch
 import torch.nn.functional as F
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.attention.saying import Saying
-from bertwright.analysis.attribution.entering import ENTRY, entering
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.analysis.hard_concrete import HardConcrete
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import ReadText, is_told_apart
-from bertwright.encoder.stream import Coordinates
-from bertwright.randomness import key, uniform
-from bertwright.significance import halves, of_difference, of_ratio
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.interventions import EMBEDDINGS_TAP, replace_embeddings
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.plots import FindingBars, HeatMap
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.analysis.core.text_prediction import TextPrediction
+from bertwright.analysis.core.texts import AnalysedText, has_several_tokens
+from bertwright.core.rng import stream_key, uniform
+from bertwright.core.significance import split_halves
+from bertwright.modules.hard_concrete import HardConcrete
+from bertwright.modules.token_tensors import TokenInfo
 
-Floats = NDArray[np.float64]
+GATE_DISTRIBUTION = HardConcrete(temperature=0.2, low=-0.2, high=1.0)
 
-GATE = HardConcrete(temperature=0.2, low=-0.2, high=1.0)
+INITIAL_LOGIT = 5.0
 
-OPEN_AT_FIRST = 5.0
-
-MOST_PULL = 200.0
-"""Of the answer against the number of open gates."""
+MAX_MULTIPLIER = 200.0
+"""Upper limit of the weight of the prediction change against the fraction of open gates."""
 
 
 class LearnedMasks(Analysis):
-    """A small network per layer reads what the blocks read of a piece and its state in that layer,
-    and says how likely the piece is to be masked; a piece goes through as far as the gates of all
-    layers up to one that is drawn let it. On half of the texts they learn to close as many as they
-    can while the answer stays within ``bound`` nats, for ``steps``; on the other half: how many
-    pieces stay open, how far the answer moves, and how far it moves with as many open at random.
-    The model stays as it is; its answer is the class of a text, or what stands in a hidden place.
+    """Gates that mask as many tokens as possible while the prediction stays the same.
+
+    A small network per layer reads the embedding and the hidden state of a token and predicts its
+    gate; the product of the gates up to a random layer scales the embedding. They are trained on
+    half of the texts for ``steps``, with a divergence of at most ``max_divergence`` nats. Measured
+    on the other half: the fraction of tokens kept, and the prediction change, also with as many
+    random tokens. The model stays fixed; its prediction is a class or a masked token.
     """
 
     kind: Literal["learned-masks"] = "learned-masks"
     steps: int = Field(default=150, ge=1)
-    rate: float = Field(default=3e-3, gt=0)
-    bound: float = Field(default=0.1, gt=0)
-    most: int = Field(default=100, ge=4)
-    number = "B19"
+    learning_rate: float = Field(default=3e-3, gt=0)
+    max_divergence: float = Field(default=0.1, gt=0)
+    max_texts: int = Field(default=100, ge=4)
+    survey_id = "B19"
     group = "attribution"
-    question = "Which pieces can be masked with the answer kept?"
+    title = "Which tokens can be masked without changing the prediction?"
     source = "De Cao et al. 2020"
-    sites = (ENTRY, "blocks.*.residual")
+    taps = (EMBEDDINGS_TAP, "blocks.*.residual")
+    claims = (
+        Claim(
+            "some tokens can be masked with the prediction kept",
+            "most of those of SST-2, in BERT",
+            "fraction of tokens kept",
+            1.0,
+            "all of them",
+            "below",
+        ),
+        Claim(
+            "the tokens that the gates keep carry more of the prediction than as many random ones",
+            "the purpose of an attribution",
+            "prediction change, random minus learned",
+        ),
+    )
+    plots = (
+        FindingBars(
+            "nats", ("prediction change, nats", "prediction change, as many random tokens")
+        ),
+        HeatMap(
+            "probability that the gate is open",
+            lambda r: r.arrays["open_probabilities"],
+            xlabel="position in the first text",
+            ylabel="last layer of the gates",
+        ),
+    )
 
-    def lacks(self, case: Case) -> str | None:
-        if len(self._chosen(case)) < 8:
-            return "it needs eight texts of three pieces: four to learn by, four to judge"
-        return Saying.lacks(case.subject) or super().lacks(case)
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        if len(self._eligible_texts(inputs)) < 8:
+            return "it needs eight texts of three tokens: four to train on, four to test on"
+        return TextPrediction.not_applicable(inputs.model) or super().not_applicable(inputs)
 
-    def run(self, case: Case) -> Found:
-        texts = self._chosen(case)
-        learning, judging = (
-            [Masked.of(case.subject, texts[n], case.seed, int(n)) for n in half]
-            for half in halves(len(texts), case.seed)
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        texts = self._eligible_texts(inputs)
+        train, test = (
+            [MaskableText.from_text(inputs.model, texts[n], inputs.seed, int(n)) for n in half]
+            for half in split_halves(len(texts), inputs.seed)
         )
-        gates = self.learned(case, learning)
-        kept: list[tuple[int, int]] = []
-        moved: list[list[float]] = []
-        first: Floats | None = None
-        for number, own in enumerate(judging):
+        gates = self.train_gates(inputs, train)
+        num_kept: list[tuple[int, int]] = []
+        changes: list[list[float]] = []
+        probabilities: list[Tensor] = []
+        for number, text in enumerate(test):
+            maskable = text.maskable_positions
             with torch.no_grad():
-                is_open = gates.through(own, gates.num_layers).squeeze(-1) > 0.5
-                chances = gates.chances(own, gates.num_layers)
-                drawn = uniform(key(case.seed, "open"), number, own.inside.cpu().numpy())
-                others = torch.zeros_like(is_open)
-                as_many = torch.from_numpy(drawn).argsort()[: int(is_open[own.inside].sum())]
-                others[own.inside[as_many]] = True
-                others[own.outside] = is_open[own.outside]
-                said = [
-                    own.with_open(each.to(own.entry), gates.masked) for each in (is_open, others)
+                is_open = gates.gate_values(text, gates.num_layers).squeeze(-1) > 0.5
+                probabilities.append(gates.open_probabilities(text, gates.num_layers))
+                drawn = uniform(stream_key(inputs.seed, "open"), number, maskable.cpu().numpy())
+                num_open = int(is_open[maskable].sum())
+                random_open = torch.zeros_like(is_open)
+                random_open[maskable[torch.from_numpy(drawn).argsort()[:num_open]]] = True
+                random_open[text.fixed_positions] = is_open[text.fixed_positions]
+                predictions = [
+                    text.predict_with_gates(gate.to(text.embeddings), gates.mask_embedding)
+                    for gate in (is_open, random_open)
                 ]
-            kept.append((int(is_open[own.inside].sum()), len(own.inside)))
-            moved.append([float(divergence(own.answer, each)) for each in said])
-            first = chances.double().cpu().numpy() if first is None else first
-        shares, ones = np.array(kept, np.float64), np.ones(len(kept))
-        found, random = np.array(moved, np.float64).T
-        assert first is not None, "some texts judge"
-        findings = [
-            Finding.over_texts("share of pieces open", of_ratio(*shares.T, seed=case.seed)),
-            Finding.over_texts("answer moves, nats", of_ratio(found, seed=case.seed)),
-            Finding.over_texts("answer moves, as many at random", of_ratio(random, seed=case.seed)),
-            Finding.over_texts(
-                "random less learned", of_difference((random, ones), (found, ones), seed=case.seed)
-            ),
-        ]
-        return Found(findings, {"moved": np.array(moved), "first text": first})
+            num_kept.append((num_open, len(maskable)))
+            changes.append([float(kl_divergence(text.probabilities, p)) for p in predictions])
+        fractions = np.array(num_kept, np.float64)
+        learned, random = np.array(changes, np.float64).T
+        findings = Findings(inputs.seed)
+        findings.add_ratio("fraction of tokens kept", *fractions.T)
+        findings.add_ratio("prediction change, nats", learned)
+        findings.add_ratio("prediction change, as many random tokens", random)
+        findings.add_difference("prediction change, random minus learned", random, learned)
+        first = probabilities[0].double().cpu().numpy()
+        return AnalysisResult(
+            findings, {"prediction_change": np.array(changes), "open_probabilities": first}
+        )
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "some pieces can be masked with the answer kept",
-                "most of those of SST-2, in BERT",
-                stored.of_all("share of pieces open"),
-                1.0,
-                "all of them",
-                "below",
-            ),
-            concluded(
-                "those that gates keep hold more of the answer than as many at random",
-                "the sense of an attribution",
-                stored.of_all("random less learned"),
-                0.0,
-                "alike",
-            ),
-        ]
+    def _eligible_texts(self, inputs: AnalysisInput) -> list[AnalysedText]:
+        return [text for text in inputs.texts[: self.max_texts] if has_several_tokens(text)]
 
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        moved, chances = figure.subplots(1, 2)
-        moved.boxplot(stored.arrays["moved"], tick_labels=["open by gates", "as many at random"])
-        moved.set_ylabel("answer moves, nats")
-        picture = chances.imshow(stored.arrays["first text"], vmin=0, vmax=1, aspect="auto")
-        figure.colorbar(picture, ax=chances, label="chance to be open")
-        chances.set_xlabel("place of the first text")
-        chances.set_ylabel("layer up to which gates decide")
-
-    def _chosen(self, case: Case) -> list[ReadText]:
-        return [text for text in case.texts[: self.most] if is_told_apart(text)]
-
-    def learned(self, case: Case, texts: Sequence["Masked"]) -> "Gates":
-        """Gates that have learned from these texts, one of them a step."""
-        generator = torch.Generator().manual_seed(key(case.seed, "learned masks") >> 1)
-        gates = Gates(texts[0].entry.shape[-1], len(texts[0].states), case.subject, generator)
-        update = torch.optim.Adam(gates.parameters(), self.rate)
-        pull = texts[0].entry.new_ones(())
+    def train_gates(self, inputs: AnalysisInput, texts: Sequence["MaskableText"]) -> "MaskGates":
+        """Train gates on these texts, one per step."""
+        generator = torch.Generator().manual_seed(stream_key(inputs.seed, "learned masks") >> 1)
+        gates = MaskGates(
+            texts[0].embeddings.shape[-1], len(texts[0].hidden_states), inputs.model, generator
+        )
+        optimizer = torch.optim.Adam(gates.parameters(), self.learning_rate)
+        multiplier = texts[0].embeddings.new_ones(())
         for step in range(self.steps):
-            own = texts[step % len(texts)]
+            text = texts[step % len(texts)]
             layer = int(torch.randint(gates.num_layers + 1, (), generator=generator))
             with torch.enable_grad():
-                through = gates.through(own, layer, generator)
-                said = own.with_open(through, gates.masked)
-                apart = divergence(own.answer, said) - self.bound
-                is_open = gates.chances(own, layer)[-1][own.inside].mean()
-                update.zero_grad()
-                (is_open + pull * apart).backward()
-            update.step()
-            pull = (pull + 0.5 * apart.detach()).clamp(0, MOST_PULL)
+                values = gates.gate_values(text, layer, generator)
+                probabilities = text.predict_with_gates(values, gates.mask_embedding)
+                excess = kl_divergence(text.probabilities, probabilities) - self.max_divergence
+                open_fraction = gates.open_probabilities(text, layer)[-1][
+                    text.maskable_positions
+                ].mean()
+                optimizer.zero_grad()
+                (open_fraction + multiplier * excess).backward()
+            optimizer.step()
+            multiplier = (multiplier + 0.5 * excess.detach()).clamp(0, MAX_MULTIPLIER)
         return gates
 
 
 @dataclass(frozen=True)
-class Masked:
-    """A text whose pieces may be masked.
+class MaskableText:
+    """A text whose tokens may be masked.
 
     Attributes:
-        saying: it and the answer to it as it is.
-        entry: (T, D) what the blocks read; ``states`` what each of them gives.
-        inside: the places that may be masked; ``outside`` the others.
+        prediction: The text with its original prediction.
+        embeddings: (T, D) input of the blocks; ``hidden_states`` their outputs.
+        maskable_positions: Positions that may be masked; ``fixed_positions`` the others.
     """
 
-    subject: Subject
-    saying: Saying
-    entry: Tensor
-    states: Sequence[Tensor]
-    inside: Tensor
-    outside: Tensor
+    model: AnalysedModel
+    prediction: TextPrediction
+    embeddings: Tensor
+    hidden_states: Sequence[Tensor]
+    maskable_positions: Tensor
+    fixed_positions: Tensor
 
     @staticmethod
     @torch.no_grad()
-    def of(subject: Subject, text: ReadText, seed: int, number: int) -> "Masked":
-        """With the answer as it is."""
-        saying = Saying.of(subject, text, seed, number)
-        with subject.encoder.record(ENTRY, "blocks.*.residual") as values:
-            saying.said()
-        states = [values[f"blocks.{n}.residual"][0] for n in range(subject.num_layers)]
-        may = torch.from_numpy(text.word >= 0).to(values[ENTRY].device)
-        if saying.place is not None:
-            may[saying.place] = False
-        inside, outside = may.nonzero().flatten(), (~may).nonzero().flatten()
-        return Masked(subject, saying, values[ENTRY][0], states, inside, outside)
+    def from_text(
+        model: AnalysedModel, text: AnalysedText, seed: int, text_index: int
+    ) -> "MaskableText":
+        """Predict a text and record its hidden states."""
+        prediction = TextPrediction.from_text(model, text, seed, text_index)
+        with model.encoder.record(EMBEDDINGS_TAP, "blocks.*.residual") as values:
+            prediction.predict()
+        states = [values[f"blocks.{n}.residual"][0] for n in range(model.num_layers)]
+        embeddings = values[EMBEDDINGS_TAP][0]
+        is_maskable = torch.from_numpy(text.word_ids >= 0).to(embeddings.device)
+        if prediction.masked_position is not None:
+            is_maskable[prediction.masked_position] = False
+        maskable, fixed = is_maskable.nonzero().flatten(), (~is_maskable).nonzero().flatten()
+        return MaskableText(model, prediction, embeddings, states, maskable, fixed)
 
     @property
-    def answer(self) -> Tensor:
-        """To the text as it is, (K,)."""
-        return self.saying.answer
+    def probabilities(self) -> Tensor:
+        """Original probabilities, (K,)."""
+        return self.prediction.probabilities
 
-    def with_open(self, through: Tensor, masked: Tensor) -> Tensor:
-        """The answer (K,) where as much of each piece goes through, (T,) or (T, 1), and the rest is
-        ``masked`` (D,)."""
-        open_ = through.view(-1, 1)
-        return self._said(open_ * self.entry + (1 - open_) * masked)
+    def predict_with_gates(self, gates: Tensor, mask_embedding: Tensor) -> Tensor:
+        """Return the probabilities (K,) with tokens replaced by ``mask_embedding`` (D,).
 
-    def _said(self, vectors: Tensor) -> Tensor:
-        with entering(self.subject, vectors[None]):
-            return self.saying.said()
+        A gate, (T,) or (T, 1), is the fraction of the token that is kept.
+        """
+        gates = gates.view(-1, 1)
+        embeddings = gates * self.embeddings + (1 - gates) * mask_embedding
+        with replace_embeddings(self.model, embeddings[None]):
+            return self.prediction.predict()
 
 
-class Gates(nn.Module):
-    """A network for each layer, from the embeddings on, and what stands for a masked piece."""
+class MaskGates(nn.Module):
+    """A gate network for each layer, embeddings included, and a learned mask embedding."""
 
     def __init__(
-        self, width: int, num_layers: int, subject: Subject, generator: torch.Generator
+        self, width: int, num_layers: int, model: AnalysedModel, generator: torch.Generator
     ) -> None:
         super().__init__()
         self.num_layers = num_layers
-        device = subject.text_model.device
-        mask = torch.tensor([[subject.tokenizer.specials.mask]], device=device)
-        with torch.no_grad(), subject.encoder.record(ENTRY) as values:
-            subject.encoder(mask, Coordinates.plain(mask), stop_after=0)
-        self.masked = nn.Parameter(values[ENTRY][0, 0].clone())
-        narrow = max(8, width // 4)
-        self.layers = nn.ModuleList(
-            nn.Sequential(nn.Linear(2 * width, narrow), nn.Tanh(), nn.Linear(narrow, 1))
+        device = model.text_model.device
+        mask_id = torch.tensor([[model.tokenizer.special_tokens.mask]], device=device)
+        with torch.no_grad(), model.encoder.record(EMBEDDINGS_TAP) as recorded:
+            model.encoder(mask_id, TokenInfo.from_token_ids(mask_id), stop_after=0)
+        self.mask_embedding = nn.Parameter(recorded[EMBEDDINGS_TAP][0, 0].clone())
+        hidden_width = max(8, width // 4)
+        self.gate_networks = nn.ModuleList(
+            nn.Sequential(nn.Linear(2 * width, hidden_width), nn.Tanh(), nn.Linear(hidden_width, 1))
             for _ in range(num_layers + 1)
         )
-        for layer in self.layers:
+        for layer in self.gate_networks:
             for parameter in layer.parameters():
-                drawn = torch.randn(parameter.shape, generator=generator)
-                parameter.data.copy_(drawn * parameter.shape[-1] ** -0.5)
+                values = torch.randn(parameter.shape, generator=generator)
+                parameter.data.copy_(values * parameter.shape[-1] ** -0.5)
             layer[2].weight.data.mul_(0.1)  # type: ignore[index]
-            layer[2].bias.data.fill_(OPEN_AT_FIRST)  # type: ignore[index]
-        self.to(device, self.masked.dtype)
+            layer[2].bias.data.fill_(INITIAL_LOGIT)  # type: ignore[index]
+        self.to(device, self.mask_embedding.dtype)
 
-    def logits(self, own: Masked, layer: int) -> list[Tensor]:
-        """Of the gates of all layers up to this one, (T,) each."""
-        states = [own.entry, *own.states][: layer + 1]
+    def logits(self, text: MaskableText, layer: int) -> list[Tensor]:
+        """Return the logits of the gates of all layers up to this one, (T,) each."""
+        states = [text.embeddings, *text.hidden_states][: layer + 1]
         return [
-            network(torch.cat((_scaled(own.entry), _scaled(each)), -1))[:, 0]
-            for network, each in zip(self.layers, states, strict=False)
+            network(torch.cat((_normalise(text.embeddings), _normalise(hidden)), -1))[:, 0]
+            for network, hidden in zip(self.gate_networks, states, strict=False)
         ]
 
-    def chances(self, own: Masked, layer: int) -> Tensor:
-        """How likely each piece is to be open by all gates up to a layer, (layers, T)."""
-        return torch.stack([GATE.open_chance(each) for each in self.logits(own, layer)]).cumprod(0)
+    def open_probabilities(self, text: MaskableText, layer: int) -> Tensor:
+        """Return the probability that all gates up to a layer are open, (layers, T)."""
+        return torch.stack(
+            [GATE_DISTRIBUTION.open_probability(logits) for logits in self.logits(text, layer)]
+        ).cumprod(0)
 
-    def through(self, own: Masked, layer: int, generator: torch.Generator | None = None) -> Tensor:
-        """How much of each piece goes through all gates up to this layer, (T, 1): drawn, or as the
-        gates are. What may not be masked goes through."""
-        total = torch.ones_like(own.entry[:, 0])
-        for logits in self.logits(own, layer):
+    def gate_values(
+        self, text: MaskableText, layer: int, generator: torch.Generator | None = None
+    ) -> Tensor:
+        """Return the product of all gates up to this layer, (T, 1): sampled, or deterministic.
+
+        Gates of fixed positions are 1.
+        """
+        product = torch.ones_like(text.embeddings[:, 0])
+        for logits in self.logits(text, layer):
             drawn = None
             if generator is not None:
                 drawn = torch.rand(logits.shape, generator=generator).to(logits)
-            total = total * GATE.gates(logits, drawn)
-        kept = torch.ones_like(total).index_put((own.inside,), total[own.inside])
+            product = product * GATE_DISTRIBUTION.gates(logits, drawn)
+        kept = torch.ones_like(product).index_put(
+            (text.maskable_positions,), product[text.maskable_positions]
+        )
         return kept[:, None]
 
 
-def divergence(answer: Tensor, other: Tensor) -> Tensor:
-    """How far another answer (K,) is from the one that should be kept, in nats."""
-    return F.kl_div(other.clamp(min=1e-12).log(), answer, reduction="sum")
+def kl_divergence(reference: Tensor, other: Tensor) -> Tensor:
+    """Return the KL divergence of two distributions (K,) in nats."""
+    return F.kl_div(other.clamp(min=1e-12).log(), reference, reduction="sum")
 
 
-def _scaled(states: Tensor) -> Tensor:
-    return F.layer_norm(states, states.shape[-1:])
+def _normalise(hidden_states: Tensor) -> Tensor:
+    return F.layer_norm(hidden_states, hidden_states.shape[-1:])

@@ -1,172 +1,205 @@
-"""Which of two sentences is likelier: pairs that differ in one word (Marvin and Linzen 2018;
-Goldberg 2019; Warstadt et al. 2020)."""
+"""Subject-verb agreement: which of two sentences that differ in one word is likelier (Marvin and
+Linzen 2018; Goldberg 2019; Warstadt et al. 2020)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 from pydantic import Field
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.behaviour.cloze import Words, lacks_words, log_probabilities_in
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.randomness import key
-from bertwright.significance import of_difference, of_ratio
+from bertwright.analysis.behaviour.cloze import SentenceWords, missing_cloze, word_log_probabilities
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
+from bertwright.core.rng import stream_key
 
 SINGULAR = ("boy", "girl", "teacher", "farmer", "doctor", "driver", "player", "writer")
 PLURAL = ("boys", "girls", "teachers", "farmers", "doctors", "drivers", "players", "writers")
 PREPOSITIONS = ("near", "behind", "beside", "with")
-SEEING = (("likes", "like"), ("knows", "know"), ("sees", "see"), ("helps", "help"))
-DOING = (("is", "are"), ("was", "were"), ("has", "have"))
-ENDS = {"is": "here", "was": "there", "has": "time"}
+CLAUSE_VERBS = (("likes", "like"), ("knows", "know"), ("sees", "see"), ("helps", "help"))
+MAIN_VERBS = (("is", "are"), ("was", "were"), ("has", "have"))
+SENTENCE_ENDINGS = {"is": "here", "was": "there", "has": "time"}
 
 
-class Agreement(Analysis):
-    """Whether a verb agrees with its subject: the right form against the wrong one, in simple
-    sentences, behind a preposition with a noun of the other number, behind a clause, and inside
-    one. Of each ``pairs`` are drawn from a grammar of our own. A causal model is asked for the verb
-    by what stands before it, a masked one by both sides."""
+class SubjectVerbAgreement(Analysis):
+    """How often the correct form of a verb is likelier than the wrong one.
+
+    In simple sentences, across a prepositional phrase with a noun of the other number, after a
+    relative clause, and inside one; ``num_pairs`` of each are sampled from a small grammar. A
+    causal model predicts the verb from the left context, a masked one from both sides.
+    """
 
     kind: Literal["agreement"] = "agreement"
-    pairs: int = Field(default=200, ge=1)
-    number = "B27"
+    num_pairs: int = Field(default=200, ge=1)
+    survey_id = "B27"
     group = "behaviour"
-    question = "Does a verb agree with its subject, whatever stands between?"
+    title = "Does a verb agree with its subject, whatever stands between?"
     source = "Marvin and Linzen 2018; Goldberg 2019"
+    claims = (
+        Claim(
+            "a verb agrees with its subject in simple sentences",
+            "100 % in BERT-base",
+            "simple",
+            baseline=None,
+        ),
+        Claim(
+            "it agrees across a noun of the other number",
+            "85 % to 97 % in BERT-base, by what stands between",
+            "attractor",
+            baseline=None,
+        ),
+        Claim(
+            "it does so less often than in simple sentences",
+            "97 % to 100 % in BERT-base",
+            "simple minus attractor",
+        ),
+    )
+    plots = (FindingBars("fraction of correct forms", ""),)
 
-    def lacks(self, case: Case) -> str | None:
-        return lacks_words(case)
-
-    def run(self, case: Case) -> Found:
-        findings: list[Finding] = []
-        leads: dict[str, np.ndarray] = {}
-        for name, paradigm in PARADIGMS.items():
-            generator = np.random.default_rng(key(case.seed, name))
-            own = [drawn(paradigm, generator) for _ in range(self.pairs)]
-            good, bad = (
-                log_probabilities_in(
-                    case.subject, [pair.sentence(form) for pair in own], [p.verb for p in own]
-                )
-                for form in (True, False)
-            )
-            leads[name] = good - bad
-            right = np.where(leads[name] == 0, 0.5, leads[name] > 0)
-            share = of_ratio(right, seed=case.seed)
-            findings.append(Finding.over_texts(name, share, baseline=Baseline("a coin", 0.5)))
-        (simple, far), ones = (leads[n] > 0 for n in ("simple", "attractor")), np.ones(self.pairs)
-        lost = of_difference((simple, ones), (far, ones), seed=case.seed)
-        findings.append(Finding.over_texts("simple less attractor", lost))
-        return Found(findings, leads)
-
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "a verb agrees with its subject in simple sentences",
-                "100 % of BERT-base",
-                stored.of_all("simple"),
-            ),
-            concluded(
-                "it agrees past a noun of the other number",
-                "85 % to 97 % of BERT-base, by what stands between",
-                stored.of_all("attractor"),
-            ),
-            concluded(
-                "it does so less often than in simple sentences",
-                "97 % to 100 % of BERT-base",
-                stored.of_all("simple less attractor"),
-                0.0,
-                "alike",
-            ),
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        sentences = [
+            sentence
+            for pairs in self.sample_pairs(inputs.seed).values()
+            for pair in pairs
+            for sentence in (pair.sentence(True), pair.sentence(False))
         ]
+        return missing_cloze(inputs, sentences)
 
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        own = [found for found in stored.findings if "baseline" in found]
-        values = np.array([found["value"] for found in own])
-        low, high = np.array([found.get("interval", [found["value"]] * 2) for found in own]).T
-        axes.bar([found["metric"] for found in own], values, yerr=[values - low, high - values])
-        axes.axhline(0.5, linestyle=":")
-        axes.set_ylabel("share of right forms")
+    def sample_pairs(self, seed: int) -> dict[str, list["AgreementPair"]]:
+        """Sample the pairs of all paradigms."""
+        pairs: dict[str, list[AgreementPair]] = {}
+        for name, paradigm in PARADIGMS.items():
+            generator = np.random.default_rng(stream_key(seed, name))
+            pairs[name] = [sample_pair(paradigm, generator) for _ in range(self.num_pairs)]
+        return pairs
+
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        findings = Findings(inputs.seed)
+        differences: dict[str, np.ndarray] = {}
+        for name, pairs in self.sample_pairs(inputs.seed).items():
+            indices = [pair.verb_index for pair in pairs]
+            correct, wrong = (
+                word_log_probabilities(
+                    inputs.model, [pair.sentence(is_correct) for pair in pairs], indices
+                )
+                for is_correct in (True, False)
+            )
+            differences[name] = correct - wrong
+            is_preferred = np.where(differences[name] == 0, 0.5, differences[name] > 0)
+            chance = BaselineValue("chance", 0.5)
+            findings.add_ratio(name, is_preferred, baseline=chance)
+        simple, attractor = (differences[name] > 0 for name in ("simple", "attractor"))
+        findings.add_difference("simple minus attractor", simple, attractor)
+        return AnalysisResult(findings, differences)
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A sentence, where its verb stands, and the form that is wrong there."""
+class AgreementPair:
+    """A sentence with the index of its verb and the wrong form of it."""
 
-    words: Words
-    verb: int
-    wrong: str
+    words: SentenceWords
+    verb_index: int
+    wrong_form: str
 
-    def sentence(self, right: bool) -> Words:
-        """In either form."""
-        said = self.words[self.verb] if right else self.wrong
-        return (*self.words[: self.verb], said, *self.words[self.verb + 1 :])
+    def sentence(self, is_correct: bool) -> SentenceWords:
+        """Return the sentence with the correct or the wrong form."""
+        verb = self.words[self.verb_index] if is_correct else self.wrong_form
+        return (*self.words[: self.verb_index], verb, *self.words[self.verb_index + 1 :])
 
 
 @dataclass(frozen=True)
-class Drawn:
-    """What a paradigm is made of: the subject and another noun of the other number, the verb of the
-    sentence in both forms and what ends it, that of a clause, a preposition."""
+class AgreementWords:
+    """The words of a paradigm; ``other_noun`` has the other number than the subject."""
 
     subject: str
-    other: str
+    other_noun: str
     verb: str
-    wrong: str
-    end: str
-    seen: str
-    seen_wrong: str
+    wrong_verb: str
+    ending: str
+    clause_verb: str
+    wrong_clause_verb: str
     preposition: str
 
 
-def simple(own: Drawn) -> Pair:
-    """The boy is here."""
-    return Pair(("the", own.subject, own.verb, own.end, "."), 2, own.wrong)
+def simple_pair(words: AgreementWords) -> AgreementPair:
+    """Build "The boy is here."."""
+    return AgreementPair(("the", words.subject, words.verb, words.ending, "."), 2, words.wrong_verb)
 
 
-def attractor(own: Drawn) -> Pair:
-    """The boy near the girls is here."""
-    words = ("the", own.subject, own.preposition, "the", own.other, own.verb, own.end, ".")
-    return Pair(words, 5, own.wrong)
+def attractor_pair(words: AgreementWords) -> AgreementPair:
+    """Build "The boy near the girls is here."."""
+    sentence = (
+        "the",
+        words.subject,
+        words.preposition,
+        "the",
+        words.other_noun,
+        words.verb,
+        words.ending,
+        ".",
+    )
+    return AgreementPair(sentence, 5, words.wrong_verb)
 
 
-def behind_clause(own: Drawn) -> Pair:
-    """The boy who likes the girls is here."""
-    words = ("the", own.subject, "who", own.seen, "the", own.other, own.verb, own.end, ".")
-    return Pair(words, 6, own.wrong)
+def after_clause_pair(words: AgreementWords) -> AgreementPair:
+    """Build "The boy who likes the girls is here."."""
+    sentence = (
+        "the",
+        words.subject,
+        "who",
+        words.clause_verb,
+        "the",
+        words.other_noun,
+        words.verb,
+        words.ending,
+        ".",
+    )
+    return AgreementPair(sentence, 6, words.wrong_verb)
 
 
-def inside_clause(own: Drawn) -> Pair:
-    """The girls whom the boy likes left early."""
-    words = ("the", own.other, "whom", "the", own.subject, own.seen, "left", "early", ".")
-    return Pair(words, 5, own.seen_wrong)
+def inside_clause_pair(words: AgreementWords) -> AgreementPair:
+    """Build "The girls whom the boy likes left early."."""
+    sentence = (
+        "the",
+        words.other_noun,
+        "whom",
+        "the",
+        words.subject,
+        words.clause_verb,
+        "left",
+        "early",
+        ".",
+    )
+    return AgreementPair(sentence, 5, words.wrong_clause_verb)
 
 
 PARADIGMS = {
-    "simple": simple,
-    "attractor": attractor,
-    "behind a clause": behind_clause,
-    "inside a clause": inside_clause,
+    "simple": simple_pair,
+    "attractor": attractor_pair,
+    "behind a clause": after_clause_pair,
+    "inside a clause": inside_clause_pair,
 }
 
 
-def drawn(paradigm: Callable[[Drawn], Pair], generator: np.random.Generator) -> Pair:
-    """A pair with words that are drawn, one or many alike often."""
+def sample_pair(
+    paradigm: Callable[[AgreementWords], AgreementPair], generator: np.random.Generator
+) -> AgreementPair:
+    """Sample a pair with a singular or plural subject."""
     is_plural = int(generator.integers(2))
     nouns = (SINGULAR, PLURAL)
-    verb = DOING[generator.integers(len(DOING))]
-    seen = SEEING[generator.integers(len(SEEING))]
+    verb = MAIN_VERBS[generator.integers(len(MAIN_VERBS))]
+    clause_verb = CLAUSE_VERBS[generator.integers(len(CLAUSE_VERBS))]
     return paradigm(
-        Drawn(
+        AgreementWords(
             str(generator.choice(nouns[is_plural])),
             str(generator.choice(nouns[1 - is_plural])),
             verb[is_plural],
             verb[1 - is_plural],
-            ENDS[verb[0]],
-            seen[is_plural],
-            seen[1 - is_plural],
+            SENTENCE_ENDINGS[verb[0]],
+            clause_verb[is_plural],
+            clause_verb[1 - is_plural],
             str(generator.choice(PREPOSITIONS)),
         )
     )

@@ -1,39 +1,48 @@
-"""How likely a model finds words in their places."""
+"""Log-probabilities of words in their sentences."""
 
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.analysis.analysis import Case
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import read_texts
-from bertwright.model.likelihood import log_probabilities
-from bertwright.model.scoring import cloze_log_probabilities
-from bertwright.tasks.formats.examples import TaggedWords
+from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.texts import encode_texts, missing_whole_texts
+from bertwright.models.scoring.likelihood import cloze_log_probabilities, token_log_probabilities
+from bertwright.tasks.formats.examples import TaggedSentence
 
-Words = tuple[str, ...]
-
-
-def lacks_words(case: Case) -> str | None:
-    """Why nothing can be asked, in words."""
-    return None if case.subject.text_model.names_pieces else "its encoder names no pieces"
+SentenceWords = tuple[str, ...]
 
 
-def log_probabilities_in(
-    subject: Subject, sentences: Sequence[Words], asked: Sequence[int]
+def missing_cloze(inputs: AnalysisInput, sentences: Sequence[SentenceWords]) -> str | None:
+    """Return why the words of these sentences cannot be scored, or None."""
+    if not inputs.model.text_model.has_lm_head:
+        return "the model has no language-model head"
+    return missing_whole_texts(inputs.model, _tagged(sentences))
+
+
+def word_log_probabilities(
+    model: AnalysedModel, sentences: Sequence[SentenceWords], word_indices: Sequence[int]
 ) -> NDArray[np.float64]:
-    """Of the word that is ``asked`` for in every sentence, in nats (N,): all its pieces hidden at
-    once, or given what stands before them by a model that reads on."""
-    texts = read_texts(subject, [TaggedWords(words, words) for words in sentences])
-    model, tokenizer = subject.text_model.model, subject.tokenizer
-    rows = [text.pieces for text in texts]
-    places = [np.flatnonzero(text.word == n) for text, n in zip(texts, asked, strict=True)]
-    parts = [slice(int(own[0]), int(own[-1]) + 1) for own in places]
-    if subject.text_model.continues:
-        # Of a row the first piece is given, not named.
-        read = log_probabilities(model, rows, tokenizer.specials.pad)
-        found = [logs[p.start - 1 : p.stop - 1] for logs, p in zip(read, parts, strict=True)]
+    """Return the log-probability of one word of each sentence, in nats, (N,).
+
+    All its tokens are masked at once; a causal model predicts them from the left context.
+    """
+    texts = encode_texts(model, _tagged(sentences))
+    language_model, tokenizer = model.text_model.model, model.tokenizer
+    sequences = [text.token_ids for text in texts]
+    positions = [
+        np.flatnonzero(text.word_ids == n) for text, n in zip(texts, word_indices, strict=True)
+    ]
+    spans = [slice(int(of_word[0]), int(of_word[-1]) + 1) for of_word in positions]
+    if model.text_model.is_causal:
+        # The first token has no prediction.
+        scores = token_log_probabilities(language_model, sequences, tokenizer.special_tokens.pad)
+        scores = [s[p.start - 1 : p.stop - 1] for s, p in zip(scores, spans, strict=True)]
     else:
-        found = cloze_log_probabilities(model, tokenizer, rows, parts)
-    return np.array([sum(logs) for logs in found])
+        scores = cloze_log_probabilities(language_model, tokenizer, sequences, spans)
+    return np.array([sum(of_word) for of_word in scores])
+
+
+def _tagged(sentences: Sequence[SentenceWords]) -> list[TaggedSentence]:
+    return [TaggedSentence(words, words) for words in sentences]

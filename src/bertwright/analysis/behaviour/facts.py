@@ -1,55 +1,62 @@
-"""What a model knows of the world, asked by sentences with a word left out (Petroni et al. 2019);
-and whether it says the same of what is not so (Kassner and Schütze 2020)."""
+"""Factual knowledge from cloze sentences (Petroni et al. 2019), and whether negation changes the
+answer (Kassner and Schütze 2020)."""
 
 from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.behaviour.cloze import Words, lacks_words, log_probabilities_in
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.subject import Subject
-from bertwright.significance import of_difference, of_ratio
+from bertwright.analysis.behaviour.cloze import SentenceWords, missing_cloze, word_log_probabilities
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
 
 
 @dataclass(frozen=True)
-class Relation:
-    """What is said of two things, ``X`` the one that is given and ``Y`` the one that is asked for;
-    the same with "not"; and pairs of which it is so, with a colon between."""
+class FactRelation:
+    """A relation: templates with a subject X and an object Y, and pairs "subject:object"."""
 
     name: str
-    said: str
-    denied: str
+    template: str
+    negated_template: str
     pairs: str
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """What is given, and what is right."""
-        return [(given, right) for given, right in (own.split(":") for own in self.pairs.split())]
+        """Subjects with their objects."""
+        pairs = (pair.split(":") for pair in self.pairs.split())
+        return [(subject, target) for subject, target in pairs]
 
     @property
-    def answers(self) -> list[str]:
-        """Between which one chooses."""
-        return sorted({right for _, right in self.facts})
+    def candidates(self) -> list[str]:
+        """The candidate objects, sorted."""
+        return sorted({target for _, target in self.facts})
 
-    def sentence(self, given: str, answer: str, denied: bool) -> Words:
-        """As words."""
-        filled = {"X": given, "Y": answer}
-        words = (self.denied if denied else self.said).split()
+    def sentence(self, subject: str, candidate: str, is_negated: bool) -> SentenceWords:
+        """Return the filled template as words."""
+        filled = {"X": subject, "Y": candidate}
+        words = (self.negated_template if is_negated else self.template).split()
         return tuple(filled.get(word, word) for word in words)
 
-    def asked(self, denied: bool) -> int:
-        """Where the answer stands."""
-        return (self.denied if denied else self.said).split().index("Y")
+    def candidate_index(self, is_negated: bool) -> int:
+        """Return the index of the object in the sentence."""
+        return (self.negated_template if is_negated else self.template).split().index("Y")
+
+    def sentences(self, is_negated: bool) -> list[SentenceWords]:
+        """Return the sentences of all subjects with all candidates, (facts * candidates)."""
+        return [
+            self.sentence(subject, candidate, is_negated)
+            for subject, _ in self.facts
+            for candidate in self.candidates
+        ]
 
 
-RELATIONS = (
-    Relation(
+FACT_RELATIONS = (
+    FactRelation(
         "capital",
         "X is the capital of Y .",
         "X is not the capital of Y .",
@@ -57,7 +64,7 @@ RELATIONS = (
         "Tokyo:Japan Cairo:Egypt Athens:Greece Vienna:Austria Lisbon:Portugal Dublin:Ireland "
         "Warsaw:Poland Stockholm:Sweden Oslo:Norway",
     ),
-    Relation(
+    FactRelation(
         "language",
         "people in X speak Y .",
         "people in X do not speak Y .",
@@ -65,35 +72,35 @@ RELATIONS = (
         "Japan:Japanese China:Chinese Portugal:Portuguese Brazil:Portuguese Mexico:Spanish "
         "Austria:German Greece:Greek Poland:Polish Australia:English",
     ),
-    Relation(
+    FactRelation(
         "colour",
         "the colour of X is Y .",
         "the colour of X is not Y .",
         "snow:white milk:white salt:white grass:green leaves:green blood:red fire:red roses:red "
         "coal:black night:black sky:blue sea:blue gold:yellow corn:yellow",
     ),
-    Relation(
+    FactRelation(
         "opposite",
         "the opposite of X is Y .",
         "the opposite of X is not Y .",
         "hot:cold big:small high:low old:young rich:poor good:bad long:short black:white "
         "light:dark strong:weak wet:dry early:late love:hate war:peace",
     ),
-    Relation(
+    FactRelation(
         "month",
         "the month after X is Y .",
         "the month after X is not Y .",
         "January:February February:March March:April April:May May:June June:July July:August "
         "August:September September:October October:November November:December December:January",
     ),
-    Relation(
+    FactRelation(
         "work",
         "the work of a X is to Y .",
         "the work of a X is not to Y .",
         "teacher:teach painter:paint writer:write singer:sing baker:bake dancer:dance farmer:farm "
         "driver:drive builder:build hunter:hunt",
     ),
-    Relation(
+    FactRelation(
         "stuff",
         "X is made of Y .",
         "X is not made of Y .",
@@ -101,96 +108,97 @@ RELATIONS = (
         "steel:iron jewelry:gold ice:water snow:water",
     ),
 )
-"""Common knowledge; the answers of a relation are those between which one chooses."""
+"""Common knowledge; the candidates of a relation are its objects."""
+
+PRECISION = "precision at 1"
+PRECISION_GAIN = "precision at 1, minus the most frequent answer"
+SAME_ANSWER = "same answer when negated"
 
 
-class Facts(Analysis):
-    """Of every fact the right answer is ranked among the answers of its relation: how often it is
-    the first, and the mean of one over its rank. An answer that is always the most frequent of its
-    relation is the baseline. Of the same with "not" the share where the first answer stays what it
-    was: a model that hears it gives another."""
+class FactualKnowledge(Analysis):
+    """The rank of the correct answer among the candidates of its relation.
+
+    Precision at 1 and mean reciprocal rank; the baseline is the most frequent answer of the
+    relation. And the fraction of negated sentences with the same first answer: a model that
+    understands negation changes it.
+    """
 
     kind: Literal["facts"] = "facts"
-    number = "B29"
+    survey_id = "B29"
     group = "behaviour"
-    question = "Which facts does a model know, and does it say them where they are denied?"
+    title = "Which facts does a model know, and does it repeat them when they are negated?"
     source = "Petroni et al. 2019; Kassner and Schütze 2020"
+    claims = (
+        Claim(
+            "facts are known better than the most frequent answer of their relation",
+            "32.3 % of T-REx by BERT-large, 22 % by the most frequent answer",
+            PRECISION_GAIN,
+        ),
+        Claim(
+            "when a fact is negated the answer mostly stays the same",
+            "the first answers overlap in most relations",
+            SAME_ANSWER,
+            baseline=None,
+        ),
+    )
+    plots = (
+        FindingBars(
+            PRECISION, tuple(f"{PRECISION}, {relation.name}" for relation in FACT_RELATIONS)
+        ),
+    )
 
-    def lacks(self, case: Case) -> str | None:
-        return lacks_words(case)
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        return missing_cloze(
+            inputs,
+            [
+                sentence
+                for relation in FACT_RELATIONS
+                for is_negated in (False, True)
+                for sentence in relation.sentences(is_negated)
+            ],
+        )
 
-    def run(self, case: Case) -> Found:
-        findings: list[Finding] = []
-        firsts: list[NDArray[np.float64]] = []
-        guesses: list[NDArray[np.float64]] = []
-        stays: list[NDArray[np.float64]] = []
-        for relation in RELATIONS:
-            said, denied = (self._ranked(case.subject, relation, so) for so in (False, True))
-            right = np.array([relation.answers.index(answer) for _, answer in relation.facts])
-            # Of answers that are alike the right one comes last.
-            rank = (said >= said[np.arange(len(right)), right][:, None]).sum(1)
-            usual = Counter(right.tolist()).most_common(1)[0][0]
-            firsts.append((rank == 1).astype(np.float64))
-            guesses.append((right == usual).astype(np.float64))
-            stays.append((said.argmax(1) == denied.argmax(1)).astype(np.float64))
-            first, mean = (of_ratio(own, seed=case.seed) for own in (firsts[-1], 1 / rank))
-            baseline = Baseline("most frequent answer", float(guesses[-1].mean()))
-            findings += [
-                Finding.over_texts(f"right first, {relation.name}", first, baseline=baseline),
-                Finding.over_texts(f"mean of 1 over rank, {relation.name}", mean),
-            ]
-        known, guessed, same = map(np.concatenate, (firsts, guesses, stays))
-        ones = np.ones(len(known))
-        lead = of_difference((known, ones), (guessed, ones), seed=case.seed)
-        findings += [
-            Finding.over_texts(
-                "right first",
-                of_ratio(known, seed=case.seed),
-                baseline=Baseline("most frequent answer", float(guessed.mean())),
-            ),
-            Finding.over_texts("right first, lead over the most frequent", lead),
-            Finding.over_texts(
-                "same answer where it is denied",
-                of_ratio(same, seed=case.seed),
-                baseline=Baseline("half", 0.5),
-            ),
-        ]
-        return Found(findings, {"known": known, "guessed": guessed, "same": same})
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        findings = Findings(inputs.seed)
+        by_relation: list[NDArray[np.float64]] = []
+        for relation in FACT_RELATIONS:
+            affirmed, negated = (
+                self._candidate_log_probabilities(inputs.model, relation, is_negated)
+                for is_negated in (False, True)
+            )
+            targets = np.array([relation.candidates.index(target) for _, target in relation.facts])
+            # Among equal scores the correct answer ranks last.
+            scores = affirmed[np.arange(len(targets)), targets]
+            rank = (affirmed >= scores[:, None]).sum(1)
+            most_frequent = Counter(targets.tolist()).most_common(1)[0][0]
+            is_same = affirmed.argmax(1) == negated.argmax(1)
+            by_relation.append(
+                np.array([rank == 1, targets == most_frequent, is_same], dtype=np.float64)
+            )
+            is_first, is_baseline, _ = by_relation[-1]
+            baseline = BaselineValue("most frequent answer", float(is_baseline.mean()))
+            findings.add_ratio(f"{PRECISION}, {relation.name}", is_first, baseline=baseline)
+            findings.add_ratio(f"mean reciprocal rank, {relation.name}", 1 / rank)
+        is_correct, is_baseline, is_same = np.concatenate(by_relation, axis=1)
+        findings.add_ratio(
+            PRECISION,
+            is_correct,
+            baseline=BaselineValue("most frequent answer", float(is_baseline.mean())),
+        )
+        findings.add_difference(PRECISION_GAIN, is_correct, is_baseline)
+        findings.add_ratio(SAME_ANSWER, is_same, baseline=BaselineValue("half", 0.5))
+        arrays = {
+            "is_correct": is_correct,
+            "is_correct_baseline": is_baseline,
+            "is_same_when_negated": is_same,
+        }
+        return AnalysisResult(findings, arrays)
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "facts are known better than the most frequent answer of their relation",
-                "32.3 % of T-REx by BERT-large, 22 % by the most frequent",
-                stored.of_all("right first, lead over the most frequent"),
-                0.0,
-                "alike",
-            ),
-            concluded(
-                "where a fact is denied the answer mostly stays what it was",
-                "the first answers overlap in most relations",
-                stored.of_all("same answer where it is denied"),
-            ),
-        ]
-
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        own = [stored.of_all(f"right first, {relation.name}") for relation in RELATIONS]
-        places = np.arange(len(own))
-        axes.bar(places - 0.2, [each["value"] for each in own], 0.4, label="the model")
-        guessed = [each["baseline"]["value"] for each in own]
-        axes.bar(places + 0.2, guessed, 0.4, label="most frequent answer")
-        axes.set_xticks(places, [relation.name for relation in RELATIONS])
-        axes.set_ylabel("share of facts whose answer comes first")
-        axes.legend()
-
-    def _ranked(self, subject: Subject, relation: Relation, denied: bool) -> NDArray[np.float64]:
-        """How likely each answer is for each fact, (facts, answers), in nats."""
-        answers = relation.answers
-        sentences = [
-            relation.sentence(given, answer, denied)
-            for given, _ in relation.facts
-            for answer in answers
-        ]
-        asked = [relation.asked(denied)] * len(sentences)
-        return log_probabilities_in(subject, sentences, asked).reshape(-1, len(answers))
+    def _candidate_log_probabilities(
+        self, model: AnalysedModel, relation: FactRelation, is_negated: bool
+    ) -> NDArray[np.float64]:
+        """Return the log-probabilities of all candidates in nats, (facts, candidates)."""
+        sentences = relation.sentences(is_negated)
+        indices = [relation.candidate_index(is_negated)] * len(sentences)
+        scores = word_log_probabilities(model, sentences, indices)
+        return scores.reshape(-1, len(relation.candidates))

@@ -1,18 +1,23 @@
-"""What "not" changes in what is said to come (Ettinger 2020, section 7)."""
+"""How negation changes the prediction of a category (Ettinger 2020, section 7)."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.behaviour.cloze import Words, lacks_words, log_probabilities_in
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.significance import mcnemar, of_count
+from bertwright.analysis.behaviour.cloze import SentenceWords, missing_cloze, word_log_probabilities
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import (
+    AnalysisFinding,
+    AnalysisResult,
+    BaselineValue,
+    interval_finding,
+)
+from bertwright.core.significance import binomial_interval, mcnemar_test
 
-KINDS = {
+CATEGORY_EXAMPLES = {
     "bird": ("a robin", "an eagle"),
     "tool": ("a hammer", "a saw"),
     "fruit": ("an apple", "a pear"),
@@ -26,104 +31,106 @@ KINDS = {
     "tree": ("an oak", "a pine"),
     "game": ("chess", "football"),
 }
-"""What there is of each kind; every kind is the right one as often as the wrong one."""
+"""Examples of each category; every category is correct as often as it is wrong."""
+
+AFFIRMED, NEGATED = "true completions preferred, affirmed", "true completions preferred, negated"
 
 
 class Negation(Analysis):
-    """ "A robin is a ...": is the kind that it is of likelier than one that it is not? And "A robin
-    is not a ...": is it then less likely, as what is true asks? Of 24 things of 12 kinds."""
+    """Whether the true completion is likelier than the false one, affirmed and negated.
+
+    "A robin is a bird" is compared with another category, and so is "a robin is not a bird", which
+    should be less likely. There are 24 things of 12 categories.
+    """
 
     kind: Literal["negation"] = "negation"
-    number = "B28"
+    survey_id = "B28"
     group = "behaviour"
-    question = "Does a model hear that something is not so?"
+    title = "Does a model understand negation?"
     source = "Ettinger 2020"
+    claims = (
+        Claim(
+            "in affirmative sentences the true completion is preferred",
+            "100 % in BERT-base",
+            AFFIRMED,
+            baseline=None,
+        ),
+        Claim(
+            "in negated sentences the false completion is still preferred",
+            "the true one in 0 % in BERT-base",
+            NEGATED,
+            baseline=None,
+            direction="below",
+        ),
+    )
+    plots = (FindingBars("fraction of true completions preferred", (AFFIRMED, NEGATED)),)
 
-    def lacks(self, case: Case) -> str | None:
-        return lacks_words(case)
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        return missing_cloze(
+            inputs,
+            [
+                item.sentence(is_negated, completion)
+                for item in negation_items()
+                for is_negated in (False, True)
+                for completion in ("kind", "other")
+            ],
+        )
 
-    def run(self, case: Case) -> Found:
-        own = items()
-        likely = {
-            (negated, which): log_probabilities_in(
-                case.subject,
-                [item.sentence(negated, which) for item in own],
-                [item.asked(negated) for item in own],
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        items = negation_items()
+        scores = {
+            (is_negated, completion): word_log_probabilities(
+                inputs.model,
+                [item.sentence(is_negated, completion) for item in items],
+                [item.category_index(is_negated) for item in items],
             )
-            for negated in (False, True)
-            for which in ("kind", "other")
+            for is_negated in (False, True)
+            for completion in ("kind", "other")
         }
-        affirmed = likely[False, "kind"] > likely[False, "other"]
-        negated = likely[True, "other"] > likely[True, "kind"]
-        half = Baseline("a coin", 0.5)
-        shares = [of_count(int(of.sum()), len(of)) for of in (affirmed, negated)]
+        differences = [
+            scores[False, "kind"] - scores[False, "other"],
+            scores[True, "other"] - scores[True, "kind"],
+        ]
+        affirmed = scores[False, "kind"] > scores[False, "other"]
+        negated = scores[True, "other"] > scores[True, "kind"]
+        chance = BaselineValue("chance", 0.5)
+        intervals = [binomial_interval(int(v.sum()), len(v)) for v in (affirmed, negated)]
         findings = [
-            Finding.over_texts("true completions preferred, affirmed", shares[0], baseline=half),
-            Finding.over_texts("true completions preferred, negated", shares[1], baseline=half),
-            Finding(
-                "affirmed less negated",
-                shares[0].value - shares[1].value,
-                chance=mcnemar(affirmed.tolist(), negated.tolist()),
+            interval_finding(AFFIRMED, intervals[0], baseline=chance),
+            interval_finding(NEGATED, intervals[1], baseline=chance),
+            AnalysisFinding(
+                "affirmed minus negated",
+                intervals[0].value - intervals[1].value,
+                p_value=mcnemar_test(affirmed.tolist(), negated.tolist()),
             ),
         ]
-        leads = [
-            likely[False, "kind"] - likely[False, "other"],
-            likely[True, "other"] - likely[True, "kind"],
-        ]
-        return Found(findings, {"leads": np.stack(leads)})
-
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "where something is affirmed the true completion is preferred",
-                "100 % of BERT-base",
-                stored.of_all("true completions preferred, affirmed"),
-            ),
-            concluded(
-                "where it is negated the false one is preferred still",
-                "the true one in 0 % of BERT-base",
-                stored.of_all("true completions preferred, negated"),
-                direction="below",
-            ),
-        ]
-
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        leads = stored.arrays["leads"]
-        places = np.arange(leads.shape[1])
-        axes.vlines(places, *leads, color="0.8")
-        for lead, name in zip(leads, ("affirmed", "negated"), strict=True):
-            axes.scatter(places, lead, label=name)
-        axes.axhline(0, linestyle=":")
-        axes.set_xticks(places, [item.thing for item in items()], rotation=90)
-        axes.set_ylabel("nats by which what is true is ahead")
-        axes.legend()
+        return AnalysisResult(findings, {"differences": np.stack(differences)})
 
 
 @dataclass(frozen=True)
-class Item:
-    """A thing, with its article, the kind that it is of, and one that it is not of."""
+class NegationItem:
+    """A noun phrase with its category and a wrong category."""
 
-    thing: str
-    kind: str
-    other: str
+    noun_phrase: str
+    category: str
+    other_category: str
 
-    def sentence(self, negated: bool, which: str) -> Words:
-        """As words."""
-        between = ("is", "not", "a") if negated else ("is", "a")
-        said = self.kind if which == "kind" else self.other
-        return (*self.thing.split(), *between, said, ".")
+    def sentence(self, is_negated: bool, completion: str) -> SentenceWords:
+        """Return the sentence with the correct ("kind") or the wrong category, as words."""
+        verb = ("is", "not", "a") if is_negated else ("is", "a")
+        category = self.category if completion == "kind" else self.other_category
+        return (*self.noun_phrase.split(), *verb, category, ".")
 
-    def asked(self, negated: bool) -> int:
-        """Where the kind stands."""
-        return len(self.thing.split()) + (3 if negated else 2)
+    def category_index(self, is_negated: bool) -> int:
+        """Return the index of the category in the sentence."""
+        return len(self.noun_phrase.split()) + (3 if is_negated else 2)
 
 
-def items() -> list[Item]:
-    """All of them."""
-    kinds = list(KINDS)
+def negation_items() -> list[NegationItem]:
+    """Return all items."""
+    categories = list(CATEGORY_EXAMPLES)
     return [
-        Item(thing, kind, kinds[(number + 5 + place) % len(kinds)])
-        for number, kind in enumerate(kinds)
-        for place, thing in enumerate(KINDS[kind])
+        NegationItem(example, category, categories[(number + 5 + index) % len(categories)])
+        for number, category in enumerate(categories)
+        for index, example in enumerate(CATEGORY_EXAMPLES[category])
     ]

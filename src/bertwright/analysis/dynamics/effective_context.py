@@ -1,4 +1,4 @@
-"""How far back a model makes use of what it reads (Khandelwal et al. 2018; Dai et al. 2019)."""
+"""How much context a model uses (Khandelwal et al. 2018; Dai et al. 2019)."""
 
 from typing import Literal
 
@@ -6,105 +6,104 @@ import numpy as np
 from matplotlib.figure import Figure
 from pydantic import Field
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.model.likelihood import log_probabilities
-from bertwright.model.scoring import cloze_log_probabilities
-from bertwright.randomness import key
-from bertwright.significance import of_difference, of_ratio
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings, StoredResult
+from bertwright.core.rng import stream_key
+from bertwright.core.significance import bootstrap_difference
+from bertwright.models.scoring.likelihood import cloze_log_probabilities, token_log_probabilities
 
-GAIN = 0.01
-"""Nats that twice as much context must be worth, at the lower end of their interval, to count."""
+MIN_GAIN = 0.01
+"""Nats that a doubled context must gain, at the lower end of its interval, to count."""
+
+FULL_GAIN = "gain of the longest context over 1 token"
 
 
 class EffectiveContext(Analysis):
-    """The loss in naming the last piece of a text given so many pieces before it and nothing else:
-    1, 2, 4 and so on, up to ``longest``. The effective context is the longest that is worth
-    more than half of it. Of texts that are long enough ``most`` places each are asked for."""
+    """The loss of the last token given only the N tokens before it, for N = 1, 2, 4, ...
+
+    N is at most ``max_context``. The effective context is the longest that gains over half of it.
+    ``positions_per_text`` are drawn from every text that is long enough.
+    """
 
     kind: Literal["effective-context"] = "effective-context"
-    longest: int = Field(default=64, ge=2)
-    most: int = Field(default=4, ge=1)
-    number = "B45"
+    max_context: int = Field(default=64, ge=2)
+    positions_per_text: int = Field(default=4, ge=1)
+    survey_id = "B45"
     group = "dynamics"
-    question = "How far back does a model make use of what it reads?"
+    title = "How much context does a model use?"
     source = "Khandelwal et al. 2018; Dai et al. 2019"
+    claims = (
+        Claim(
+            "more context helps",
+            "up to 900 words in Transformer-XL, 500 in a recurrent network",
+            FULL_GAIN,
+            0.0,
+            "none",
+        ),
+    )
 
-    def lacks(self, case: Case) -> str | None:
-        if not case.subject.text_model.names_pieces:
-            return "its encoder names no pieces"
-        if not any(len(_inside(text.pieces)) > self._contexts(case)[-1] for text in case.texts):
-            return f"it needs texts of more than {self._contexts(case)[-1]} pieces"
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        if not inputs.model.text_model.has_lm_head:
+            return "the model has no language-model head"
+        longest = self._context_lengths(inputs)[-1]
+        if not any(len(text) - 2 > longest for text in inputs.texts):
+            return f"it needs texts of more than {longest} tokens"
         return None
 
-    def run(self, case: Case) -> Found:
-        contexts, model = self._contexts(case), case.subject.text_model.model
-        special = case.subject.tokenizer.specials
-        chosen: list[tuple[int, list[int]]] = []
-        generator = np.random.default_rng(key(case.seed, "effective context"))
-        for number, text in enumerate(case.texts):
-            inside = _inside(text.pieces)
-            places = np.arange(contexts[-1], len(inside))
-            some = generator.permutation(places)[: self.most]
-            chosen += [(number, inside[place - contexts[-1] : place + 1]) for place in some]
-        texts = np.array([number for number, _ in chosen])
-        names, of_text = np.unique(texts, return_inverse=True)
-        total = np.bincount(of_text).astype(np.float64)
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        contexts, model = self._context_lengths(inputs), inputs.model.text_model.model
+        special = inputs.model.tokenizer.special_tokens
+        targets: list[tuple[int, list[int]]] = []
+        generator = np.random.default_rng(stream_key(inputs.seed, "effective context"))
+        for number, text in enumerate(inputs.texts):
+            tokens = text.token_ids[1:-1]
+            positions = np.arange(contexts[-1], len(tokens))
+            sample = generator.permutation(positions)[: self.positions_per_text]
+            targets += [(number, tokens[last - contexts[-1] : last + 1]) for last in sample]
+        numbers = np.array([number for number, _ in targets])
+        names, text_ids = np.unique(numbers, return_inverse=True)
+        num_targets = np.bincount(text_ids).astype(np.float64)
         losses = np.zeros((len(contexts), len(names)))
-        for row, context in enumerate(contexts):
-            rows = [[special.start, *pieces[-context - 1 :]] for _, pieces in chosen]
-            if case.subject.text_model.continues:
-                logs = [own[-1] for own in log_probabilities(model, rows, special.pad)]
+        for index, context in enumerate(contexts):
+            sequences = [[special.start, *tokens[-context - 1 :]] for _, tokens in targets]
+            if inputs.model.text_model.is_causal:
+                by_sequence = token_log_probabilities(model, sequences, special.pad)
+                scores = [of_tokens[-1] for of_tokens in by_sequence]
             else:
-                rows = [[*own, special.end] for own in rows]
-                last = [slice(len(own) - 2, len(own) - 1) for own in rows]
-                asked = cloze_log_probabilities(model, case.subject.tokenizer, rows, last)
-                logs = [own[0] for own in asked]
-            losses[row] = np.bincount(of_text, -np.array(logs))
-        findings: list[Finding] = []
-        useful = 0
+                sequences = [[*tokens, special.end] for tokens in sequences]
+                spans = [slice(len(tokens) - 2, len(tokens) - 1) for tokens in sequences]
+                by_sequence = cloze_log_probabilities(
+                    model, inputs.model.tokenizer, sequences, spans
+                )
+                scores = [of_span[0] for of_span in by_sequence]
+            losses[index] = np.bincount(text_ids, -np.array(scores))
+        findings = Findings(inputs.seed)
+        effective = 0
         for context, loss in zip(contexts, losses, strict=True):
-            interval = of_ratio(loss, total, seed=case.seed)
-            findings.append(Finding.over_texts(f"loss given {context} pieces", interval))
+            findings.add_ratio(f"loss with {context} context tokens", loss, num_targets)
         for number, context in enumerate(contexts[:-1]):
-            gain = of_difference(
-                (losses[number], total), (losses[number + 1], total), seed=case.seed
+            gain = bootstrap_difference(
+                (losses[number], num_targets), (losses[number + 1], num_targets), seed=inputs.seed
             )
-            metric = f"gain of {contexts[number + 1]} pieces over {context}"
-            findings.append(Finding.over_texts(metric, gain))
-            if gain.low > GAIN:
-                useful = contexts[number + 1]
-        findings.append(Finding("effective context, pieces", useful))
-        whole = of_difference((losses[0], total), (losses[-1], total), seed=case.seed)
-        findings.append(Finding.over_texts("gain of the longest context over 1 piece", whole))
-        return Found(findings, {"contexts": np.array(contexts), "losses": losses, "total": total})
+            metric = f"gain of {contexts[number + 1]} tokens over {context}"
+            findings.add_interval(metric, gain)
+            if gain.low > MIN_GAIN:
+                effective = contexts[number + 1]
+        findings.append(AnalysisFinding("effective context, tokens", effective))
+        findings.add_difference(FULL_GAIN, (losses[0], num_targets), (losses[-1], num_targets))
+        arrays = {"contexts": np.array(contexts), "losses": losses, "num_targets": num_targets}
+        return AnalysisResult(findings, arrays)
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "more context is of use",
-                "up to 900 words in Transformer-XL, 500 in a recurrent network",
-                stored.of_all("gain of the longest context over 1 piece"),
-                0.0,
-                "none",
-            )
-        ]
-
-    def draw(self, stored: Stored, figure: Figure) -> None:
+    def plot(self, result: StoredResult, figure: Figure) -> None:
         axes = figure.subplots()
-        losses, total = stored.arrays["losses"], stored.arrays["total"]
-        axes.plot(stored.arrays["contexts"], losses.sum(1) / total.sum(), marker="o")
+        losses, num_targets = result.arrays["losses"], result.arrays["num_targets"]
+        axes.plot(result.arrays["contexts"], losses.sum(1) / num_targets.sum(), marker="o")
         axes.set_xscale("log", base=2)
-        axes.set_xlabel("pieces that are seen before the one that is asked for")
+        axes.set_xlabel("context tokens")
         axes.set_ylabel("loss, nats")
 
-    def _contexts(self, case: Case) -> list[int]:
-        limit = case.subject.encoder.longest
-        longest = min(self.longest, limit - 3 if limit else self.longest)
+    def _context_lengths(self, inputs: AnalysisInput) -> list[int]:
+        limit = inputs.model.encoder.max_length
+        longest = min(self.max_context, limit - 3 if limit else self.max_context)
         return [1 << power for power in range(longest.bit_length())]
-
-
-def _inside(pieces: list[int]) -> list[int]:
-    """A row without the special pieces at its ends."""
-    return pieces[1:-1]

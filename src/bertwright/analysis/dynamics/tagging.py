@@ -1,122 +1,160 @@
-"""Parts of speech as a task to adapt to: what the analyses of adaptation train on."""
+"""Part-of-speech tagging as the fine-tuning task of analyses."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bertwright.analysis.analysis import Case
-from bertwright.analysis.findings import Baseline
-from bertwright.analysis.texts import ReadText, lacks_trees
-from bertwright.model.text_model import TextModel
-from bertwright.significance import halves
+from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.result import AnalysisFinding, BaselineValue, interval_finding
+from bertwright.analysis.core.texts import AnalysedText, missing_trees
+from bertwright.core.significance import FloatArray, bootstrap_runs, split_halves
+from bertwright.models.text_model import TextModel
 from bertwright.tasks.catalogue import tagging_task
-from bertwright.tasks.fine_tuned import FineTuned
-from bertwright.tasks.finetuning import finetune
-from bertwright.tasks.finetuning_settings import FineTuning
-from bertwright.tasks.formats.examples import TaggedWords
-from bertwright.tasks.formats.treebank import Tree
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.config import FineTuningConfig
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.dependency_trees import DependencyTree
+from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.task import Task
 
-Floats = NDArray[np.float64]
+MIN_SENTENCES = 10
+"""Smallest number of sentences."""
 
-LEAST = 10
-"""Sentences."""
+TAGGING_TASK = tagging_task("parts of speech", metrics=("accuracy",))
 
-TASK = tagging_task("parts of speech", metrics=("accuracy",))
+FINE_TUNING_SETTINGS: dict[str, Any] = {
+    "epochs": 4,
+    "batch_size": 8,
+    "calibrate": False,
+    "compile": False,
+}
+"""Default settings of fine-tuning."""
 
-SETTINGS: dict[str, Any] = {"epochs": 4, "batch": 8, "calibrate": False, "compile": False}
-"""Of fine-tuning, where an analysis states nothing else."""
+LEARNING_RATE_FACTORS = (1, 4, 16)
+"""Multiples of the default learning rate to try: few steps need a higher one."""
 
-RATES = (1, 4, 16)
-"""Of which times the usual rate is tried: what is learned in few steps wants a higher one."""
+NUM_RUNS = 6
+"""Smallest number of runs that can decide: with fewer, chance alone puts all on one side more than
+once in twenty."""
 
 
 @dataclass(frozen=True)
-class Tagging:
-    """Sentences that are learned from, those that choose the epoch, and those that judge."""
+class TaggingData:
+    """Tagged sentences for training, for choosing the epoch, and for testing."""
 
-    learned: Sequence[TaggedWords]
-    choosing: Sequence[TaggedWords]
-    judged: Sequence[TaggedWords]
+    train: Sequence[TaggedSentence]
+    validation: Sequence[TaggedSentence]
+    test: Sequence[TaggedSentence]
 
     @staticmethod
-    def of(case: Case) -> "Tagging":
-        """Half of the sentences judge; of the other half every fifth chooses."""
-        learning, judging = halves(len(case.texts), case.seed)
-        tagged = [_tagged(text) for text in case.texts]
-        return Tagging(
-            [tagged[n] for at, n in enumerate(learning) if at % 5],
-            [tagged[n] for n in learning[::5]],
-            [tagged[n] for n in judging],
+    def from_inputs(inputs: AnalysisInput) -> "TaggingData":
+        """Split the sentences: half test; every fifth of the other half validates."""
+        train, test = split_halves(len(inputs.texts), inputs.seed)
+        tagged = [_tagged_sentence(text) for text in inputs.texts]
+        return TaggingData(
+            [tagged[n] for at, n in enumerate(train) if at % 5],
+            [tagged[n] for n in train[::5]],
+            [tagged[n] for n in test],
         )
 
     @property
-    def given(self) -> tuple[Task, Sequence[TaggedWords], Sequence[TaggedWords]]:
-        """The task with its labels, what is learned from, and what chooses."""
-        return TASK.gathered(self.learned), self.learned, self.choosing
+    def task_data(self) -> tuple[Task, Sequence[TaggedSentence], Sequence[TaggedSentence]]:
+        """The task with its labels, training and validation sentences."""
+        return TAGGING_TASK.with_labels_from(self.train), self.train, self.validation
 
-    def adapted(self, model: TextModel, seed: int, **settings: Any) -> FineTuned:
-        """The model, fine-tuned to tell parts of speech."""
-        chosen: dict[str, Any] = {**SETTINGS, **settings, "seed": seed}
-        return finetune(model, TASK, train=self.learned, dev=self.choosing, **chosen).model
+    def fine_tune(self, model: TextModel, seed: int, **settings: Any) -> FineTunedModel:
+        """Fine-tune a model for part-of-speech tagging."""
+        options: dict[str, Any] = {**FINE_TUNING_SETTINGS, **settings, "seed": seed}
+        return finetune(model, TAGGING_TASK, train=self.train, dev=self.validation, **options).model
 
-    def at_its_rate(self, model: TextModel, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Settings with the rate that lets a first run tell most of the sentences that choose."""
-        usual = FineTuning.of({**SETTINGS, **settings}).rate_for(model.model.recipe)
+    def with_best_learning_rate(
+        self, model: TextModel, settings: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Add the learning rate with the best validation score to the settings."""
+        default = FineTuningConfig.from_settings(
+            {**FINE_TUNING_SETTINGS, **settings}
+        ).learning_rate_for(model.model.recipe)
         scores: dict[float, float] = {}
-        for rate in (times * usual for times in RATES):
-            chosen: dict[str, Any] = {**SETTINGS, **settings, "seed": 0, "rate": rate}
-            found = finetune(model, TASK, train=self.learned, dev=self.choosing, **chosen)
-            scores[rate] = found.best.score
-        return {**settings, "rate": max(scores, key=lambda rate: scores[rate])}
+        for rate in (factor * default for factor in LEARNING_RATE_FACTORS):
+            options: dict[str, Any] = {
+                **FINE_TUNING_SETTINGS,
+                **settings,
+                "seed": 0,
+                "learning_rate": rate,
+            }
+            run = finetune(model, TAGGING_TASK, train=self.train, dev=self.validation, **options)
+            scores[rate] = run.best.score
+        return {**settings, "learning_rate": max(scores, key=lambda rate: scores[rate])}
 
-    def right(self, tuned: FineTuned) -> Floats:
-        """Of each sentence that judges, how many words it has right."""
-        said = [prediction.answer for prediction in tuned.predict(self.judged)]
+    def num_correct(self, fine_tuned: FineTunedModel) -> FloatArray:
+        """Return the number of correct words of each test sentence, (N,)."""
+        predictions = [prediction.value for prediction in fine_tuned.predict(self.test)]
         return np.array(
             [
-                sum(a == b for a, b in zip(own.tags or (), answer, strict=True))  # type: ignore[arg-type]
-                for own, answer in zip(self.judged, said, strict=True)
+                sum(a == b for a, b in zip(sentence.tags or (), tags, strict=True))  # type: ignore[arg-type]
+                for sentence, tags in zip(self.test, predictions, strict=True)
             ],
             np.float64,
         )
 
     @property
-    def total(self) -> Floats:
-        """How many words each of them has."""
-        return np.array([len(own.words) for own in self.judged], np.float64)
+    def num_words(self) -> FloatArray:
+        """Number of words of each test sentence, (N,)."""
+        return np.array([len(sentence.words) for sentence in self.test], np.float64)
 
     @property
-    def majority(self) -> Baseline:
-        """Always to say what is most frequent in what is learned from."""
-        learned = [tag for own in self.learned for tag in own.tags or ()]
-        names, counts = np.unique(learned, return_counts=True)
-        always = str(names[counts.argmax()])
-        judged = [tag for own in self.judged for tag in own.tags or ()]
-        return Baseline(f"always {always}", float(np.mean([tag == always for tag in judged])))
+    def majority_baseline(self) -> BaselineValue:
+        """The test accuracy of the most frequent training tag."""
+        names, counts = np.unique(_tags(self.train), return_counts=True)
+        majority = str(names[counts.argmax()])
+        is_majority = [tag == majority for tag in _tags(self.test)]
+        return BaselineValue(f"always {majority}", float(np.mean(is_majority)))
 
     @property
-    def most_alike(self) -> float:
-        """The share of what chooses that one answer to all of it would have right, at most."""
-        chosen = [tag for own in self.choosing for tag in own.tags or ()]
-        _, counts = np.unique(chosen, return_counts=True)
+    def validation_majority_fraction(self) -> float:
+        """Fraction of validation words with the most frequent tag."""
+        _, counts = np.unique(_tags(self.validation), return_counts=True)
         return float(counts.max() / counts.sum())
 
 
-def lacks_tagging(case: Case) -> str | None:
-    """Why nothing can be learned from the texts, in words."""
-    if (lacking := lacks_trees(case.texts)) is not None:
-        return lacking
-    if len(case.texts) < LEAST:
-        return f"it needs {LEAST} sentences or more"
-    if len({tag for own in Tagging.of(case).learned for tag in own.tags or ()}) < 2:
-        return "all words that it would learn from are one part of speech: give more sentences"
+def missing_tagging_data(inputs: AnalysisInput) -> str | None:
+    """Return why no tagger can be trained on the texts, or None."""
+    if (reason := missing_trees(inputs.texts)) is not None:
+        return reason
+    if len(inputs.texts) < MIN_SENTENCES:
+        return f"it needs {MIN_SENTENCES} sentences or more"
+    if len(set(_tags(TaggingData.from_inputs(inputs).train))) < 2:
+        return "all training words have the same part of speech: give more sentences"
     return None
 
 
-def _tagged(text: ReadText) -> TaggedWords:
-    assert isinstance(text.source, Tree)
-    return TaggedWords(text.words, text.source.tags[: len(text.words)])
+def _tagged_sentence(text: AnalysedText) -> TaggedSentence:
+    assert isinstance(text.source, DependencyTree)
+    return TaggedSentence(text.words, text.source.tags[: len(text.words)])
+
+
+def _tags(sentences: Sequence[TaggedSentence]) -> list[Any]:
+    return [tag for sentence in sentences for tag in sentence.tags or ()]
+
+
+def finding_over_runs(
+    metric: str,
+    num_correct: FloatArray,
+    num_words: FloatArray,
+    seed: int,
+    baseline: BaselineValue | None = None,
+) -> AnalysisFinding:
+    """Return the fraction of words (N,) that are correct (R, N), with the runs as its units.
+
+    ``num_correct`` can also be a difference of counts. The note holds the spread over runs.
+    """
+    finding = interval_finding(
+        metric, bootstrap_runs(num_correct, num_words, seed=seed), baseline=baseline
+    )
+    if len(num_correct) < 2:
+        return finding
+    runs = num_correct.sum(1) / num_words.sum()
+    note = f"sd {runs.std(ddof=1):.4f} over {len(runs)} runs, {runs.min():.4f} to {runs.max():.4f}"
+    return replace(finding, note=note)

@@ -1,220 +1,239 @@
-"""How alike states are: of random words, of one word in its contexts, of a word and its sentence
-(Ethayarajh 2019)."""
+"""Similarity of hidden states: of random words, of one word in its contexts, of a word and its
+sentence (Ethayarajh 2019)."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.analysis.word_states import SITES, WordStates, word_states
-from bertwright.significance import Interval, of_difference, of_means, of_ratio
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates, compute_word_states
+from bertwright.core.significance import (
+    ConfidenceInterval,
+    bootstrap_mean_difference,
+    bootstrap_ratio,
+)
 
-PARTNERS = 5
+RANDOM_PARTNERS = 5
 """Random words from other texts that each word is compared with."""
 
-MOST_PAIRS = 1000
-"""Of occurrences of one word."""
+MAX_PAIRS = 1000
+"""Largest number of pairs of occurrences of one word."""
 
-MOST_OCCURRENCES = 200
-"""Of one word, whose directions are looked for."""
+MAX_OCCURRENCES = 200
+"""Largest number of occurrences of one word for its explainable variance."""
 
-LARGEST = 3
-"""Dimensions of which a few can make all states alike, as GPT-2's do."""
+NUM_REMOVED_DIMENSIONS = 3
+"""Dimensions to remove; a few can make all states similar, as in GPT-2."""
 
-RANDOM, ITSELF, SENTENCE = "random words", "one word", "word and sentence"
-EVEN = f"random words without {LARGEST} dimensions"
-SPREAD = "first direction of one word"
+RANDOM_WORDS, SAME_WORD, WORD_AND_SENTENCE = "random words", "same word", "word and sentence"
+WITHOUT_LARGEST_DIMENSIONS = f"random words without {NUM_REMOVED_DIMENSIONS} dimensions"
+EXPLAINABLE_VARIANCE = "explainable variance of one word"
 
 Sums = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Of every unit that is drawn a sum of what is measured, and how many there are."""
+"""Sums of values and their numbers, for each sampled unit."""
 
-FALL = "a word and itself, less random words, last layer less first"
+ANISOTROPY_INCREASE = f"{RANDOM_WORDS}, last layer minus first"
+SELF_SIMILARITY_DROP = "same word minus random words, last layer minus first"
 
 
 class Contextuality(Analysis):
-    """Mean cosines by layer, between random words of different texts (anisotropy), between the
-    occurrences of a word in different contexts (self-similarity), and of words with the mean of
-    their text; the latter two less the first of their layer. The first also without the three
-    largest dimensions. Of the occurrences of a word the share of their spread that lies in one
-    direction (maximum explainable variance), less that of as many random words. Words with fewer
-    than ``contexts`` occurrences in different texts are left out."""
+    """Mean cosines of hidden states by layer.
+
+    Between random words of different texts (anisotropy), between occurrences of a word in different
+    texts (self-similarity), and of words with the mean of their text; the latter two minus the
+    anisotropy. Anisotropy also without the three largest dimensions. And the fraction of the
+    variance of a word's occurrences along one direction (maximum explainable variance), minus that
+    of as many random words. Words in fewer than ``min_contexts`` texts are skipped.
+    """
 
     kind: Literal["contextuality"] = "contextuality"
-    contexts: int = Field(default=5, ge=2)
-    number = "B35"
+    min_contexts: int = Field(default=5, ge=2)
+    survey_id = "B35"
     group = "geometry"
-    question = "How alike are the states of random words, and of one word in many contexts?"
+    title = "How similar are hidden states of random words, and of one word in many contexts?"
     source = "Ethayarajh 2019"
-    sites = SITES
+    taps = WORD_STATE_TAPS
+    claims = (
+        Claim(
+            "random words are more similar in the last layer than in the embeddings",
+            "cosines of 0.11 before and 0.48 after the blocks of BERT-base",
+            ANISOTROPY_INCREASE,
+        ),
+        Claim(
+            "a word is less similar to itself in other contexts after the blocks than before",
+            "falls from layer to layer in BERT-base",
+            SELF_SIMILARITY_DROP,
+            0.0,
+            "before the blocks",
+            "below",
+            is_optional=True,
+        ),
+    )
+    plots = (
+        LayerCurves(
+            "cosine",
+            lambda r: {n: r.arrays[n] for n in (RANDOM_WORDS, SAME_WORD, WORD_AND_SENTENCE)},
+        ),
+        LayerCurves(
+            "fraction of variance along one direction, minus random words",
+            lambda r: {EXPLAINABLE_VARIANCE: r.arrays[EXPLAINABLE_VARIANCE]},
+        ),
+    )
 
-    def run(self, case: Case) -> Found:
-        own = word_states(case)
-        findings: list[Finding] = []
-        held: dict[str, list[Sums]] = {}
-        for layer in range(own.num_layers):
-            found = self._of_layer(np.asarray(own.states[layer]), own, case.seed)
-            anisotropy = of_ratio(*found[RANDOM], seed=case.seed).value
-            for name, sums in found.items():
-                held.setdefault(name, []).append(sums)
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        word_states = compute_word_states(inputs)
+        findings = Findings(inputs.seed)
+        by_metric: dict[str, list[Sums]] = {}
+        for layer in range(word_states.num_layers):
+            similarities = self._layer_similarities(
+                np.asarray(word_states.states[layer]), word_states, inputs.seed
+            )
+            anisotropy = bootstrap_ratio(*similarities[RANDOM_WORDS], seed=inputs.seed).value
+            for name, sums in similarities.items():
+                by_metric.setdefault(name, []).append(sums)
                 if sums[1].sum() == 0:
                     continue
-                interval = of_ratio(*sums, seed=case.seed)
-                if name in (ITSELF, SENTENCE):
-                    interval = _less(interval, anisotropy)
-                findings.append(Finding.over_texts(f"{name}, layer {layer}", interval))
-        top, bottom = held[RANDOM][-1], held[RANDOM][0]
-        risen = of_difference(top, bottom, seed=case.seed)
-        findings.append(Finding.over_texts(f"{RANDOM}, last layer less first", risen))
+                interval = bootstrap_ratio(*sums, seed=inputs.seed)
+                if name in (SAME_WORD, WORD_AND_SENTENCE):
+                    interval = _shift_interval(interval, anisotropy)
+                findings.add_interval(name, interval, layer, includes_embeddings=True)
+        last, first = by_metric[RANDOM_WORDS][-1], by_metric[RANDOM_WORDS][0]
+        findings.add_difference(ANISOTROPY_INCREASE, last, first)
         words, texts = (
-            (of[-1][0] - of[0][0]) / np.maximum(of[0][1], 1.0)
-            for of in (held[ITSELF], held[RANDOM])
+            (by_layer[-1][0] - by_layer[0][0]) / np.maximum(by_layer[0][1], 1.0)
+            for by_layer in (by_metric[SAME_WORD], by_metric[RANDOM_WORDS])
         )
         if len(words):
-            findings.append(Finding.over_texts(FALL, of_means(words, texts, seed=case.seed)))
+            findings.add_interval(
+                SELF_SIMILARITY_DROP, bootstrap_mean_difference(words, texts, seed=inputs.seed)
+            )
         arrays = {
-            name: np.array([p.sum() / w.sum() if w.sum() else np.nan for p, w in of])
-            for name, of in held.items()
+            name: np.array([p.sum() / w.sum() if w.sum() else np.nan for p, w in by_layer])
+            for name, by_layer in by_metric.items()
         }
-        return Found(findings, arrays)
+        return AnalysisResult(findings, arrays)
 
-    def _of_layer(self, states: NDArray[np.float32], own: WordStates, seed: int) -> dict[str, Sums]:
-        units = unit(states)
+    def _layer_similarities(
+        self, states: NDArray[np.float32], word_states: WordStates, seed: int
+    ) -> dict[str, Sums]:
+        units = unit_vectors(states)
         return {
-            RANDOM: with_random(units, own, seed),
-            ITSELF: with_itself(units, own, self.contexts, seed),
-            SENTENCE: with_sentence(states, own),
-            EVEN: with_random(unit(without_largest(states)), own, seed),
-            SPREAD: in_one_direction(states, own, self.contexts, seed),
+            RANDOM_WORDS: random_word_similarity(units, word_states, seed),
+            SAME_WORD: self_similarity(units, word_states, self.min_contexts, seed),
+            WORD_AND_SENTENCE: intra_sentence_similarity(states, word_states),
+            WITHOUT_LARGEST_DIMENSIONS: random_word_similarity(
+                unit_vectors(zero_largest_dimensions(states)), word_states, seed
+            ),
+            EXPLAINABLE_VARIANCE: max_explainable_variance(
+                states, word_states, self.min_contexts, seed
+            ),
         }
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        found = [
-            concluded(
-                "random words are more alike in the last layer than before the first",
-                "cosines of 0.11 before and 0.48 behind the blocks of BERT-base",
-                stored.of_all(f"{RANDOM}, last layer less first"),
-                0.0,
-                "alike",
-            )
-        ]
-        if any(each["metric"] == FALL for each in stored.findings):
-            found.append(
-                concluded(
-                    "a word is less like itself in other contexts behind the blocks than before",
-                    "falls from layer to layer in BERT-base",
-                    stored.of_all(FALL),
-                    0.0,
-                    "before the blocks",
-                    "below",
-                )
-            )
-        return found
 
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        cosines, spread = figure.subplots(2, sharex=True)
-        for name in (RANDOM, ITSELF, SENTENCE):
-            less = 0 if name == RANDOM else stored.arrays[RANDOM]
-            cosines.plot(stored.arrays[name] - less, marker="o", label=name)
-        cosines.set_ylabel("cosine; of one word and of\nsentences less random words'")
-        cosines.legend()
-        spread.plot(stored.arrays[SPREAD], marker="o")
-        spread.set_xlabel("layer")
-        spread.set_ylabel("share of spread in one direction,\nless random words'")
+def unit_vectors(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Scale vectors (W, D) to length 1."""
+    values = np.asarray(vectors, np.float64)
+    return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
 
 
-def unit(states: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """States (W, D) of length 1."""
-    own = np.asarray(states, np.float64)
-    return own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-12)
-
-
-def with_random(states: NDArray[np.float64], own: WordStates, seed: int) -> Sums:
-    """By text: cosines (T,) of its words with words of other texts."""
+def random_word_similarity(states: NDArray[np.float64], word_states: WordStates, seed: int) -> Sums:
+    """Return the cosines of the words of each text with random words of other texts."""
     generator = np.random.default_rng(seed)
-    number = int(own.text.max()) + 1
-    parts, wholes = np.zeros(number), np.zeros(number)
-    for _ in range(PARTNERS):
+    number = int(word_states.text_ids.max()) + 1
+    sums, counts = np.zeros(number), np.zeros(number)
+    for _ in range(RANDOM_PARTNERS):
         partner = generator.integers(0, len(states), len(states))
-        other = own.text[partner] != own.text
+        other = word_states.text_ids[partner] != word_states.text_ids
         cosines = (states * states[partner]).sum(1)
-        np.add.at(parts, own.text[other], cosines[other])
-        np.add.at(wholes, own.text[other], 1.0)
-    return parts, wholes
+        np.add.at(sums, word_states.text_ids[other], cosines[other])
+        np.add.at(counts, word_states.text_ids[other], 1.0)
+    return sums, counts
 
 
-def with_itself(states: NDArray[np.float64], own: WordStates, contexts: int, seed: int) -> Sums:
-    """By word: the mean cosine of its occurrences in different texts."""
+def self_similarity(
+    states: NDArray[np.float64], word_states: WordStates, min_contexts: int, seed: int
+) -> Sums:
+    """Return the mean cosine of the occurrences of each word in different texts."""
     generator = np.random.default_rng(seed)
     means: list[float] = []
-    for where in _occurrences(own, contexts):
-        first, second = np.triu_indices(len(where), 1)
-        apart = own.text[where[first]] != own.text[where[second]]
-        first, second = first[apart], second[apart]
-        if len(first) > MOST_PAIRS:
-            some = generator.choice(len(first), MOST_PAIRS, replace=False)
-            first, second = first[some], second[some]
-        means.append(float((states[where[first]] * states[where[second]]).sum(1).mean()))
+    for occurrences in _word_occurrences(word_states, min_contexts):
+        first, second = np.triu_indices(len(occurrences), 1)
+        is_other_text = (
+            word_states.text_ids[occurrences[first]] != word_states.text_ids[occurrences[second]]
+        )
+        first, second = first[is_other_text], second[is_other_text]
+        if len(first) > MAX_PAIRS:
+            sample = generator.choice(len(first), MAX_PAIRS, replace=False)
+            first, second = first[sample], second[sample]
+        means.append(
+            float((states[occurrences[first]] * states[occurrences[second]]).sum(1).mean())
+        )
     return np.array(means), np.ones(len(means))
 
 
-def in_one_direction(
-    states: NDArray[np.floating[Any]], own: WordStates, contexts: int, seed: int
+def max_explainable_variance(
+    states: NDArray[np.floating[Any]], word_states: WordStates, min_contexts: int, seed: int
 ) -> Sums:
-    """By word: the share of the spread of its occurrences about their mean that lies in the first
-    direction, less the share of as many random words: few states lie in few directions anyway."""
+    """Return the explainable variance of each word, minus that of as many random words.
+
+    The correction is needed because few states always lie along few directions.
+    """
     generator = np.random.default_rng(seed)
-    shares: list[float] = []
-    for where in _occurrences(own, contexts):
-        if len(where) > MOST_OCCURRENCES:
-            where = generator.choice(where, MOST_OCCURRENCES, replace=False)
-        others = generator.choice(len(states), len(where), replace=False)
-        shares.append(_first_share(states[where]) - _first_share(states[others]))
-    return np.array(shares), np.ones(len(shares))
+    fractions: list[float] = []
+    for occurrences in _word_occurrences(word_states, min_contexts):
+        if len(occurrences) > MAX_OCCURRENCES:
+            occurrences = generator.choice(occurrences, MAX_OCCURRENCES, replace=False)
+        others = generator.choice(len(states), len(occurrences), replace=False)
+        fractions.append(
+            _first_component_fraction(states[occurrences])
+            - _first_component_fraction(states[others])
+        )
+    return np.array(fractions), np.ones(len(fractions))
 
 
-def _first_share(states: NDArray[np.floating[Any]]) -> float:
+def _first_component_fraction(states: NDArray[np.floating[Any]]) -> float:
     centred = np.asarray(states, np.float64) - states.mean(0, dtype=np.float64)
-    spread = (centred**2).sum()
-    # What does not differ at all lies in one direction as well as in any.
-    return float(np.linalg.norm(centred, 2) ** 2 / spread) if spread > 1e-12 else 1.0
+    variance = (centred**2).sum()
+    # Identical states lie along a single direction.
+    return float(np.linalg.norm(centred, 2) ** 2 / variance) if variance > 1e-12 else 1.0
 
 
-def without_largest(states: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """States (W, D) with 0 in the dimensions that are largest on average."""
-    own = np.asarray(states, np.float64).copy()
-    own[:, np.argsort(-(own**2).mean(0))[:LARGEST]] = 0.0
-    return own
+def zero_largest_dimensions(states: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+    """Set the dimensions of states (W, D) that are largest on average to 0."""
+    values = np.asarray(states, np.float64).copy()
+    values[:, np.argsort(-(values**2).mean(0))[:NUM_REMOVED_DIMENSIONS]] = 0.0
+    return values
 
 
-def _occurrences(own: WordStates, contexts: int) -> Iterator[NDArray[np.int64]]:
-    """Where each word stands that has so many texts."""
-    places: dict[str, list[int]] = {}
-    for place, word in enumerate(own.words):
-        places.setdefault(word.lower(), []).append(place)
-    for occurrences in places.values():
-        where = np.array(occurrences)
-        if len(set(own.text[where])) >= contexts:
-            yield where
+def _word_occurrences(word_states: WordStates, min_contexts: int) -> Iterator[NDArray[np.int64]]:
+    """Yield the indices of the occurrences of each word that is in enough texts."""
+    indices: dict[str, list[int]] = {}
+    for index, word in enumerate(word_states.words):
+        indices.setdefault(word.lower(), []).append(index)
+    for of_word in indices.values():
+        occurrences = np.array(of_word)
+        if len(set(word_states.text_ids[occurrences])) >= min_contexts:
+            yield occurrences
 
 
-def with_sentence(states: NDArray[np.float32], own: WordStates) -> Sums:
-    """By text: cosines of its words with their mean."""
-    number = int(own.text.max()) + 1
-    parts, wholes = np.zeros(number), np.zeros(number)
+def intra_sentence_similarity(states: NDArray[np.float32], word_states: WordStates) -> Sums:
+    """Return the cosines of the words of each text with their mean."""
+    number = int(word_states.text_ids.max()) + 1
+    sums, counts = np.zeros(number), np.zeros(number)
     for text in range(number):
-        inside = states[own.text == text].astype(np.float64)
-        parts[text] = (unit(inside) @ unit(inside.mean(0, keepdims=True)).T).sum()
-        wholes[text] = len(inside)
-    return parts, wholes
+        words = states[word_states.text_ids == text].astype(np.float64)
+        sums[text] = (unit_vectors(words) @ unit_vectors(words.mean(0, keepdims=True)).T).sum()
+        counts[text] = len(words)
+    return sums, counts
 
 
-def _less(interval: Interval, amount: float) -> Interval:
-    return Interval(
-        interval.value - amount, interval.low - amount, interval.high - amount, interval.num_units
+def _shift_interval(interval: ConfidenceInterval, offset: float) -> ConfidenceInterval:
+    return ConfidenceInterval(
+        interval.value - offset, interval.low - offset, interval.high - offset, interval.num_units
     )

@@ -1,26 +1,21 @@
-"""How the states of a text are best made one vector (Reimers and Gurevych 2019, section 4)."""
+"""Pooling hidden states into text vectors (Reimers and Gurevych 2019, section 4)."""
 
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.geometry.contextuality import unit
-from bertwright.analysis.listening import Heard, listen
-from bertwright.analysis.pictures import bars
-from bertwright.analysis.texts import read_texts
-from bertwright.analysis.word_states import SITES
-from bertwright.significance import of_difference, of_ratio
-from bertwright.tasks.formats.examples import TaggedWords
-
-Floats = NDArray[np.float64]
+from bertwright.analysis.core.activations import activation_batches
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
+from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS
+from bertwright.analysis.geometry.contextuality import unit_vectors
+from bertwright.core.significance import FloatArray
+from bertwright.tasks.formats.examples import TaggedSentence
 
 POOLINGS: tuple[str, ...] = (
     "first",
@@ -28,125 +23,101 @@ POOLINGS: tuple[str, ...] = (
     "mean",
     "mean of words",
     "max",
-    "mean of two layers",
+    "mean of the last two layers",
     "embeddings",
 )
-"""The state of the first place or of the last one, the mean of all places or of those of words, the
-greatest of each number; of the last layer, but for the means of the last two and of what the blocks
-read."""
+"""The first or last position, the mean or maximum over positions, the mean over words; of the last
+layer, of the mean of the last two layers, or of the embeddings."""
 
-CENTRED = "mean of words, less that of all"
+CENTRED_WORD_MEAN = "mean of words, centred"
 
-LEAST_WORDS = 4
-"""Of a half."""
+MIN_WORDS = 4
+"""Smallest number of words of a half."""
 
 
 class SentenceVectors(Analysis):
-    """Every text is cut in the middle, and each half becomes a vector. Of all second halves the
-    nearest one to a first half, by cosine, should be its own: how often it is, by the way in which
-    states are made a vector. Nobody has to say which texts are alike."""
+    """How often the halves of a text find each other among the halves of all texts.
+
+    Texts are split in the middle and each half is pooled to a vector. The second half with the
+    largest cosine to a first half should belong to the same text. No similarity labels are needed.
+    """
 
     kind: Literal["sentence-vectors"] = "sentence-vectors"
-    number = "B38"
+    survey_id = "B38"
     group = "geometry"
-    question = "Which vector of a text knows best what the text is about?"
+    title = "Which pooling represents best what a text is about?"
     source = "Reimers and Gurevych 2019"
-    sites = SITES
+    taps = WORD_STATE_TAPS
+    claims = (
+        Claim(
+            "without fine-tuning, the mean of all positions represents a text better than the "
+            "first position",
+            "54.8 against 29.2 points of Spearman on STS, BERT-base",
+            "mean minus first",
+        ),
+        Claim(
+            "centring the vectors helps",
+            "the cone that hidden states lie in hides differences",
+            f"{CENTRED_WORD_MEAN} minus mean of words",
+        ),
+    )
+    plots = (
+        FindingBars(
+            "fraction of first halves whose nearest second half is of the same text",
+            (*POOLINGS, CENTRED_WORD_MEAN),
+        ),
+    )
 
-    def lacks(self, case: Case) -> str | None:
-        if sum(len(text.words) >= 2 * LEAST_WORDS for text in case.texts) < 2:
-            return f"it needs two texts of {2 * LEAST_WORDS} words"
-        return super().lacks(case)
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        if sum(len(text.words) >= 2 * MIN_WORDS for text in inputs.texts) < 2:
+            return f"it needs two texts of {2 * MIN_WORDS} words"
+        return super().not_applicable(inputs)
 
-    def run(self, case: Case) -> Found:
-        words = [text.words for text in case.texts if len(text.words) >= 2 * LEAST_WORDS]
-        first = pooled(case, [own[: len(own) // 2] for own in words])
-        second = pooled(case, [own[len(own) // 2 :] for own in words])
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        texts = [text.words for text in inputs.texts if len(text.words) >= 2 * MIN_WORDS]
+        first = pool_sentences(inputs, [words[: len(words) // 2] for words in texts])
+        second = pool_sentences(inputs, [words[len(words) // 2 :] for words in texts])
         pairs = dict(zip(POOLINGS, zip(first, second, strict=True), strict=True))
         one, other = pairs["mean of words"]
         mean = np.concatenate((one, other)).mean(0)
-        pairs[CENTRED] = one - mean, other - mean
-        right = {name: found_again(*own) for name, own in pairs.items()}
-        chance, ones = Baseline("any of them", 1 / len(words)), np.ones(len(words))
-        findings = [
-            Finding.over_texts(name, of_ratio(own, seed=case.seed), baseline=chance)
-            for name, own in right.items()
-        ]
-        for name, other in (("mean", "first"), (CENTRED, "mean of words")):
-            lead = of_difference((right[name], ones), (right[other], ones), seed=case.seed)
-            findings.append(Finding.over_texts(f"{name}, ahead of {other}", lead))
-        return Found(findings, {"right": np.array(list(right.values()))})
-
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "without fine-tuning the mean of all places says more than the first one",
-                "54.8 against 29.2 points of Spearman on STS, BERT-base",
-                stored.of_all("mean, ahead of first"),
-                0.0,
-                "alike",
-            ),
-            concluded(
-                "less what all texts have in common, vectors tell texts better",
-                "the cone that states lie in hides what differs",
-                stored.of_all(f"{CENTRED}, ahead of mean of words"),
-                0.0,
-                "alike",
-            ),
-        ]
-
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        found = [stored.of_all(name) for name in (*POOLINGS, CENTRED)]
-        share = "share of first halves whose nearest second half is their own"
-        bars(figure.subplots(), found, share)
+        pairs[CENTRED_WORD_MEAN] = one - mean, other - mean
+        is_match = {name: nearest_is_match(*halves) for name, halves in pairs.items()}
+        chance = BaselineValue("random text", 1 / len(texts))
+        findings = Findings(inputs.seed)
+        for name, values in is_match.items():
+            findings.add_ratio(name, values, baseline=chance)
+        for name, other in (("mean", "first"), (CENTRED_WORD_MEAN, "mean of words")):
+            findings.add_difference(f"{name} minus {other}", is_match[name], is_match[other])
+        return AnalysisResult(findings, {"is_match": np.array(list(is_match.values()))})
 
 
-def pooled(case: Case, sentences: list[tuple[str, ...]]) -> list[Floats]:
-    """The vectors (N, D) of sentences by each of the poolings."""
-    texts = read_texts(case.subject, [TaggedWords(own, own) for own in sentences])
-    own = replace(case, texts=texts, cache=None)
-    heard = _Pooling(own)
-    listen(own.subject, own.texts, [heard])
-    return [np.stack(vectors) for vectors in zip(*heard.vectors, strict=True)]
-
-
-class _Pooling:
-    """Makes vectors of each text."""
-
-    sites = SITES
-
-    def __init__(self, case: Case) -> None:
-        self.num_layers = case.subject.num_layers
-        self.vectors: list[list[Floats]] = [[] for _ in case.texts]
-
-    def hear(self, heard: Heard) -> None:
-        """Pool a batch."""
-        names = ["embeddings.output", *(f"blocks.{n}.residual" for n in range(self.num_layers))]
-        for row, number in enumerate(heard.numbers):
-            text = heard.texts[row]
-            lowest, before, last = (
-                heard.values[names[layer]][row, : len(text)].double() for layer in (0, -2, -1)
+def pool_sentences(inputs: AnalysisInput, sentences: list[tuple[str, ...]]) -> list[FloatArray]:
+    """Return the vectors (N, D) of sentences for each pooling."""
+    model = inputs.model
+    texts = encode_texts(model, [TaggedSentence(words, words) for words in sentences])
+    names = ["embeddings.output", *(f"blocks.{n}.residual" for n in range(model.num_layers))]
+    vectors: list[list[FloatArray]] = [[] for _ in texts]
+    for batch in activation_batches(model, texts, sorted(WORD_STATE_TAPS)):
+        for index, (number, text) in enumerate(zip(batch.text_indices, batch.texts, strict=True)):
+            embeddings, previous, last = (
+                batch.values[names[layer]][index, : len(text)].double() for layer in (0, -2, -1)
             )
-            inside = torch.from_numpy(text.word >= 0).to(last.device)
-            made: list[Tensor] = [
+            is_word = torch.from_numpy(text.word_ids >= 0).to(last.device)
+            pooled: list[Tensor] = [
                 last[0],
                 last[-1],
                 last.mean(0),
-                last[inside].mean(0),
+                last[is_word].mean(0),
                 last.amax(0),
-                ((before + last) / 2)[inside].mean(0),
-                lowest[inside].mean(0),
+                ((previous + last) / 2)[is_word].mean(0),
+                embeddings[is_word].mean(0),
             ]
-            self.vectors[number] = [vector.cpu().numpy() for vector in made]
-
-    def found(self) -> Found:
-        """Nothing but the vectors."""
-        return Found([])
+            vectors[number] = [vector.cpu().numpy() for vector in pooled]
+    return [np.stack(by_text) for by_text in zip(*vectors, strict=True)]
 
 
-def found_again(first: Floats, second: Floats) -> Floats:
-    """For each vector of the first (N, D) whether the nearest of the second is its own, (N,); of
-    several as near the share that is."""
-    cosines = unit(first) @ unit(second).T
+def nearest_is_match(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Return which vectors (N, D) have their own counterpart nearest, (N,); ties count in part."""
+    cosines = unit_vectors(first) @ unit_vectors(second).T
     nearest = cosines >= cosines.max(1, keepdims=True) - 1e-12
     return np.diagonal(nearest) / nearest.sum(1)

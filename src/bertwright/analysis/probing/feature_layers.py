@@ -1,101 +1,82 @@
-"""Which layers make the best features, alone and together (Devlin et al. 2019, table 7)."""
+"""Which layers make the best features, alone or combined (Devlin et al. 2019, table 7)."""
 
 from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.pictures import bars
-from bertwright.analysis.probing.linear import by_text, lacks_tags, most_frequent, tags_of, told
-from bertwright.analysis.word_states import SITES, word_states
-from bertwright.significance import halves, of_difference, of_ratio
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS
+from bertwright.analysis.probing.layer_probe import ProbeWords, standardise
+from bertwright.analysis.probing.linear_probe import missing_tags, part_of_speech_tags
+from bertwright.core.significance import FloatArray
 
-Floats = NDArray[np.float64]
+EMBEDDINGS, LAST_LAYER = "embeddings", "last layer"
+LAST_FOUR_LAYERS = "last four layers, concatenated"
 
-FIRST, LAST, LAST_FOUR = "what the blocks read", "last layer", "last four, side by side"
-
-MADE: dict[str, Callable[[Floats], Floats]] = {
-    FIRST: lambda states: states[0],
-    "last but one": lambda states: states[-2],
-    LAST: lambda states: states[-1],
-    "sum of the last four": lambda states: states[1:][-4:].sum(0),
-    LAST_FOUR: lambda states: np.concatenate(list(states[1:][-4:]), axis=1),
-    "sum of all": lambda states: states[1:].sum(0),
+FEATURE_SETS: dict[str, Callable[[FloatArray], FloatArray]] = {
+    EMBEDDINGS: lambda states: states[0],
+    "second to last layer": lambda states: states[-2],
+    LAST_LAYER: lambda states: states[-1],
+    "sum of the last four layers": lambda states: states[1:][-4:].sum(0),
+    LAST_FOUR_LAYERS: lambda states: np.concatenate(list(states[1:][-4:]), axis=1),
+    "sum of all layers": lambda states: states[1:].sum(0),
 }
-"""Of states (layers + 1, W, D) the features (W, F), by name."""
+"""Functions from states (layers + 1, W, D) to features (W, F), by name."""
 
 
 class FeatureLayers(Analysis):
-    """How often a linear map of features tells the part of speech of a word, of features that are
-    the states of one layer or are made of several. It learns from half of the sentences and is
-    judged on the other. ``regularisation`` is C of the logistic regression."""
+    """The part-of-speech accuracy of a linear probe on single layers and combinations of layers.
+
+    Trained on half of the sentences, tested on the other half. ``inverse_regularisation`` is C of
+    the logistic regression.
+    """
 
     kind: Literal["feature-layers"] = "feature-layers"
-    regularisation: float = Field(default=1.0, gt=0)
-    number = "B37"
+    inverse_regularisation: float = Field(default=1.0, gt=0)
+    survey_id = "B37"
     group = "probing"
-    question = "Which layers make the best features?"
+    title = "Which layers give the best features?"
     source = "Devlin et al. 2019"
-    sites = SITES
+    taps = WORD_STATE_TAPS
+    claims = (
+        Claim(
+            "the last layer is a better feature than the embeddings",
+            "94.9 and 91.0 points of F1 on NER",
+            f"{LAST_LAYER} minus {EMBEDDINGS}",
+        ),
+        Claim(
+            "the last four layers, concatenated, are better than the last layer",
+            "96.1 and 94.9 points of F1 on NER",
+            f"{LAST_FOUR_LAYERS} minus {LAST_LAYER}",
+        ),
+    )
+    plots = (FindingBars("part-of-speech accuracy", tuple(FEATURE_SETS)),)
 
-    def lacks(self, case: Case) -> str | None:
-        return lacks_tags(case) or super().lacks(case)
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        return missing_tags(inputs) or super().not_applicable(inputs)
 
-    def run(self, case: Case) -> Found:
-        own, tags = word_states(case), tags_of(case)
-        learned, judged = (np.isin(own.text, half) for half in halves(len(case.texts), case.seed))
-        frequent = most_frequent(tags[learned])
-        always = Baseline(f"always {frequent}", float((tags[judged] == frequent).mean()))
-        states = np.asarray(own.states, np.float64)
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        words, tags = ProbeWords.from_inputs(inputs), part_of_speech_tags(inputs)
+        baseline = words.majority_baseline(tags)
+        states = np.asarray(words.word_states.states, np.float64)
         sums = {
-            name: by_text(own, judged, self._right(made(states), tags, learned, judged))
-            for name, made in MADE.items()
+            name: words.sums_by_text(
+                words.tag_scores(
+                    standardise(features(states), words.is_train), tags, self.inverse_regularisation
+                )
+            )
+            for name, features in FEATURE_SETS.items()
         }
-        findings = [
-            Finding.over_texts(name, of_ratio(*each, seed=case.seed), baseline=always)
-            for name, each in sums.items()
-        ]
-        for better, worse in ((LAST, FIRST), (LAST_FOUR, LAST)):
-            lead = of_difference(sums[better], sums[worse], seed=case.seed)
-            findings.append(Finding.over_texts(f"{better}, ahead of {worse}", lead))
-        return Found(findings, {"right": np.array([each[0] for each in sums.values()])})
-
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "the last layer is a better feature than what the blocks read",
-                "94.9 against 91.0 points of F1 on names",
-                stored.of_all(f"{LAST}, ahead of {FIRST}"),
-                0.0,
-                "alike",
-            ),
-            concluded(
-                "the last four side by side are better than the last",
-                "96.1 against 94.9 points of F1 on names",
-                stored.of_all(f"{LAST_FOUR}, ahead of {LAST}"),
-                0.0,
-                "alike",
-            ),
-        ]
-
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        found = [stored.of_all(name) for name in MADE]
-        bars(figure.subplots(), found, "words whose part of speech is told")
-
-    def _right(
-        self,
-        features: Floats,
-        tags: NDArray[np.str_],
-        learned: NDArray[np.bool_],
-        judged: NDArray[np.bool_],
-    ) -> Floats:
-        mean, deviation = features[learned].mean(0), features[learned].std(0)
-        scaled = (features - mean) / np.maximum(deviation, 1e-8)
-        said = told(scaled[learned], tags[learned], scaled[judged], self.regularisation)
-        return np.asarray(said == tags[judged], np.float64)
+        findings = Findings(inputs.seed)
+        for name, scores in sums.items():
+            findings.add_ratio(name, *scores, baseline=baseline)
+        for better, worse in ((LAST_LAYER, EMBEDDINGS), (LAST_FOUR_LAYERS, LAST_LAYER)):
+            findings.add_difference(f"{better} minus {worse}", sums[better], sums[worse])
+        return AnalysisResult(
+            findings, {"num_correct": np.array([scores[0] for scores in sums.values()])}
+        )

@@ -1,4 +1,4 @@
-"""Whether states know the main verb's auxiliary by the tree or by its place (Lin et al. 2019)."""
+"""Whether hidden states find the main auxiliary by the tree or by position (Lin et al. 2019)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -6,209 +6,213 @@ from typing import Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.analysis.texts import read_texts
-from bertwright.analysis.word_states import SITES, WordStates, word_states
-from bertwright.randomness import key
-from bertwright.significance import of_difference, of_ratio
-from bertwright.tasks.formats.examples import TaggedWords
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.analysis.core.texts import encode_texts, missing_whole_texts
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates, compute_word_states
+from bertwright.core.rng import stream_key
+from bertwright.core.significance import FloatArray
+from bertwright.tasks.formats.examples import TaggedSentence
 
 DETERMINERS = ("the", "some", "my", "your", "our", "her")
 NOUNS = ("dog", "cat", "bird", "horse", "lion", "bear", "mouse", "duck", "frog", "cow")
 PLURALS = ("dogs", "cats", "birds", "horses", "lions", "bears", "mice", "ducks", "frogs", "cows")
 ADJECTIVES = ("big", "small", "old", "young", "happy", "quiet", "brown", "white")
 PREPOSITIONS = ("near", "behind", "with", "by", "beside", "around")
-RELATIVES = ("who", "that")
+RELATIVE_PRONOUNS = ("who", "that")
 AUXILIARIES = ("can", "could", "will", "would")
-ALONE = ("sleep", "sing", "walk", "swim", "smile", "wait")
-WITH_OBJECT = ("see", "help", "follow", "hear", "like", "find")
+INTRANSITIVE_VERBS = ("sleep", "sing", "walk", "swim", "smile", "wait")
+TRANSITIVE_VERBS = ("see", "help", "follow", "hear", "like", "find")
 
-Floats = NDArray[np.float64]
+AS_IN_TRAINING = "main auxiliary, as in training"
+MAIN_AUXILIARY_AFTER_CLAUSE = "main auxiliary after a clause"
 
-BEHIND = "main auxiliary behind a clause"
+UPPER_LAYER_GAIN = "upper layers minus embeddings, after a clause"
+FOURTH_WORD_DROP = "fourth word, embeddings minus last layer"
 
-RISE = "upper half of layers less embeddings, behind a clause"
-
-ORDINAL = 3
-"""The place of the word that is asked for by its place alone, from 0."""
+FIXED_POSITION = 3
+"""Index of the word that the position probe predicts, from 0."""
 
 
 class MainAuxiliary(Analysis):
-    """A score of each word's state is learned such that the main auxiliary has the highest, from
-    sentences in which it is the first one: "the dog near my cats can sleep". It is judged where
-    another stands before it, in a clause about the subject: "the dog that will follow my cats can
-    sleep". Blocks as they are drawn tell something of it, too: what layers gain is held against
-    theirs. Beside it a score for the fourth word is learned. The sentences are drawn from a grammar
-    of our own: ``learned`` of them, and ``judged`` of either kind."""
+    """How well a linear scorer of words finds the main auxiliary of a sentence.
+
+    It is trained on sentences where the main auxiliary comes first ("the dog near my cats can
+    sleep") and tested where another one precedes it, in a clause about the subject ("the dog that
+    will follow my cats can sleep"). The gain of upper layers is compared with that of random
+    weights. A second scorer predicts the fourth word. Sentences are sampled from a small grammar:
+    ``num_train`` of them, and ``num_test`` of each kind.
+    """
 
     kind: Literal["main-auxiliary"] = "main-auxiliary"
-    learned: int = Field(default=600, ge=10)
-    judged: int = Field(default=300, ge=10)
-    number = "B25"
+    num_train: int = Field(default=600, ge=10)
+    num_test: int = Field(default=300, ge=10)
+    survey_id = "B25"
     group = "probing"
-    question = "Is the main auxiliary known by the tree, or by its place?"
+    title = "Is the main auxiliary found by the tree or by its position?"
     source = "Lin et al. 2019"
-    sites = SITES
+    taps = WORD_STATE_TAPS
+    claims = (
+        Claim(
+            "training makes upper layers find the main auxiliary by the tree, beyond the "
+            "embeddings",
+            "a rule of positions in low layers of BERT, of the tree in high ones",
+            f"{UPPER_LAYER_GAIN}, minus untrained",
+        ),
+        Claim(
+            "the position of a word is encoded less in the last layer",
+            "falls with depth in BERT",
+            FOURTH_WORD_DROP,
+        ),
+    )
+    plots = (LayerCurves("fraction of sentences"),)
 
-    def run(self, case: Case) -> Found:
-        generator = np.random.default_rng(key(case.seed, "main auxiliary"))
-        kinds = (False,) * (self.learned + self.judged) + (True,) * self.judged
-        sentences = [drawn(generator, behind_clause) for behind_clause in kinds]
-        hits = self._hits(case, sentences)
-        findings = [
-            Finding.over_texts(name, of_ratio(of[layer], seed=case.seed), layer, of_states=True)
-            for layer in range(len(hits[BEHIND]))
-            for name, of in hits.items()
-        ]
-        untrained = replace(case, subject=case.subject.untrained(case.seed))
-        own, other = (_rise(of[BEHIND]) for of in (hits, self._hits(untrained, sentences)))
-        place, ones = hits["fourth word"], np.ones(self.judged)
-        more = of_difference((own, ones), (other, ones), seed=case.seed)
-        lost = of_difference((place[0], ones), (place[-1], ones), seed=case.seed)
-        findings += [
-            Finding.over_texts(RISE, of_ratio(own, seed=case.seed)),
-            Finding.over_texts(f"{RISE}, less untrained", more),
-            Finding.over_texts("fourth word, embeddings less last layer", lost),
-        ]
-        return Found(findings, {name: of.mean(1) for name, of in hits.items()})
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        reason = missing_whole_texts(inputs.model, _tagged(self.sample_sentences(inputs.seed)))
+        return reason or super().not_applicable(inputs)
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "training lets upper layers know the main auxiliary by the tree, beyond embeddings",
-                "the rule of places in low layers of BERT, that of the tree in high ones",
-                stored.of_all(f"{RISE}, less untrained"),
-                0.0,
-                "alike",
-            ),
-            concluded(
-                "the place of a word is known less in the last layer",
-                "falls with depth in BERT",
-                stored.of_all("fourth word, embeddings less last layer"),
-                0.0,
-                "alike",
-            ),
-        ]
+    def sample_sentences(self, seed: int) -> list["AuxiliarySentence"]:
+        """Sample the training sentences, then the test sentences of both kinds."""
+        generator = np.random.default_rng(stream_key(seed, "main auxiliary"))
+        kinds = (False,) * (self.num_train + self.num_test) + (True,) * self.num_test
+        return [sample_sentence(generator, is_after_clause) for is_after_clause in kinds]
 
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        for name, by_layer in stored.arrays.items():
-            axes.plot(by_layer, marker="o", label=name)
-        axes.set_xlabel("layer, 0 before the blocks")
-        axes.set_ylabel("share of sentences")
-        axes.legend()
-
-    def _hits(self, case: Case, sentences: Sequence["Sentence"]) -> dict[str, Floats]:
-        """Of each layer and sentence that judges whether it is right, (layers + 1, N), by what is
-        asked."""
-        texts = read_texts(case.subject, [TaggedWords(s.words, s.words) for s in sentences])
-        own = word_states(replace(case, texts=texts))
-        learned, plain, clause = np.split(
-            np.arange(len(sentences)), np.cumsum([self.learned, self.judged])
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        sentences = self.sample_sentences(inputs.seed)
+        correct = self._correct_by_metric(inputs, sentences)
+        findings = Findings(inputs.seed)
+        for layer in range(len(correct[MAIN_AUXILIARY_AFTER_CLAUSE])):
+            for name, values in correct.items():
+                findings.add_ratio(name, values[layer], layer=layer, includes_embeddings=True)
+        untrained = replace(inputs, model=inputs.model.with_random_weights(inputs.seed))
+        gain, untrained_gain = (
+            _upper_layer_gain(values[MAIN_AUXILIARY_AFTER_CLAUSE])
+            for values in (correct, self._correct_by_metric(untrained, sentences))
         )
-        main = np.array([sentence.main for sentence in sentences])
-        other = np.array([sentence.other for sentence in sentences])
-        hits: dict[str, list[NDArray[np.bool_]]] = {}
-        for layer in range(own.num_layers):
-            states, real = padded(own, layer, len(sentences))
-            states = states / states[learned][real[learned]].std(0).clamp(min=1e-6)
-            for_main, for_place = (
-                scorer(states[learned], real[learned], target)
-                for target in (main[learned], np.full(len(learned), ORDINAL))
+        fourth = correct["fourth word"]
+        findings.add_ratio(UPPER_LAYER_GAIN, gain)
+        findings.add_difference(f"{UPPER_LAYER_GAIN}, minus untrained", gain, untrained_gain)
+        findings.add_difference(FOURTH_WORD_DROP, fourth[0], fourth[-1])
+        return AnalysisResult(findings, {name: v.mean(1) for name, v in correct.items()})
+
+    def _correct_by_metric(
+        self, inputs: AnalysisInput, sentences: Sequence["AuxiliarySentence"]
+    ) -> dict[str, FloatArray]:
+        """Return which test sentences are correct, (layers + 1, N), by metric."""
+        texts = encode_texts(inputs.model, _tagged(sentences))
+        word_states = compute_word_states(replace(inputs, texts=texts))
+        train, simple, clause = np.split(
+            np.arange(len(sentences)), np.cumsum([self.num_train, self.num_test])
+        )
+        main = np.array([sentence.main_index for sentence in sentences])
+        other = np.array([sentence.other_index for sentence in sentences])
+        correct: dict[str, list[NDArray[np.bool_]]] = {}
+        for layer in range(word_states.num_layers):
+            states, mask = pad_states(word_states, layer, len(sentences))
+            states = states / states[train][mask[train]].std(0).clamp(min=1e-6)
+            auxiliary, fourth = (
+                best_positions(states, mask, train_scorer(states[train], mask[train], target))
+                for target in (main[train], np.full(len(train), FIXED_POSITION))
             )
-            said = [chosen(states, real, weights) for weights in (for_main, for_place)]
-            found = {
-                "learned rule, sentences as those learned": said[0][plain] == main[plain],
-                BEHIND: said[0][clause] == main[clause],
-                "first auxiliary instead": said[0][clause] == other[clause],
-                "fourth word": said[1][plain] == ORDINAL,
+            values = {
+                AS_IN_TRAINING: auxiliary[simple] == main[simple],
+                MAIN_AUXILIARY_AFTER_CLAUSE: auxiliary[clause] == main[clause],
+                "first auxiliary, after a clause": auxiliary[clause] == other[clause],
+                "fourth word": fourth[simple] == FIXED_POSITION,
             }
-            for name, right in found.items():
-                hits.setdefault(name, []).append(right)
-        return {name: np.array(of, np.float64) for name, of in hits.items()}
+            for name, is_correct in values.items():
+                correct.setdefault(name, []).append(is_correct)
+        return {name: np.array(by_layer, np.float64) for name, by_layer in correct.items()}
 
 
-def _rise(hits: Floats) -> Floats:
-    """Of each sentence what the upper half of layers (layers + 1, N) has more than embeddings."""
-    return hits[(len(hits) + 1) // 2 :].mean(0) - hits[0]
+def _tagged(sentences: Sequence["AuxiliarySentence"]) -> list[TaggedSentence]:
+    return [TaggedSentence(sentence.words, sentence.words) for sentence in sentences]
+
+
+def _upper_layer_gain(is_correct: FloatArray) -> FloatArray:
+    """Return the mean gain of upper layers over the embeddings for each sentence, (N,)."""
+    return is_correct[(len(is_correct) + 1) // 2 :].mean(0) - is_correct[0]
 
 
 @dataclass(frozen=True)
-class Sentence:
-    """``main`` is where its main auxiliary stands, ``other`` where the first one does that is not
-    it, -1 without one."""
+class AuxiliarySentence:
+    """A sentence with the index of its main auxiliary and of the first other one, -1 if none."""
 
     words: tuple[str, ...]
-    main: int
-    other: int
+    main_index: int
+    other_index: int
 
 
-def drawn(generator: np.random.Generator, behind_clause: bool) -> Sentence:
-    """A sentence whose main auxiliary stands behind a clause about the subject, which has another,
-    or one in which no auxiliary stands before it."""
+def sample_sentence(generator: np.random.Generator, is_after_clause: bool) -> AuxiliarySentence:
+    """Sample a sentence whose main auxiliary follows a clause with another one, or comes first."""
 
     def one(words: Sequence[str]) -> str:
         return str(generator.choice(words))
 
-    def thing() -> list[str]:
+    def noun_phrase() -> list[str]:
         adjectives = generator.choice(ADJECTIVES, generator.integers(0, 3), replace=False)
         return [one(DETERMINERS), *map(str, adjectives), one(NOUNS + PLURALS)]
 
-    def beside() -> list[str]:
-        return [one(PREPOSITIONS), *thing()] if generator.random() < 0.5 else []
+    def prepositional_phrase() -> list[str]:
+        return [one(PREPOSITIONS), *noun_phrase()] if generator.random() < 0.5 else []
 
     def clause() -> list[str]:
-        return [one(RELATIVES), one(AUXILIARIES), *done()]
+        return [one(RELATIVE_PRONOUNS), one(AUXILIARIES), *verb_phrase()]
 
-    def done() -> list[str]:
-        return [one(WITH_OBJECT), *thing()] if generator.random() < 0.5 else [one(ALONE)]
+    def verb_phrase() -> list[str]:
+        return (
+            [one(TRANSITIVE_VERBS), *noun_phrase()]
+            if generator.random() < 0.5
+            else [one(INTRANSITIVE_VERBS)]
+        )
 
-    subject = [*thing(), *(clause() if behind_clause else beside())]
+    subject = [*noun_phrase(), *(clause() if is_after_clause else prepositional_phrase())]
     # A clause about the object brings a second auxiliary to sentences of either kind.
-    told = done()
-    after = [] if len(told) == 1 else clause() if generator.random() < 0.5 else beside()
-    words = (*subject, one(AUXILIARIES), *told, *after, ".")
+    verb = verb_phrase()
+    modifier: list[str] = []
+    if len(verb) > 1:
+        modifier = clause() if generator.random() < 0.5 else prepositional_phrase()
+    words = (*subject, one(AUXILIARIES), *verb, *modifier, ".")
     main = len(subject)
     others = [n for n, word in enumerate(words) if word in AUXILIARIES and n != main]
-    return Sentence(words, main, others[0] if others else -1)
+    return AuxiliarySentence(words, main, others[0] if others else -1)
 
 
-def padded(own: WordStates, layer: int, number: int) -> tuple[Tensor, Tensor]:
-    """The states of a layer by sentence (N, T, D), and which are there (N, T)."""
-    sizes = np.bincount(own.text, minlength=number)
-    real = torch.from_numpy(np.arange(sizes.max()) < sizes[:, None])
-    states = torch.zeros(*real.shape, own.states.shape[-1])
-    states[real] = torch.from_numpy(np.array(own.states[layer]))
-    return states, real
+def pad_states(word_states: WordStates, layer: int, num_sentences: int) -> tuple[Tensor, Tensor]:
+    """Return the states of a layer by sentence, (N, T, D), and the word mask (N, T)."""
+    sizes = np.bincount(word_states.text_ids, minlength=num_sentences)
+    mask = torch.from_numpy(np.arange(sizes.max()) < sizes[:, None])
+    states = torch.zeros(*mask.shape, word_states.states.shape[-1])
+    states[mask] = torch.from_numpy(np.array(word_states.states[layer]))
+    return states, mask
 
 
-def scorer(states: Tensor, real: Tensor, target: NDArray[np.int64]) -> Tensor:
-    """Weights (D,) by which, of the places of a sentence, the one that is asked for scores best."""
+def train_scorer(states: Tensor, word_mask: Tensor, target_positions: NDArray[np.int64]) -> Tensor:
+    """Train weights (D,) that score the target word of each sentence highest."""
     weights = nn.Parameter(torch.zeros(states.shape[-1]))
-    update = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
-    wanted = torch.from_numpy(target)
+    optimizer = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
+    targets = torch.from_numpy(target_positions)
 
     def loss() -> Tensor:
-        scores = (states @ weights).masked_fill(~real, -torch.inf)
-        return nn.functional.cross_entropy(scores, wanted) + 1e-3 * weights.square().sum()
+        scores = (states @ weights).masked_fill(~word_mask, -torch.inf)
+        return nn.functional.cross_entropy(scores, targets) + 1e-3 * weights.square().sum()
 
     def closure() -> float:
-        update.zero_grad()
-        own = loss()
-        own.backward()
-        return float(own.detach())
+        optimizer.zero_grad()
+        value = loss()
+        value.backward()
+        return float(value.detach())
 
-    update.step(closure)
+    optimizer.step(closure)
     return weights.detach()
 
 
-def chosen(states: Tensor, real: Tensor, weights: Tensor) -> NDArray[np.int64]:
-    """The place of every sentence (N,) that scores best."""
-    return (states @ weights).masked_fill(~real, -torch.inf).argmax(1).numpy()
+def best_positions(states: Tensor, word_mask: Tensor, weights: Tensor) -> NDArray[np.int64]:
+    """Return the highest-scoring word of every sentence, (N,)."""
+    return (states @ weights).masked_fill(~word_mask, -torch.inf).argmax(1).numpy()

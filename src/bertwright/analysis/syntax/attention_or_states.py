@@ -1,156 +1,182 @@
-"""Whether trees stand in attention or in states: what was asked of either, in one way (Clark et al.
-2019; Hewitt and Manning 2019)."""
+"""Whether trees are encoded in attention or in hidden states, compared by the same metric (Clark et
+al. 2019; Hewitt and Manning 2019)."""
 
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 from pydantic import Field
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.probing.structural import Sentence, StructuralProbe
-from bertwright.analysis.syntax.attention_parser import AttentionParser
-from bertwright.analysis.syntax.ways_to_trees import TREES, Counts, Shown, Told, parsed
-from bertwright.analysis.texts import lacks_trees
-from bertwright.analysis.word_states import SITES
-from bertwright.significance import holm, of_difference, of_ratio, sign_flips
-
-LEAST = 8
-"""Sentences, of which half are learned from."""
-
-RATE = 1e-2
-"""Of learning the map, at first: ten times what was published, by which maps of few sentences end
-too early. It falls wherever a round gains nothing."""
-
-COMPARED = (
-    ("all heads weighed", "one head"),
-    ("states", "one head"),
-    ("states", "all heads weighed"),
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import (
+    AnalysisFinding,
+    AnalysisResult,
+    BaselineValue,
+    Findings,
+    difference_finding,
+    interval_finding,
 )
-"""Ways to trees that are held against each other."""
+from bertwright.analysis.core.texts import missing_trees
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS
+from bertwright.analysis.probing.structural_probe import StructuralProbe, TreeSentence
+from bertwright.analysis.syntax.attention_parser import AttentionParser
+from bertwright.analysis.syntax.tree_methods import (
+    TREE_METHODS,
+    Counts,
+    TreeMethodInputs,
+    TreeMethodScores,
+    complete_sentences,
+)
+from bertwright.core.significance import bootstrap_ratio, holm, sign_flip_test
+
+MIN_SENTENCES = 8
+"""Sentences with trees; half of them train."""
+
+LEARNING_RATE = 1e-2
+"""Initial learning rate of the distance probe: ten times the published one, with which probes of
+few sentences stop too early. It is reduced on plateaus."""
+
+LINEAR_CHAIN = "linear chain"
+
+COMPARED_METHODS = (
+    ("weighted heads", "one head"),
+    ("hidden states", "one head"),
+    ("hidden states", "weighted heads"),
+)
+"""Pairs of methods whose difference is tested."""
 
 
 class AttentionOrStates(Analysis):
-    """How many edges of the trees of sentences are found (UUAS, without punctuation) by the links
-    of one head, from each word to where it looks most or to what looks at it most; by the tree of
-    most attention, either way, of one head and of the mean of all heads; by that of the sum of all
-    heads with learned weights; and by the tree of the shortest distances behind a learned map of
-    states. Head, weights, map and layer are chosen or learned on half of the sentences and judged
-    on the other half. Beside each stands the same of the model with weights as they are drawn, and
-    beside all the chain in which every word hangs on its neighbour. A map has more to learn than
-    weights have: of a few hundred sentences states seem to tell less than they do of a thousand.
-    The first ``most`` are read; ``rank`` is that of the map, ``epochs`` are those of all that is
-    learned."""
+    """How many tree edges (UUAS, without punctuation) attention and hidden states reconstruct.
+
+    The methods of ``TREE_METHODS`` are: the links of one head to the most attended word, in one
+    direction; the maximum spanning tree of one head, of the mean of all heads, and of a weighted
+    sum of all heads; the minimum spanning tree of a distance probe on hidden states. Head, weights,
+    probe and layer come from half of the sentences, scores from the other half. Baselines are the
+    same model with random weights and the linear chain of words. The probe has more parameters than
+    the weighted sum, so with a few hundred sentences hidden states seem worse than with a thousand.
+    The first ``max_sentences`` are read.
+    """
 
     kind: Literal["attention-or-states"] = "attention-or-states"
-    most: int = Field(default=1000, ge=LEAST)
+    max_sentences: int = Field(default=1000, ge=MIN_SENTENCES)
     rank: int = Field(default=64, ge=1)
     epochs: int = Field(default=30, ge=1)
-    number = "B26"
+    survey_id = "B26"
     group = "syntax"
-    question = "Do trees stand in attention, or in states?"
+    title = "Are trees encoded in attention or in hidden states?"
     source = "Clark et al. 2019; Hewitt and Manning 2019"
-    sites = ("blocks.*.attention.weights", *SITES)
+    taps = ("blocks.*.attention.weights", *WORD_STATE_TAPS)
+    claims = (
+        Claim(
+            "all heads together tell more about a tree than the best head",
+            "61 % and 34.5 % in BERT-base, of directed edges",
+            "UUAS, weighted heads minus one head",
+        ),
+        Claim(
+            "hidden states tell more about a tree than the best head",
+            "79.8 % of edges by hidden states, 34.5 % of directed ones by a head of BERT-base",
+            "UUAS, hidden states minus one head",
+        ),
+        Claim(
+            "hidden states tell more about a tree than all heads together",
+            "79.8 % of edges by hidden states, 61 % of directed ones by heads of BERT-base",
+            "UUAS, hidden states minus weighted heads",
+        ),
+        Claim(
+            "all heads together tell more about a tree than the linear chain",
+            "61 % and 26 % in BERT-base, of directed edges",
+            f"UUAS, weighted heads minus {LINEAR_CHAIN}",
+        ),
+        Claim(
+            "hidden states tell more about a tree than those of an untrained model",
+            "77.0 % and 59.8 % in ELMo's first layer",
+            "UUAS, hidden states minus untrained",
+        ),
+    )
+    plots = (FindingBars("UUAS", "UUAS, "),)
 
-    def lacks(self, case: Case) -> str | None:
-        lacks = lacks_trees(case.texts)
-        if lacks is None and len(parsed(case.texts, self.most)) < LEAST:
-            return f"it needs {LEAST} sentences of two words at least, with their trees"
-        return lacks or super().lacks(case)
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        reason = missing_trees(inputs.texts)
+        if (
+            reason is None
+            and len(complete_sentences(inputs.texts, self.max_sentences)) < MIN_SENTENCES
+        ):
+            return f"it needs {MIN_SENTENCES} sentences of two words or more with dependency trees"
+        return reason or super().not_applicable(inputs)
 
-    def run(self, case: Case) -> Found:
-        texts = parsed(case.texts, self.most)
-        own, judged = self._told(replace(case, texts=texts))
-        drawn, _ = self._told(Case(case.subject.untrained(case.seed), texts, case.seed))
-        untrained = {name: told.right for name, told in drawn.items()}
-        total = np.array([len(sentence.edges) for sentence in judged])
-        chain = np.array([sentence.edges_found(sentence.along) for sentence in judged])
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        texts = complete_sentences(inputs.texts, self.max_sentences)
+        scores, test = self._method_scores(replace(inputs, texts=texts))
+        untrained_scores, _ = self._method_scores(
+            AnalysisInput(inputs.model.with_random_weights(inputs.seed), texts, inputs.seed)
+        )
+        untrained = {name: score.num_correct for name, score in untrained_scores.items()}
+        num_edges = np.array([len(sentence.edges) for sentence in test])
+        chain = np.array(
+            [sentence.num_correct_edges(sentence.chain_distances) for sentence in test]
+        )
 
-        findings = [Finding.over_texts("UUAS, chain", of_ratio(chain, total, seed=case.seed))]
-        for name, told in own.items():
-            baseline = Baseline("untrained", float(untrained[name].sum() / total.sum()))
-            share = of_ratio(told.right, total, seed=case.seed)
-            finding = Finding.over_texts(f"UUAS, {name}", share, told.layer, told.head, baseline)
-            findings.append(replace(finding, note=told.note))
-            share = of_ratio(untrained[name], total, seed=case.seed)
-            findings.append(Finding.over_texts(f"UUAS, {name}, untrained", share))
-        return Found(
-            [*findings, *_leads(own, untrained, chain, total, case.seed)],
+        findings = Findings(inputs.seed)
+        findings.add_ratio(f"UUAS, {LINEAR_CHAIN}", chain, num_edges)
+        for name, score in scores.items():
+            baseline = BaselineValue("untrained", float(untrained[name].sum() / num_edges.sum()))
+            interval = bootstrap_ratio(score.num_correct, num_edges, seed=inputs.seed)
+            finding = interval_finding(f"UUAS, {name}", interval, score.layer, score.head, baseline)
+            findings.append(replace(finding, note=score.note))
+            interval = bootstrap_ratio(untrained[name], num_edges, seed=inputs.seed)
+            findings.add_interval(f"UUAS, {name}, untrained", interval)
+        return AnalysisResult(
+            [*findings, *_difference_findings(scores, untrained, chain, num_edges, inputs.seed)],
             {
-                "total": total,
+                "num_edges": num_edges,
                 "chain": chain,
-                "trained": np.stack([told.right for told in own.values()]),
+                "trained": np.stack([score.num_correct for score in scores.values()]),
                 "untrained": np.stack(list(untrained.values())),
             },
         )
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        claims = {
-            "all heads weighed less one head": (
-                "all heads together tell more of a tree than the best one does",
-                "61 % to 34.5 % of BERT-base, of directed edges",
-            ),
-            "states less one head": (
-                "states tell more of a tree than the best head does",
-                "79.8 % of edges by states, 34.5 % of directed ones by a head of BERT-base",
-            ),
-            "states less all heads weighed": (
-                "states tell more of a tree than all heads together do",
-                "79.8 % of edges by states, 61 % of directed ones by heads of BERT-base",
-            ),
-            "all heads weighed less chain": (
-                "all heads together tell more of a tree than the chain of neighbours does",
-                "61 % to 26 % of BERT-base, of directed edges",
-            ),
-            "states less untrained": (
-                "states tell more of a tree than those of an untrained model do",
-                "77.0 % to 59.8 % of ELMo's first layer",
-            ),
-        }
-        return [
-            concluded(*said, stored.of_all(f"UUAS, {name}"), 0.0, "alike")
-            for name, said in claims.items()
-        ]
-
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        of = {finding["metric"]: finding for finding in stored.findings}
-        places = np.arange(len(TREES))
-        for by, label, end in ((-0.2, "trained", ""), (0.2, "untrained", ", untrained")):
-            own = [of[f"UUAS, {name}{end}"] for name in TREES]
-            values = np.array([finding["value"] for finding in own])
-            low, high = np.array([f.get("interval", [f["value"]] * 2) for f in own]).T
-            axes.bar(places + by, values, 0.4, yerr=[values - low, high - values], label=label)
-        axes.axhline(of["UUAS, chain"]["value"], linestyle=":", label="chain of neighbours")
-        axes.set_xticks(places, list(TREES))
-        axes.set_ylabel("UUAS")
-        figure.legend(loc="outside upper center", ncols=3)
-
-    def _told(self, case: Case) -> tuple[dict[str, Told], list[Sentence]]:
-        """What every way tells of the sentences that judge, and these."""
-        parser = AttentionParser(most=self.most, epochs=self.epochs)
-        probe = StructuralProbe(rank=self.rank, rate=RATE, epochs=self.epochs)
-        shown = Shown(case, parser, probe)
-        judged = [shown.sentences[number] for number in shown.judging]
-        return {name: way(shown) for name, way in TREES.items()}, judged
+    def _method_scores(
+        self, inputs: AnalysisInput
+    ) -> tuple[dict[str, TreeMethodScores], list[TreeSentence]]:
+        """Score the test sentences with every method; return these sentences, too."""
+        parser = AttentionParser(max_sentences=self.max_sentences, epochs=self.epochs)
+        probe = StructuralProbe(rank=self.rank, learning_rate=LEARNING_RATE, epochs=self.epochs)
+        method_inputs = TreeMethodInputs(inputs, parser, probe)
+        test = [method_inputs.sentences[number] for number in method_inputs.test_indices]
+        return {name: method(method_inputs) for name, method in TREE_METHODS.items()}, test
 
 
-def _leads(
-    own: dict[str, Told], untrained: dict[str, Counts], chain: Counts, total: Counts, seed: int
-) -> list[Finding]:
-    """How far each way is ahead of the model as it is drawn and of the chain, and some of them of
-    others; with chances adjusted for all of these."""
-    pairs = {f"{name} less untrained": (own[name].right, untrained[name]) for name in TREES}
-    pairs |= {f"{name} less chain": (own[name].right, chain) for name in TREES}
-    pairs |= {f"{one} less {two}": (own[one].right, own[two].right) for one, two in COMPARED}
-    chances = [sign_flips(right - other, seed=seed) for right, other in pairs.values()]
-    found: list[Finding] = []
-    for n, (name, (right, other)) in enumerate(pairs.items()):
-        lead = of_difference((right, total), (other, total), seed=seed)
-        finding = Finding.over_texts(f"UUAS, {name}", lead)
-        adjusted = float(holm(chances)[n])
-        found.append(replace(finding, chance=chances[n], adjusted=adjusted, family=len(pairs)))
-    return found
+def _difference_findings(
+    scores: dict[str, TreeMethodScores],
+    untrained_scores: dict[str, Counts],
+    chain_scores: Counts,
+    num_edges: Counts,
+    seed: int,
+) -> list[AnalysisFinding]:
+    """Compare methods with untrained weights, the linear chain and each other, with Holm's test."""
+    pairs = {
+        f"{name} minus untrained": (scores[name].num_correct, untrained_scores[name])
+        for name in TREE_METHODS
+    }
+    pairs |= {
+        f"{name} minus {LINEAR_CHAIN}": (scores[name].num_correct, chain_scores)
+        for name in TREE_METHODS
+    }
+    pairs |= {
+        f"{first} minus {second}": (scores[first].num_correct, scores[second].num_correct)
+        for first, second in COMPARED_METHODS
+    }
+    p_values = [sign_flip_test(first - second, seed=seed) for first, second in pairs.values()]
+    findings: list[AnalysisFinding] = []
+    for n, (name, (first, second)) in enumerate(pairs.items()):
+        finding = difference_finding(
+            f"UUAS, {name}", (first, num_edges), (second, num_edges), seed=seed
+        )
+        adjusted = float(holm(p_values)[n])
+        findings.append(
+            replace(finding, p_value=p_values[n], adjusted_p_value=adjusted, num_tests=len(pairs))
+        )
+    return findings

@@ -1,4 +1,4 @@
-"""A parser that is made of attention (Clark et al. 2019, section 5)."""
+"""A dependency parser from attention weights (Clark et al. 2019, section 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,223 +6,238 @@ from typing import Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.analysis.analysis import Case, Listening
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Finding, Found, Stored
-from bertwright.analysis.listening import Heard, listen
-from bertwright.analysis.texts import ReadText, lacks_trees
-from bertwright.randomness import key
-from bertwright.significance import halves, of_difference, of_ratio
-from bertwright.tasks.formats.treebank import Tree
+from bertwright.analysis.core.activations import ActivationBatch, stream_activations
+from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.analysis.core.texts import AnalysedText, missing_trees
+from bertwright.core.rng import stream_key
+from bertwright.core.significance import split_halves
+from bertwright.tasks.formats.dependency_trees import DependencyTree
 
-FARTHEST = 6
-"""Words from a dependent; all that stand farther are one distance, to either side."""
+MAX_DISTANCE = 6
+"""Largest distance from a dependent, to either side; larger ones count as this one."""
 
-AT_ONCE = 20
-"""Sentences of a step."""
+BATCH_SIZE = 20
+"""Sentences per step."""
 
 
-class AttentionParser(Listening):
-    """What a word depends on is guessed by a sum of what all heads see from it and to it, with a
-    weight for each; whether it is the root, by what they see of the special pieces. The weights are
-    learned on half of the sentences, and judged on the other half, without punctuation (UAS).
-    Beside it stand distances alone, learned likewise, the model with weights as they are drawn, and
-    the next word. The first ``most`` sentences are read; words themselves are not looked at."""
+class AttentionParser(StreamingAnalysis):
+    """The accuracy of a parser that scores heads by a weighted sum of attention (UAS).
+
+    The features of a word pair are the attention of all heads in both directions; a root is scored
+    by attention to special tokens. Weights are trained on half of the sentences and tested on the
+    other half, without punctuation. Baselines are distances alone, random model weights, and the
+    next word. The first ``max_sentences`` are read; word identities are not used.
+    """
 
     kind: Literal["attention-parser"] = "attention-parser"
-    most: int = Field(default=400, ge=2)
+    max_sentences: int = Field(default=400, ge=2)
     epochs: int = Field(default=30, ge=1)
-    rate: float = Field(default=0.1, gt=0)
-    number = "B7"
+    learning_rate: float = Field(default=0.1, gt=0)
+    survey_id = "B7"
     group = "syntax"
-    question = "Do all heads together tell what words depend on?"
+    title = "Do all heads together tell the dependencies?"
     source = "Clark et al. 2019"
-    sites = ("blocks.*.attention.weights",)
+    taps = ("blocks.*.attention.weights",)
+    claims = (
+        Claim(
+            "attention predicts dependencies better than distance",
+            "61 % and 58 %, the latter with word vectors",
+            "UAS, attention minus distances",
+        ),
+        Claim(
+            "attention predicts them better than the attention of an untrained model",
+            "77 % and 30 %, both with word vectors",
+            "UAS, attention minus untrained",
+        ),
+    )
+    plots = (
+        FindingBars(
+            "UAS", ("UAS, attention", "UAS, untrained", "UAS, distances", "UAS, next word")
+        ),
+    )
 
-    def lacks(self, case: Case) -> str | None:
-        return lacks_trees(case.texts) or self._lacks_words(case) or super().lacks(case)
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        return (
+            missing_trees(inputs.texts)
+            or self._missing_words(inputs)
+            or super().not_applicable(inputs)
+        )
 
-    def listener(self, case: Case) -> "ParserHeard":
-        return ParserHeard(case, self)
+    def consumer(self, inputs: AnalysisInput) -> "AttentionParserConsumer":
+        return AttentionParserConsumer(inputs, self)
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        return [
-            concluded(
-                "attention tells more than distance does",
-                "61 % to 58 %, which had the vectors of words, too",
-                stored.of_all("UAS, attention less distances"),
-                0.0,
-                "alike",
-            ),
-            concluded(
-                "attention tells more than that of an untrained model does",
-                "77 % to 30 %, both with the vectors of words",
-                stored.of_all("UAS, attention less untrained"),
-                0.0,
-                "alike",
-            ),
+    def _missing_words(self, inputs: AnalysisInput) -> str | None:
+        trees = [
+            tree for text in inputs.texts[: self.max_sentences] if (tree := complete_tree(text))
         ]
-
-    def _lacks_words(self, case: Case) -> str | None:
-        trees = [tree for text in case.texts[: self.most] if (tree := whole_tree(text))]
         if len(trees) < 4:
-            return "it needs four sentences that are read whole: two to learn from, two to judge"
-        for half in halves(len(trees), case.seed):
+            return "it needs four sentences that are not truncated: two to train on, two to test on"
+        for half in split_halves(len(trees), inputs.seed):
             if all(tag == "PUNCT" for n in half for tag in trees[n].tags):
                 return "half of the sentences are punctuation alone: give more sentences"
         return None
 
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        axes = figure.subplots()
-        bars = [own for own in stored.findings if "less" not in own["metric"]]
-        axes.bar([own["metric"] for own in bars], [own["value"] for own in bars])
-        axes.set_ylabel("UAS")
-
 
 @dataclass(frozen=True)
-class Seen:
-    """Of a sentence of W words what is known of each word j and each i that it may depend on.
+class ParserExample:
+    """Features of a sentence of W words.
 
     Attributes:
-        pairs: (W, W, F), first j, then i; of attention first what j looks at, then what looks at j.
-        roots: (W, G), of j as the root.
-        heads: (W,) what j depends on, -1 for the root.
-        counted: (W,) bool, those that are judged.
+        pairs: (W, W, F) of a dependent and a possible head; of attention first from the dependent
+            to the head, then from the head to the dependent.
+        roots: (W, G) of a word as the root.
+        heads: (W,) the true heads, -1 for the root.
+        is_scored: (W,) True for words other than punctuation.
     """
 
     pairs: Tensor
     roots: Tensor
     heads: Tensor
-    counted: Tensor
+    is_scored: Tensor
 
     def scores(self, weights: tuple[Tensor, Tensor]) -> Tensor:
-        """(W, W + 1): the root is last; no word depends on itself."""
+        """Return scores of heads (W, W + 1), the root last; no word depends on itself."""
         itself = torch.eye(len(self.pairs), dtype=torch.bool)
         pairs = (self.pairs @ weights[0]).masked_fill(itself, -torch.inf)
         return torch.cat((pairs, (self.roots @ weights[1])[:, None]), 1)
 
     @property
     def target(self) -> Tensor:
-        """The columns of the scores that are right."""
+        """Columns of the true heads in the scores, (W,)."""
         return torch.where(self.heads < 0, len(self.heads), self.heads)
 
 
-class ParserHeard:
-    """What all heads see between the words of every sentence."""
+class AttentionParserConsumer:
+    """The consumer of attention between the words of every sentence."""
 
-    sites = AttentionParser.sites
+    taps = AttentionParser.taps
 
-    def __init__(self, case: Case, choice: AttentionParser) -> None:
-        self.case, self.choice = case, choice
-        self.seen: dict[int, Seen] = {}
+    def __init__(self, inputs: AnalysisInput, config: AttentionParser) -> None:
+        self.inputs, self.config = inputs, config
+        self.examples: dict[int, ParserExample] = {}
 
-    def hear(self, heard: Heard) -> None:
-        """Keep what is seen in a batch."""
-        layers = [heard.attention(layer) for layer in range(self.case.subject.num_layers)]
-        special = [heard.marked(mark) for mark in ("opening", "separator")]
-        for row, number in enumerate(heard.numbers):
-            text = heard.texts[row]
-            if number >= self.choice.most or (tree := whole_tree(text)) is None:
+    def update(self, batch: ActivationBatch) -> None:
+        """Store the examples of a batch."""
+        layers = [batch.attention(layer) for layer in range(self.inputs.model.num_layers)]
+        special = [batch.category_mask(category) for category in ("opening", "separator")]
+        for index, number in enumerate(batch.text_indices):
+            text = batch.texts[index]
+            if number >= self.config.max_sentences or (tree := complete_tree(text)) is None:
                 continue
-            own = torch.cat([layer[row] for layer in layers]).float()
-            between = heard.between_words(row, own)
-            places = heard.from_words(row, own)
-            at = [mark[row, : len(text)].to(places) for mark in special]
-            self.seen[number] = Seen(
+            weights = torch.cat([layer[index] for layer in layers]).float()
+            between = batch.word_attention(index, weights)
+            to_tokens = batch.word_to_token_attention(index, weights)
+            masks = [mask[index, : len(text)].to(to_tokens) for mask in special]
+            self.examples[number] = ParserExample(
                 torch.cat((between, between.mT)).permute(1, 2, 0).cpu(),
-                torch.cat([places @ mark for mark in at]).T.cpu(),
+                torch.cat([to_tokens @ mask for mask in masks]).T.cpu(),
                 torch.tensor(tree.heads),
                 torch.tensor([tag != "PUNCT" for tag in tree.tags]),
             )
 
-    def found(self) -> Found:
-        """Learned and judged, beside the baselines."""
-        case, choice = self.case, self.choice
-        untrained = ParserHeard(Case(case.subject.untrained(case.seed), case.texts), choice)
-        listen(untrained.case.subject, case.texts[: choice.most], [untrained])
-        own = [self.seen[number] for number in sorted(self.seen)]
-        ways = {
-            "attention": own,
-            "untrained": [untrained.seen[number] for number in sorted(untrained.seen)],
-            "distances": [by_distance(sentence) for sentence in own],
+    def sorted_examples(self) -> list[ParserExample]:
+        """Return the examples in the order of the texts."""
+        return [self.examples[number] for number in sorted(self.examples)]
+
+    def result(self) -> AnalysisResult:
+        """Train and test the parser and its baselines."""
+        inputs, config = self.inputs, self.config
+        untrained = AttentionParserConsumer(
+            AnalysisInput(inputs.model.with_random_weights(inputs.seed), inputs.texts), config
+        )
+        texts = inputs.texts[: config.max_sentences]
+        stream_activations(untrained.inputs.model, texts, [untrained])
+        examples = self.sorted_examples()
+        variants = {
+            "attention": examples,
+            "untrained": untrained.sorted_examples(),
+            "distances": [distance_example(example) for example in examples],
         }
-        choosing, judging = halves(len(own), case.seed)
-        total = np.array([int(own[n].counted.sum()) for n in judging])
-        right = {"next word": np.array([_next_words(own[n]) for n in judging])}
+        train, test = split_halves(len(examples), inputs.seed)
+        num_words = np.array([int(examples[n].is_scored.sum()) for n in test])
+        num_correct = {"next word": np.array([_num_next_word_heads(examples[n]) for n in test])}
         arrays: dict[str, NDArray[np.float32]] = {}
-        for name, sentences in ways.items():
-            weights = learned([sentences[n] for n in choosing], choice, case.seed)
-            right[name] = np.array([num_right(sentences[n], weights) for n in judging])
+        for name, variant in variants.items():
+            weights = train_parser([variant[n] for n in train], config, inputs.seed)
+            num_correct[name] = np.array([num_correct_heads(variant[n], weights) for n in test])
             if name == "attention":
                 arrays["weights"] = weights[0].numpy()
-        findings = [
-            Finding.over_texts(name, of_ratio(hits, total, seed=case.seed))
-            for name, hits in right.items()
-        ]
+        findings = Findings(inputs.seed)
+        for name, values in num_correct.items():
+            findings.add_ratio(f"UAS, {name}", values, num_words)
         for other in ("distances", "untrained"):
-            lead = of_difference((right["attention"], total), (right[other], total), seed=case.seed)
-            findings.append(Finding.over_texts(f"UAS, attention less {other}", lead))
-        return Found(findings, arrays)
+            findings.add_difference(
+                f"UAS, attention minus {other}",
+                (num_correct["attention"], num_words),
+                (num_correct[other], num_words),
+            )
+        return AnalysisResult(findings, arrays)
 
 
-def whole_tree(text: ReadText) -> Tree | None:
-    """The tree of a text whose words are all read."""
+def complete_tree(text: AnalysedText) -> DependencyTree | None:
+    """Return the tree of a text that is not truncated, or None."""
     tree = text.source
-    return tree if isinstance(tree, Tree) and len(text.words) == len(tree.words) else None
+    return tree if isinstance(tree, DependencyTree) and len(text.words) == len(tree.words) else None
 
 
-def by_distance(sentence: Seen) -> Seen:
-    """The same sentence, of which nothing but distances is known."""
-    place = torch.arange(len(sentence.heads))
-    distance = (place - place[:, None]).clamp(-FARTHEST, FARTHEST) + FARTHEST
-    pairs = torch.nn.functional.one_hot(distance, 2 * FARTHEST + 1).float()
-    return Seen(pairs, torch.ones(len(place), 1), sentence.heads, sentence.counted)
+def distance_example(example: ParserExample) -> ParserExample:
+    """Return the same sentence with distances as its only features."""
+    positions = torch.arange(len(example.heads))
+    distance = (positions - positions[:, None]).clamp(-MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
+    pairs = torch.nn.functional.one_hot(distance, 2 * MAX_DISTANCE + 1).float()
+    return ParserExample(pairs, torch.ones(len(positions), 1), example.heads, example.is_scored)
 
 
-def learned(sentences: Sequence[Seen], choice: AttentionParser, seed: int) -> tuple[Tensor, Tensor]:
-    """Weights of pairs (F,) and of roots (G,) by which what words depend on is likely."""
-    generator = torch.Generator().manual_seed(key(seed, "attention parser") >> 1)
-    sizes = (sentences[0].pairs.shape[-1], sentences[0].roots.shape[-1])
+def train_parser(
+    examples: Sequence[ParserExample], config: AttentionParser, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Train weights of pairs (F,) and roots (G,) by cross-entropy over heads."""
+    generator = torch.Generator().manual_seed(stream_key(seed, "attention parser") >> 1)
+    sizes = (examples[0].pairs.shape[-1], examples[0].roots.shape[-1])
     weights = tuple(torch.zeros(size, requires_grad=True) for size in sizes)
     pairs, roots = weights
-    update = torch.optim.Adam(weights, choice.rate)
-    steps = choice.epochs * -(-len(sentences) // AT_ONCE)
-    slower = torch.optim.lr_scheduler.LinearLR(update, 1.0, 0.0, steps)
-    for _ in range(choice.epochs):
-        order = torch.randperm(len(sentences), generator=generator).tolist()
-        for start in range(0, len(order), AT_ONCE):
-            some = [sentences[n] for n in order[start : start + AT_ONCE]]
-            update.zero_grad()
-            _loss(some, (pairs, roots)).backward()
-            update.step()
-            slower.step()
+    optimizer = torch.optim.Adam(weights, config.learning_rate)
+    steps = config.epochs * -(-len(examples) // BATCH_SIZE)
+    scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, steps)
+    for _ in range(config.epochs):
+        order = torch.randperm(len(examples), generator=generator).tolist()
+        for start in range(0, len(order), BATCH_SIZE):
+            batch = [examples[n] for n in order[start : start + BATCH_SIZE]]
+            optimizer.zero_grad()
+            _loss(batch, (pairs, roots)).backward()
+            optimizer.step()
+            scheduler.step()
     return pairs.detach(), roots.detach()
 
 
-def _loss(sentences: Sequence[Seen], weights: tuple[Tensor, Tensor]) -> Tensor:
-    """Of all counted words at once: threads of many small losses wait for one another."""
-    widest = max(len(each.heads) for each in sentences)
+def _loss(examples: Sequence[ParserExample], weights: tuple[Tensor, Tensor]) -> Tensor:
+    """Return the loss over all scored words at once: many small losses are slow with threads."""
+    widest = max(len(example.heads) for example in examples)
     scores = [
         torch.nn.functional.pad(
-            each.scores(weights)[each.counted], (0, widest - len(each.heads)), value=-torch.inf
+            example.scores(weights)[example.is_scored],
+            (0, widest - len(example.heads)),
+            value=-torch.inf,
         )
-        for each in sentences
+        for example in examples
     ]
-    target = torch.cat([each.target[each.counted] for each in sentences])
+    target = torch.cat([example.target[example.is_scored] for example in examples])
     return torch.nn.functional.cross_entropy(torch.cat(scores), target)
 
 
-def num_right(sentence: Seen, weights: tuple[Tensor, Tensor]) -> int:
-    """How many counted words have their head guessed."""
-    hits = sentence.scores(weights).argmax(1) == sentence.target
-    return int((hits & sentence.counted).sum())
+def num_correct_heads(example: ParserExample, weights: tuple[Tensor, Tensor]) -> int:
+    """Return the number of scored words with a correct head."""
+    is_correct = example.scores(weights).argmax(1) == example.target
+    return int((is_correct & example.is_scored).sum())
 
 
-def _next_words(sentence: Seen) -> int:
-    hits = sentence.heads == torch.arange(1, len(sentence.heads) + 1)
-    return int((hits & sentence.counted).sum())
+def _num_next_word_heads(example: ParserExample) -> int:
+    is_correct = example.heads == torch.arange(1, len(example.heads) + 1)
+    return int((is_correct & example.is_scored).sum())

@@ -1,217 +1,198 @@
-"""Heads that look from a mention of somebody to an earlier one (Clark et al. 2019, section 4.3)."""
+"""Heads that attend from a mention to its antecedent (Clark et al. 2019, section 4.3)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 
-from bertwright.analysis.analysis import Analysis, Case
-from bertwright.analysis.conclusions import Conclusion, concluded
-from bertwright.analysis.findings import Baseline, Finding, Found, Stored
-from bertwright.analysis.listening import Heard, listen
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.syntax.mentions import KINDS, Mention, Tale, tales
-from bertwright.analysis.texts import ReadText, read_texts
-from bertwright.randomness import key
-from bertwright.significance import (
-    benjamini_hochberg,
-    halves,
-    of_difference,
-    of_ratio,
-    sign_flips,
+from bertwright.analysis.core.activations import activation_batches
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.plots import FindingBars, HeatMap
+from bertwright.analysis.core.result import (
+    AnalysisFinding,
+    AnalysisResult,
+    BaselineValue,
+    difference_finding,
+    interval_finding,
 )
-from bertwright.tasks.formats.examples import TaggedWords
+from bertwright.analysis.core.texts import AnalysedText, encode_texts
+from bertwright.analysis.syntax.stories import (
+    MENTION_KINDS,
+    CoreferenceStory,
+    Mention,
+    sample_stories,
+)
+from bertwright.core.rng import stream_key
+from bertwright.core.significance import (
+    FloatArray,
+    benjamini_hochberg,
+    bootstrap_ratio,
+    sign_flip_test,
+    split_halves,
+)
+from bertwright.tasks.formats.examples import TaggedSentence
 
-Floats = NDArray[np.float64]
+MAX_LENGTH = 512
+"""Maximum sequence length, so that only the model itself truncates stories."""
 
-LENGTH = 512
-"""Places of a row, so that no tale is cut by more than the model itself."""
-
-OF = ("all", *KINDS)
-"""The kinds of mentions that are judged."""
+RESOLVERS = ("best head", "nearest mention", "same word", "rule-based", "untrained")
+REPORTED_KINDS = ("all", *MENTION_KINDS)
+"""Kinds of mentions that are reported."""
 
 
 class Coreference(Analysis):
-    """In short tales of two or three people one of them is spoken of again, by a pronoun, a name or
-    a noun. A head is right where from there it looks, of all earlier mentions, most to one of the
-    same person; of several that get as much by the share that is. The best head is chosen on half
-    of the tales and judged on the other half, on all of them and on those of each kind. Beside it
-    stand the nearest mention, the nearest of the same word, a rule (the same word, else the nearest
-    whose gender and number fit), and the best head of the model with weights as they are drawn. The
-    tales are drawn from a grammar of our own, ``drawn`` of each kind."""
+    """How often the best head attends from a mention to an earlier one of the same person.
+
+    In short stories with two or three people, one of them is mentioned again by a pronoun, name or
+    noun. A head is correct if, of all earlier mentions, it attends most to one of the same person;
+    ties count in part. The best head is chosen on half of the stories and tested on the other half,
+    overall and by kind. Baselines are the nearest mention, the nearest same word, a rule (same
+    word, else the nearest with fitting gender and number), and the best head with random weights.
+    Stories are sampled from a small grammar, ``num_stories`` of each kind.
+    """
 
     kind: Literal["coreference"] = "coreference"
-    drawn: int = Field(default=200, ge=20)
-    number = "B8"
+    num_stories: int = Field(default=200, ge=20)
+    survey_id = "B8"
     group = "syntax"
-    question = "Do heads look from a mention of somebody to an earlier one?"
+    title = "Do heads attend from a mention to an earlier mention of the same person?"
     source = "Clark et al. 2019"
-    sites = ("blocks.*.attention.weights",)
+    taps = ("blocks.*.attention.weights",)
+    claims = (
+        Claim(
+            "a head finds an earlier mention more often than the nearest mention does",
+            "65 % and 27 % in BERT-base, on CoNLL-2012",
+            "best head minus nearest mention, all",
+        ),
+        Claim(
+            "it finds one more often than the same word does",
+            "65 % and 52 %",
+            "best head minus same word, all",
+        ),
+        Claim(
+            "it finds one less often than a rule of word, gender and number",
+            "65 % and 69 %",
+            "best head minus rule-based, all",
+            direction="below",
+        ),
+    )
+    plots = (
+        FindingBars(
+            "fraction whose earlier mention is found", tuple(f"{name}, all" for name in RESOLVERS)
+        ),
+        HeatMap("fraction, all", lambda r: r.arrays["trained"], (None, None)),
+    )
 
-    def lacks(self, case: Case) -> str | None:
-        if 2 * len(self.asked_of(case)[0]) < len(KINDS) * self.drawn:
-            return "its rows are too short for most of the tales that it would be asked of"
-        return super().lacks(case)
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        if 2 * len(self.sample_stories(inputs)[0]) < len(MENTION_KINDS) * self.num_stories:
+            return "its maximum length is too short for most of the stories"
+        return super().not_applicable(inputs)
 
-    def run(self, case: Case) -> Found:
-        own, texts = self.asked_of(case)
-        choosing, judging = halves(len(own), case.seed)
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        stories, texts = self.sample_stories(inputs)
+        train, test = split_halves(len(stories), inputs.seed)
         trained, untrained = (
-            looked_at(subject, texts, own)
-            for subject in (case.subject, case.subject.untrained(case.seed))
+            coreference_scores(model, texts, stories)
+            for model in (inputs.model, inputs.model.with_random_weights(inputs.seed))
         )
-        (layer, head), drawn = (best_head(right[choosing]) for right in (trained, untrained))
+        (layer, head), untrained_head = (best_head(s[train]) for s in (trained, untrained))
         others = {
-            name: np.array([tale.same[guess(tale, sieves)] for tale in own], np.float64)
-            for name, sieves in GUESSES.items()
-        } | {"untrained": untrained[:, *drawn]}
-        findings: list[Finding] = []
-        leads: list[Finding] = []
-        for kind in OF:
-            of = judging[[kind in ("all", own[n].kind) for n in judging]]
-            right, ones = trained[of, layer, head], np.ones(len(of))
-            baseline = Baseline("nearest mention", float(others["nearest mention"][of].mean()))
-            share = of_ratio(right, seed=case.seed)
-            findings.append(Finding.over_texts(f"best head, {kind}", share, layer, head, baseline))
-            for name, other in others.items():
-                share = of_ratio(other[of], seed=case.seed)
-                findings.append(Finding.over_texts(f"{name}, {kind}", share))
-                lead = of_difference((right, ones), (other[of], ones), seed=case.seed)
-                told = Finding.over_texts(f"best head less {name}, {kind}", lead)
-                chance = sign_flips(right - other[of], seed=case.seed)
-                leads.append(replace(told, chance=chance))
-        adjusted = benjamini_hochberg([lead.chance or 0.0 for lead in leads])
+            name: np.array([s.is_coreferent[resolve(s, sieves)] for s in stories], np.float64)
+            for name, sieves in RESOLUTION_RULES.items()
+        } | {"untrained": untrained[:, *untrained_head]}
+        findings: list[AnalysisFinding] = []
+        differences: list[AnalysisFinding] = []
+        for kind in REPORTED_KINDS:
+            indices = test[[kind in ("all", stories[n].kind) for n in test]]
+            scores = trained[indices, layer, head]
+            nearest = float(others["nearest mention"][indices].mean())
+            baseline = BaselineValue("nearest mention", nearest)
+            interval = bootstrap_ratio(scores, seed=inputs.seed)
+            findings.append(interval_finding(f"best head, {kind}", interval, layer, head, baseline))
+            for name, values in others.items():
+                other = values[indices]
+                interval = bootstrap_ratio(other, seed=inputs.seed)
+                findings.append(interval_finding(f"{name}, {kind}", interval))
+                finding = difference_finding(
+                    f"best head minus {name}, {kind}", scores, other, seed=inputs.seed
+                )
+                p_value = sign_flip_test(scores - other, seed=inputs.seed)
+                differences.append(replace(finding, p_value=p_value))
+        adjusted = benjamini_hochberg([finding.p_value or 0.0 for finding in differences])
         findings += [
-            replace(lead, adjusted=float(value), family=len(leads))
-            for lead, value in zip(leads, adjusted, strict=True)
+            replace(finding, adjusted_p_value=float(value), num_tests=len(differences))
+            for finding, value in zip(differences, adjusted, strict=True)
         ]
-        return Found(findings, {"trained": trained.mean(0), "untrained": untrained.mean(0)})
+        arrays = {"trained": trained.mean(0), "untrained": untrained.mean(0)}
+        return AnalysisResult(findings, arrays)
 
-    def conclusions(self, stored: Stored) -> list[Conclusion]:
-        def less(other: str) -> dict[str, object]:
-            return dict(stored.of_all(f"best head less {other}, all"))
-
-        return [
-            concluded(
-                "a head finds an earlier mention more often than the nearest is one",
-                "65 % to 27 % of BERT-base, in texts of CoNLL-2012",
-                less("nearest mention"),
-                0.0,
-                "alike",
-            ),
-            concluded(
-                "it finds one more often than the same word does",
-                "65 % to 52 %",
-                less("same word"),
-                0.0,
-                "alike",
-            ),
-            concluded(
-                "it finds one less often than a rule of words, gender and number",
-                "65 % to 69 %",
-                less("rule"),
-                0.0,
-                "alike",
-                "below",
-            ),
-        ]
-
-    def draw(self, stored: Stored, figure: Figure) -> None:
-        bars, grid = figure.subplots(1, 2, width_ratios=(2, 1))
-        values = {own["metric"]: own["value"] for own in stored.findings}
-        names = ("best head", *GUESSES, "untrained")
-        places, width = np.arange(len(OF)), 0.8 / len(names)
-        for number, name in enumerate(names):
-            heights = [values[f"{name}, {kind}"] for kind in OF]
-            bars.bar(places + (number - 2) * width, heights, width, label=name)
-        bars.set_xticks(places, list(OF))
-        bars.set_ylabel("share whose earlier mention is found")
-        figure.legend(loc="outside upper center", ncols=len(names))
-        image = grid.imshow(stored.arrays["trained"], aspect="auto")
-        grid.xaxis.get_major_locator().set_params(integer=True)
-        grid.yaxis.get_major_locator().set_params(integer=True)
-        grid.set_xlabel("head, from 0")
-        grid.set_ylabel("layer, from 0")
-        figure.colorbar(image, label="share, all")
-
-    def asked_of(self, case: Case) -> tuple[list[Tale], list[ReadText]]:
-        """The tales that fit into a row of the model, and as it reads them."""
-        own = tales(self.drawn, np.random.default_rng(key(case.seed, "coreference")))
-        said = [TaggedWords(tale.words, tale.words) for tale in own]
-        texts = read_texts(case.subject, said, LENGTH)
-        whole = [n for n, tale in enumerate(own) if len(texts[n].words) == len(tale.words)]
-        return [own[n] for n in whole], [texts[n] for n in whole]
+    def sample_stories(
+        self, inputs: AnalysisInput
+    ) -> tuple[list[CoreferenceStory], list[AnalysedText]]:
+        """Sample the stories that the model need not truncate, and encode them."""
+        generator = np.random.default_rng(stream_key(inputs.seed, "coreference"))
+        stories = sample_stories(self.num_stories, generator)
+        sentences = [TaggedSentence(story.words, story.words) for story in stories]
+        texts = encode_texts(inputs.model, sentences, MAX_LENGTH)
+        complete = [n for n, text in enumerate(texts) if not text.is_truncated]
+        return [stories[n] for n in complete], [texts[n] for n in complete]
 
 
-def looked_at(subject: Subject, texts: Sequence[ReadText], own: Sequence[Tale]) -> Floats:
-    """How far each head is right in each tale, (N, layers, heads)."""
-    heard = _MentionsHeard(subject, own)
-    listen(subject, texts, [heard])
-    return heard.right
+def coreference_scores(
+    model: AnalysedModel, texts: Sequence[AnalysedText], stories: Sequence[CoreferenceStory]
+) -> FloatArray:
+    """Return how far each head is correct in each story, (N, layers, heads)."""
+    scores = np.zeros((len(stories), model.num_layers, model.num_heads))
+    for batch in activation_batches(model, texts, Coreference.taps):
+        for layer in range(model.num_layers):
+            weights = batch.attention(layer)
+            for index, number in enumerate(batch.text_indices):
+                story = stories[number]
+                antecedents = [mention.word_index for mention in story.antecedents]
+                between = batch.word_attention(index, weights[index]).cpu().numpy()
+                attention = between[:, story.anaphor.word_index, antecedents]
+                is_most = attention == attention.max(1, keepdims=True)
+                correct = (is_most & story.is_coreferent).sum(1)
+                scores[number, layer] = correct / is_most.sum(1)
+    return scores
 
 
-class _MentionsHeard:
-    """Where heads look from the last mention of every tale."""
-
-    sites = Coreference.sites
-
-    def __init__(self, subject: Subject, own: Sequence[Tale]) -> None:
-        self.tales = own
-        self.right = np.zeros((len(own), subject.num_layers, subject.num_heads))
-
-    def hear(self, heard: Heard) -> None:
-        """Look at a batch."""
-        for layer in range(self.right.shape[1]):
-            weights = heard.attention(layer)
-            for row, number in enumerate(heard.numbers):
-                tale = self.tales[number]
-                before = [mention.place for mention in tale.before]
-                between = heard.between_words(row, weights[row]).cpu().numpy()
-                given = between[:, tale.asked.place, before]
-                most = given == given.max(1, keepdims=True)
-                self.right[number, layer] = (most & tale.same).sum(1) / most.sum(1)
-
-    def found(self) -> Found:
-        """Nothing but what was seen."""
-        return Found([])
-
-
-def best_head(right: Floats) -> tuple[int, int]:
-    """The layer and the head that are right most often, (N, layers, heads)."""
-    layer, head = np.unravel_index(right.mean(0).argmax(), right.shape[1:])
+def best_head(scores: FloatArray) -> tuple[int, int]:
+    """Return the layer and head with the highest mean score, from (N, layers, heads)."""
+    layer, head = np.unravel_index(scores.mean(0).argmax(), scores.shape[1:])
     return int(layer), int(head)
 
 
-def same_word(mention: Mention, asked: Mention) -> bool:
-    """Whether both are said alike."""
-    return mention.word == asked.word
+def is_same_word(antecedent: Mention, anaphor: Mention) -> bool:
+    """Return True if both mentions are the same word."""
+    return antecedent.word == anaphor.word
 
 
-def fitting(mention: Mention, asked: Mention) -> bool:
-    """Whether gender and number let both be of one person."""
-    forms = {mention.form, asked.form}
+def is_compatible(antecedent: Mention, anaphor: Mention) -> bool:
+    """Return True if gender and number allow both mentions to be one person."""
+    forms = {antecedent.form, anaphor.form}
     return len(forms) == 1 or ("one" in forms and "several" not in forms)
 
 
 Sieve = Callable[[Mention, Mention], bool]
 
-GUESSES: dict[str, tuple[Sieve, ...]] = {
+RESOLUTION_RULES: dict[str, tuple[Sieve, ...]] = {
     "nearest mention": (),
-    "same word": (same_word,),
-    "rule": (same_word, fitting),
+    "same word": (is_same_word,),
+    "rule-based": (is_same_word, is_compatible),
 }
-"""Who is guessed by what is said: the nearest of those that pass the first sieve that any passes
-(Lee et al. 2011), of all where none does."""
+"""Sieves of each rule: the nearest antecedent that passes the first sieve passed by any (Lee et al.
+2011); the nearest of all if none passes."""
 
 
-def guess(tale: Tale, sieves: Sequence[Sieve]) -> int:
-    """One of the earlier mentions."""
+def resolve(story: CoreferenceStory, sieves: Sequence[Sieve]) -> int:
+    """Return the index of the antecedent that the sieves select."""
     for sieve in sieves:
-        passed = [n for n, mention in enumerate(tale.before) if sieve(mention, tale.asked)]
+        passed = [n for n, mention in enumerate(story.antecedents) if sieve(mention, story.anaphor)]
         if passed:
             return passed[-1]
-    return len(tale.before) - 1
+    return len(story.antecedents) - 1

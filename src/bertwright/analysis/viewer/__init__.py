@@ -1,1 +1,1 @@
-"""A page on which one looks at what a model does with texts, place by place."""
+"""An interactive page that shows what a model does with texts, position by position."""

@@ -1,6 +1,5 @@
-"""The viewer's page: one file that asks the network for nothing. Numbers travel as how many steps
-they are above the least of their array, deflated: most weights are small, and few of their higher
-bits say anything."""
+"""The viewer's page, a single self-contained file. Arrays are quantised to steps above their
+minimum and deflated."""
 
 import base64
 import json
@@ -8,7 +7,6 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from importlib import resources
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -16,88 +14,95 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 from numpy.typing import NDArray
 
-from bertwright.analysis.analysis import Case
-from bertwright.analysis.identifiability.effective import lacks_head_outputs
-from bertwright.analysis.subject import Subject
-from bertwright.analysis.texts import incomparable
-from bertwright.analysis.viewer.values import (
-    QUERIES,
+from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.texts import model_mismatch
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS
+from bertwright.analysis.identifiability.effective_attention import missing_head_outputs
+from bertwright.analysis.viewer.text_values import (
+    QUERY_KEY_TAPS,
     TextValues,
-    lacks_attention,
-    lacks_guesses,
-    set_neighbours,
-    text_values,
+    compute_text_values,
+    find_neighbours,
+    missing_attention,
+    missing_token_predictions,
 )
-from bertwright.analysis.word_states import SITES
-from bertwright.errors import UserError
-from bertwright.files import write_text
+from bertwright.core.errors import UserError
+from bertwright.core.files import write_text
 
-STEP = 2.0**-19
-"""By half of which a number may be off."""
+QUANTISATION_STEP = 2.0**-19
+"""Quantisation step; numbers are off by at most half of it."""
 
-LARGEST = 2**32 - 1
-"""Steps; arrays that span more of them have longer ones."""
+MAX_QUANTISED_VALUE = 2**32 - 1
+"""Largest number of steps; arrays with a larger range have larger steps."""
 
-NEURONS_AT_MOST = 500_000
-"""Numbers of queries and keys that a page holds: they are most of what it weighs."""
-
-
-def write_view(case: Case, out: Path, made: str, num_shown: int | None = None) -> None:
-    """Write what :func:`view_page` gives."""
-    write_text(out, view_page(case, made, num_shown))
+MAX_NEURON_VALUES = 500_000
+"""Numbers of queries and keys that a page may hold: they are most of its size."""
 
 
-def view_page(case: Case, made: str, num_shown: int | None = None) -> str:
-    """The page for the first texts of the case; the words of all are neighbours. What another model
-    does differently can be looked at, too, where the case has one. ``made`` says how it was.
+def write_view(
+    inputs: AnalysisInput, output_file: Path, provenance: str, max_texts: int | None = None
+) -> None:
+    """Write the page of :func:`render_view`."""
+    write_text(output_file, render_view(inputs, provenance, max_texts))
 
-    Errors: UserError for a model without blocks, and where the two read the texts as other pieces,
-    or have other heads.
+
+def render_view(inputs: AnalysisInput, provenance: str, max_texts: int | None = None) -> str:
+    """Render the page for the first texts; neighbours come from the words of all texts.
+
+    A second model is shown with its differences. ``provenance`` states time and machine.
+
+    Errors: UserError for a model without blocks, and for models that cannot be compared.
     """
-    if not case.subject.num_layers:
-        raise UserError(f"{case.subject.name} has no blocks: there is nothing to see inside")
-    shown = replace(case, texts=case.texts[:num_shown])
-    lacking = {"attention": lacks_attention(case.subject), "guesses": lacks_guesses(case.subject)}
-    lacking["neurons"] = lacking["attention"] or case.subject.lacks(*QUERIES)
-    places = sum(len(text) for text in shown.texts)
-    width = case.subject.text_model.model.recipe.encoder.width
-    if not lacking["neurons"] and 2 * places * width * case.subject.num_layers > NEURONS_AT_MOST:
-        lacking["neurons"] = "with so many texts they would weigh too much: look at fewer"
-    texts = text_values(shown, neurons=lacking["neurons"] is None)
-    words = [] if case.subject.lacks(*SITES) else set_neighbours(case, texts)
-    both = [case.subject, *([] if case.other is None else [case.other])]
-    beside = [] if case.other is None else _of_other(shown, case.other)
-    data = {
-        "model": case.subject.name,
-        "other": None if case.other is None else case.other.name,
-        "layers": case.subject.num_layers,
-        "heads": case.subject.num_heads,
-        "lacking": lacking,
-        "words": words,
-        "texts": [_told(own, beside[number] if beside else {}) for number, own in enumerate(texts)],
+    if not inputs.model.num_layers:
+        raise UserError(f"{inputs.model.name} has no blocks, so there is nothing to show")
+    shown = replace(inputs, texts=inputs.texts[:max_texts])
+    model, other_model = inputs.model, inputs.other_model
+    unavailable = {
+        "attention": missing_attention(model),
+        "predictions": missing_token_predictions(model),
     }
-    room = resources.files("bertwright.analysis.viewer")
+    unavailable["neurons"] = unavailable["attention"] or model.missing_taps(*QUERY_KEY_TAPS)
+    num_positions = sum(len(text) for text in shown.texts)
+    num_values = 2 * num_positions * model.text_model.model.recipe.encoder.width * model.num_layers
+    if not unavailable["neurons"] and num_values > MAX_NEURON_VALUES:
+        unavailable["neurons"] = "the page would be too large: show fewer texts"
+    others = [] if other_model is None else _other_model_arrays(shown, other_model)
+    texts = compute_text_values(shown, neurons=unavailable["neurons"] is None)
+    words = [] if model.missing_taps(*WORD_STATE_TAPS) else find_neighbours(inputs, texts)
+    data = {
+        "model": model.name,
+        "other": None if other_model is None else other_model.name,
+        "layers": model.num_layers,
+        "heads": model.num_heads,
+        "unavailable": unavailable,
+        "words": words,
+        "texts": [
+            _text_data(values, others[number] if others else {})
+            for number, values in enumerate(texts)
+        ],
+    }
+    folder = resources.files("bertwright.analysis.viewer")
     parts = {
-        name: room.joinpath(f"view.{name}").read_text(encoding="utf-8")
+        name: folder.joinpath(f"view.{name}").read_text(encoding="utf-8")
         for name in ("html", "css", "js")
     }
     template = Environment(autoescape=True, undefined=StrictUndefined).from_string(parts["html"])
     return template.render(
-        subject=case.subject,
-        made=made,
-        lengths=all(lacks_head_outputs(own) is None for own in both),
+        model=model,
+        provenance=provenance,
+        has_norms=all(m is None or missing_head_outputs(m) is None for m in (model, other_model)),
         style=parts["css"],
         script=parts["js"],
-        # Nothing in it may end the element that it stands in.
+        # The data must not end its script element.
         data=json.dumps(data, ensure_ascii=False).replace("</", "<\\/"),
     )
 
 
-def packed(values: NDArray[Any]) -> dict[str, Any]:
-    """An array as plain data: the lowest byte of all numbers, then the next one, and no more bytes
-    than they need."""
+def pack_array(values: NDArray[Any]) -> dict[str, Any]:
+    """Pack an array as JSON-compatible data: byte planes of the steps, lowest first, deflated."""
     low, span = float(values.min()), float(np.ptp(values))
-    step = max(STEP, span / LARGEST)
+    step = max(QUANTISATION_STEP, span / MAX_QUANTISED_VALUE)
     steps = np.round((values.astype(np.float64) - low) / step).astype("<u4")
     num_bytes = max(1, (int(steps.max()).bit_length() + 7) // 8)
     planes = np.ascontiguousarray(steps.reshape(-1, 1).view(np.uint8).T[:num_bytes])
@@ -109,31 +114,25 @@ def packed(values: NDArray[Any]) -> dict[str, Any]:
     }
 
 
-def unpacked(told: Mapping[str, Any]) -> NDArray[np.float64]:
-    """What the page reads."""
-    planes = np.frombuffer(zlib.decompress(base64.b64decode(told["values"])), np.uint8)
-    planes = planes.reshape(-1, prod(told["shape"]))
-    steps = 256.0 ** np.arange(len(planes)) @ planes
-    return (told["low"] + steps * told["step"]).reshape(told["shape"])
+def _other_model_arrays(
+    inputs: AnalysisInput, other_model: AnalysedModel
+) -> list[dict[str, NDArray[Any]]]:
+    """Return the arrays of every text for the second model."""
+    if (reason := model_mismatch(inputs.model, other_model, inputs.texts)) is not None:
+        raise UserError(reason)
+    values = compute_text_values(replace(inputs, model=other_model), neurons=False)
+    return [of_text.arrays for of_text in values]
 
 
-def _of_other(case: Case, other: Subject) -> list[dict[str, NDArray[Any]]]:
-    """What another model does with every text."""
-    why = incomparable(case.subject, other, case.texts)
-    if why is not None:
-        raise UserError(why)
-    return [of.arrays for of in text_values(replace(case, subject=other), neurons=False)]
-
-
-def _told(own: TextValues, beside: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
-    near = own.neighbours
+def _text_data(text_values: TextValues, other_arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    neighbours = text_values.neighbours
     return {
-        "pieces": own.pieces,
-        "word": own.word,
-        "words": own.words,
-        "arrays": {name: packed(values) for name, values in own.arrays.items()},
-        "other": {name: packed(values) for name, values in beside.items()},
-        "guesses": [each and asdict(each) for each in own.guesses],
-        "near": None if near is None else near[0].tolist(),
-        "cosines": None if near is None else np.round(near[1], 4).tolist(),
+        "tokens": text_values.tokens,
+        "word_ids": text_values.word_ids,
+        "words": text_values.words,
+        "arrays": {name: pack_array(values) for name, values in text_values.arrays.items()},
+        "other": {name: pack_array(values) for name, values in other_arrays.items()},
+        "predictions": [p and asdict(p) for p in text_values.predictions],
+        "neighbours": None if neighbours is None else neighbours[0].tolist(),
+        "cosines": None if neighbours is None else np.round(neighbours[1], 4).tolist(),
     }

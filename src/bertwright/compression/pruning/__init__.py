@@ -1,22 +1,22 @@
-"""Weights that go while a task is learned.
+"""Pruning of weights while a task is learned.
 
-What goes is zero in the finished model, whose matrices are as large as before: only surgery makes a
-model smaller or faster.
+Pruned weights are zero, and the matrices keep their shapes: only structured pruning makes a model
+smaller or faster.
 """
 
-from bertwright.compression.pruning.kinds import (
-    GatePruning,
+from bertwright.compression.pruning.weight_pruning import PruningGates, WeightPruning
+from bertwright.compression.pruning.weight_pruning_methods import (
+    HardConcretePruning,
     MagnitudePruning,
     MovementPruning,
     SoftMovementPruning,
 )
-from bertwright.compression.pruning.pruned import Pruned, Pruning
 
 __all__ = [
-    "GatePruning",
+    "HardConcretePruning",
     "MagnitudePruning",
     "MovementPruning",
-    "Pruned",
-    "Pruning",
+    "PruningGates",
     "SoftMovementPruning",
+    "WeightPruning",
 ]

@@ -1,6 +1,16 @@
-"""Hugging Face folders: read and written, one file for each family."""
+"""Import and export of Hugging Face folders, with one module per model family."""
 
-from bertwright.interop.huggingface.reading import import_folder, is_huggingface, load
-from bertwright.interop.huggingface.writing import Export, export_folder
+from bertwright.interop.huggingface.exporter import HuggingFaceExport, export_huggingface
+from bertwright.interop.huggingface.importer import (
+    import_huggingface,
+    is_huggingface_folder,
+    load_huggingface,
+)
 
-__all__ = ["Export", "export_folder", "import_folder", "is_huggingface", "load"]
+__all__ = [
+    "HuggingFaceExport",
+    "export_huggingface",
+    "import_huggingface",
+    "is_huggingface_folder",
+    "load_huggingface",
+]

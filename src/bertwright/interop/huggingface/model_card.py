@@ -1,75 +1,92 @@
-"""The README.md of an exported folder: what it is, and the lines that use it in Transformers."""
+"""The README.md of an exported folder, with an example for Transformers."""
 
-from bertwright.interop.huggingface.purposes import CAUSAL, OPTIONS, SPANS, TEXTS, WORDS, Net
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface.head_types import (
+    CAUSAL_LM,
+    MULTIPLE_CHOICE,
+    QUESTION_ANSWERING,
+    SEQUENCE_CLASSIFICATION,
+    TOKEN_CLASSIFICATION,
+    EncoderModel,
+)
 from bertwright.tasks.task_model import TaskModel
-from bertwright.text.tokenizers import Tokenizer
 
-PIPELINES = {
-    CAUSAL: "text-generation",
-    TEXTS: "text-classification",
-    WORDS: "token-classification",
-    SPANS: "question-answering",
-    OPTIONS: "multiple-choice",
+PIPELINE_TAGS = {
+    CAUSAL_LM: "text-generation",
+    SEQUENCE_CLASSIFICATION: "text-classification",
+    TOKEN_CLASSIFICATION: "token-classification",
+    QUESTION_ANSWERING: "question-answering",
+    MULTIPLE_CHOICE: "multiple-choice",
 }
 
 
-def model_card(
-    net: Net,
+def make_model_card(
+    model: EncoderModel,
     tokenizer: Tokenizer,
     architecture: str,
-    purpose: str,
-    longest: int,
-    told: str,
-    threshold: str,
+    head_type: str,
+    max_length: int,
+    usage_note: str,
+    threshold_note: str,
 ) -> str:
-    """The card of a model for a stock class; ``longest`` is its longest row, ``told`` what the
-    class needs beside a text, ``threshold`` what is to be done with its answers."""
-    names_pieces = not isinstance(net, TaskModel) and net.output is not None
-    task = PIPELINES.get(purpose, "fill-mask" if names_pieces else "feature-extraction")
-    decodes = not isinstance(net, TaskModel) and net.decoder is not None
-    asks = purpose in (SPANS, OPTIONS)
-    recipe = net.recipe
-    number = sum(parameter.numel() for parameter in net.parameters())
-    hidden = tokenizer.piece(tokenizer.specials.mask)
-    example = f"This is a {hidden}." if task == "fill-mask" else "This is a sentence."
-    needs = f"\nBeside a text the class needs {told}; no pipeline gives it.\n" if told else ""
-    needs += f"\nNo stock class does this, so do it yourself: {threshold}.\n" if threshold else ""
+    """Return the model card of a model exported to a stock class.
+
+    ``usage_note`` describes inputs besides a text, ``threshold_note`` a threshold to apply.
+    """
+    has_lm_head = not isinstance(model, TaskModel) and model.output is not None
+    task = PIPELINE_TAGS.get(head_type, "fill-mask" if has_lm_head else "feature-extraction")
+    has_decoder = not isinstance(model, TaskModel) and model.decoder is not None
+    has_no_pipeline = head_type in (QUESTION_ANSWERING, MULTIPLE_CHOICE)
+    recipe = model.recipe
+    num_parameters = sum(parameter.numel() for parameter in model.parameters())
+    mask_token = tokenizer.id_to_token(tokenizer.special_tokens.mask)
+    text = f"This is a {mask_token}." if task == "fill-mask" else "This is a sentence."
+    kind, code = "An encoder", _pipeline_example(task, text)
+    if has_decoder:
+        kind, code = "A model", SEQ2SEQ_EXAMPLE
+    elif has_no_pipeline:
+        code = AUTO_CLASS_EXAMPLE.format(auto=head_type)
+    notes = ""
+    if usage_note:
+        notes += f"\nThe class needs {usage_note} besides a text; no pipeline passes it.\n"
+    if threshold_note:
+        notes += f"\nStock classes do not do this, so do it yourself: {threshold_note}.\n"
     return f"""---
 library_name: transformers
-pipeline_tag: {"text2text-generation" if decodes else task}
+pipeline_tag: {"text2text-generation" if has_decoder else task}
 ---
 
 # {recipe.name}
 
-{"A model" if decodes else "An encoder"} made with bertwright, for the stock class `{architecture}`.
-Source of the recipe: {recipe.source or "own"}.
+{kind} trained with bertwright, for the stock class `{architecture}`.
+Source of the recipe: {recipe.source or "custom"}.
 
-- parameters: {number:,}
+- parameters: {num_parameters:,}
 - vocabulary: {len(tokenizer.ids):,} ({tokenizer.kind})
-- longest row: {longest:,} pieces
-{needs}
+- maximum length: {max_length:,} tokens
+{notes}
 ```python
-{DECODING if decodes else LOADING.format(auto=purpose) if asks else _pipeline(task, example)}
+{code}
 ```
 """
 
 
-DECODING = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+SEQ2SEQ_EXAMPLE = """from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 model = AutoModelForSeq2SeqLM.from_pretrained("this folder")
 tokenizer = AutoTokenizer.from_pretrained("this folder")
-given = tokenizer("This is a sentence.", return_tensors="pt")
-print(tokenizer.decode(model.generate(**given, max_new_tokens=64)[0]))"""
+inputs = tokenizer("This is a sentence.", return_tensors="pt")
+print(tokenizer.decode(model.generate(**inputs, max_new_tokens=64)[0]))"""
 
 
-LOADING = """from transformers import AutoModel{auto}, AutoTokenizer
+AUTO_CLASS_EXAMPLE = """from transformers import AutoModel{auto}, AutoTokenizer
 
 model = AutoModel{auto}.from_pretrained("this folder")
 tokenizer = AutoTokenizer.from_pretrained("this folder")"""
 
 
-def _pipeline(task: str, example: str) -> str:
+def _pipeline_example(task: str, text: str) -> str:
     return f"""from transformers import pipeline
 
-answer = pipeline("{task}", "this folder")
-print(answer("{example}"))"""
+pipe = pipeline("{task}", "this folder")
+print(pipe("{text}"))"""

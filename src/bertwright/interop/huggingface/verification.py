@@ -1,4 +1,4 @@
-"""Whether Transformers computes from a written folder what we compute from the model."""
+"""Compare Transformers on an exported folder with the model."""
 
 import json
 from collections.abc import Generator, Mapping
@@ -9,198 +9,219 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertwright.encoder.stream import Source
-from bertwright.encoder.visibility import Visibility
-from bertwright.errors import MissingExtra, UserError
-from bertwright.interop.huggingface.family import Family
-from bertwright.interop.huggingface.purposes import CAUSAL, DECODED, OPTIONS, Net
-from bertwright.model import Model
-from bertwright.model.reading import ReadBatch, read_batches
-from bertwright.objectives.class_question import PairHead
+from bertwright.core.errors import MissingExtra, UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface.families.family import ModelFamily
+from bertwright.interop.huggingface.head_types import (
+    CAUSAL_LM,
+    CONDITIONAL_GENERATION,
+    MULTIPLE_CHOICE,
+    EncoderModel,
+)
+from bertwright.models import Model
+from bertwright.models.text_batches import TextBatch, text_batches
+from bertwright.modules.attention.mask import Visibility
+from bertwright.modules.token_tensors import CrossAttentionSource
+from bertwright.objectives.classification import PooledClassifier
 from bertwright.tasks.task_model import TaskModel
-from bertwright.text.tokenizers import Tokenizer
 
-TOLERANCE = 1e-4
-"""What float32 explains, as a share of the greatest output (of 1 at least)."""
+STOCK_TOLERANCE = 1e-4
+"""Maximum float32 difference, relative to the largest output (at least 1)."""
 
-LOGITS = ("prediction_logits", "logits")
-"""What stock classes call what they say of pieces, or of a task."""
+STOCK_LOGITS_NAMES = ("prediction_logits", "logits")
+"""Output names of LM and task logits in stock classes."""
 
-LOADED = {
+LOADING_REPORTS = {
     "missing_keys": "lacks the tensor",
     "unexpected_keys": "does not read the tensor",
     "mismatched_keys": "has another shape for the tensor",
     "error_msgs": "fails to load:",
 }
-"""What Transformers reports of loading, and what it means."""
+"""Problems that Transformers reports on loading, in words."""
 
-AUTO = {DECODED: "ForSeq2SeqLM"}
-"""How the Auto classes end where the stock classes end otherwise."""
+AUTO_CLASS_SUFFIXES = {CONDITIONAL_GENERATION: "ForSeq2SeqLM"}
+"""Auto class suffixes by stock class suffix, if they differ."""
 
-TEXTS = (
+SAMPLE_TEXTS = (
     ("A short one.",),
     ("The weather was fine, and so everybody went down to the harbour to see the ships.",),
     ("Is it raining?", "No: it stopped an hour ago."),
 )
-"""Of three lengths, so that two of them are padded; the last is a pair."""
+"""Three lengths, so that two are padded; the last is a pair."""
 
 
 @torch.inference_mode()
-def greatest_difference(
-    folder: Path, family: Family, net: Net, tokenizer: Tokenizer, opening: int | None
+def max_stock_difference(
+    folder: Path,
+    family: ModelFamily,
+    model: EncoderModel,
+    tokenizer: Tokenizer,
+    bos_token_id: int | None,
 ) -> float:
-    """The greatest absolute difference between the outputs (states, logits) of the stock class and
-    ours, at every real place of a padded batch of texts; row by row where the stock class reads its
-    padding. ``opening`` is the piece behind which texts are not ended.
+    """Return the maximum absolute difference of hidden states and logits at all real positions.
 
-    Errors: MissingExtra without Transformers; UserError where pieces or outputs differ by more
-    than rounding.
+    Texts are padded in a batch, or single for a padding-sensitive class. With ``bos_token_id``,
+    texts have no end token. Raises MissingExtra without Transformers, and UserError if tokens
+    differ, or outputs by more than rounding.
     """
-    stock, stock_tokenizer = _load(folder)
-    rows, segments = _rows(tokenizer, stock_tokenizer, opening)
-    alike = family.longest_alike(net.recipe)
-    longest = min(stock_tokenizer.model_max_length, alike or stock_tokenizer.model_max_length)
-    rows, segments = [r[:longest] for r in rows], [s[:longest] for s in segments]
-    typed = "token_type_ids" in stock_tokenizer.model_input_names
-    apart = segments if net.recipe.encoder.tells_segments else None
-    device = next(net.parameters()).device
-    budget = 1 if family.reads_padding else 1 << 20
-    head = family.head(family.purpose(net))
-    named = [*LOGITS, *([family.outputs[head]] if head else [])]
-    names = list(dict.fromkeys(named))
-    stock, net = stock.to(device), net.eval()
+    stock, stock_tokenizer = _load_stock_model(folder)
+    sequences, segments = _encode_sample_texts(tokenizer, stock_tokenizer, bos_token_id)
+    max_length = stock_tokenizer.model_max_length
+    max_length = min(max_length, family.max_equivalent_length(model.recipe) or max_length)
+    sequences = [token_ids[:max_length] for token_ids in sequences]
+    segments = [segment_ids[:max_length] for segment_ids in segments]
+    takes_segments = "token_type_ids" in stock_tokenizer.model_input_names
+    batch_segments = segments if model.recipe.encoder.distinguishes_segments else None
+    device = next(model.parameters()).device
+    batch_tokens = 1 if family.is_padding_sensitive else 1 << 20
+    objective = family.pretraining_objective(family.head_type(model))
+    objective_names = [family.stock_output_names[objective]] if objective else []
+    names = list(dict.fromkeys([*STOCK_LOGITS_NAMES, *objective_names]))
+    stock, model = stock.to(device), model.eval()
     difference, scale = 0.0, 1.0
-    pad = tokenizer.specials.pad
-    for batch in read_batches(rows, pad, device, apart, budget):
-        told = dict(family.inputs(net.encoder.rule, batch.coordinates))
-        if typed and batch.coordinates.segment is not None:
-            told["token_type_ids"] = batch.coordinates.segment
-        theirs = _stock_outputs(stock, batch, names, told)
-        ours = _our_outputs(net, batch, head, family.visibility)
-        off = (float((a - b).abs().max()) for a, b in zip(theirs, ours, strict=True))
-        difference = max(difference, *off)
+    pad = tokenizer.special_tokens.pad
+    for batch in text_batches(sequences, pad, device, batch_segments, batch_tokens):
+        extra_inputs = dict(family.extra_inputs(model.encoder.visibility, batch.token_info))
+        if takes_segments and batch.token_info.segment_ids is not None:
+            extra_inputs["token_type_ids"] = batch.token_info.segment_ids
+        theirs = _compute_stock_outputs(stock, batch, names, extra_inputs)
+        ours = _compute_outputs(model, batch, objective, family.visibility)
+        pairs = zip(theirs, ours, strict=True)
+        difference = max(difference, *(float((a - b).abs().max()) for a, b in pairs))
         scale = max(scale, *(float(output.abs().max()) for output in ours))
-    if not difference <= TOLERANCE * scale:
+    if not difference <= STOCK_TOLERANCE * scale:
         raise UserError(
-            f"the stock class differs from the model by {difference:.2g}: this is a mistake of "
-            f"bertwright's, please report the recipe"
+            f"the stock class differs from the model by {difference:.2g}: this is a bug in "
+            f"bertwright, please report the recipe"
         )
     return difference
 
 
-def _rows(
-    tokenizer: Tokenizer, stock: Any, opening: int | None
+def _encode_sample_texts(
+    tokenizer: Tokenizer, stock_tokenizer: Any, bos_token_id: int | None
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """The texts as rows and their segments; UserError where the stock tokenizer reads otherwise."""
-    specials = tokenizer.specials
+    """Return token and segment ids of the samples; UserError if the stock tokenizer differs."""
+    specials = tokenizer.special_tokens
     start, end = specials.start, specials.end
-    rows: list[list[int]] = []
+    sequences: list[list[int]] = []
     segments: list[list[int]] = []
-    for texts in TEXTS:
-        row, segment = [start], [0]
-        for number, text in enumerate(texts):
-            pieces = [*tokenizer.encode(text), end]
-            framed = [start, *pieces] if opening is None else [opening, *pieces[:-1]]
-            read = stock(text)["input_ids"]
-            if tokenizer.roles:  # framed as it came
-                framed, read = ([i for i in ids if i not in specials.all] for ids in (framed, read))
-            if read != framed:
+    for texts in SAMPLE_TEXTS:
+        sequence, sequence_segments = [start], [0]
+        for index, text in enumerate(texts):
+            token_ids = [*tokenizer.encode(text), end]
+            expected = [start, *token_ids]
+            if bos_token_id is not None:
+                expected = [bos_token_id, *token_ids[:-1]]
+            actual = stock_tokenizer(text)["input_ids"]
+            if tokenizer.roles:  # with the post-processor of the published tokenizer
+                expected = [i for i in expected if i not in specials.all]
+                actual = [i for i in actual if i not in specials.all]
+            if actual != expected:
                 raise UserError(
-                    f"the stock tokenizer reads {text!r} as other pieces than ours: this is a "
-                    f"mistake of bertwright's, please report the tokenizer"
+                    f"the stock tokenizer splits {text!r} into other tokens than ours: this is a "
+                    f"bug in bertwright, please report the tokenizer"
                 )
-            row += pieces
-            segment += [number] * len(pieces)
-        rows.append(row)
-        segments.append(segment)
-    return rows, segments
+            sequence += token_ids
+            sequence_segments += [index] * len(token_ids)
+        sequences.append(sequence)
+        segments.append(sequence_segments)
+    return sequences, segments
 
 
-def _our_outputs(
-    net: Net, batch: ReadBatch, head: str | None, visibility: Visibility
+def _compute_outputs(
+    model: EncoderModel, batch: TextBatch, objective: str | None, visibility: Visibility
 ) -> list[Tensor]:
-    """States at the real places (M, D), then what the output and the head of an objective say."""
-    states = net.encoder(batch.pieces, batch.coordinates, net.encoder.rule & visibility)
-    real = _real(batch)
-    outputs = [states[real]]
-    if isinstance(net, Model) and net.decoder is not None:
-        # What the decoder is given is any row: here the one that the encoder reads.
-        decoded = net.decoder.states(batch.pieces, Source(states, batch.coordinates))
-        decoded = decoded if net.output is None else net.row_logits(decoded)
-        return [*outputs, decoded[real]]
-    if isinstance(net, TaskModel):
-        where = real.flatten().nonzero().flatten()
-        return [*outputs, net(batch.pieces, batch.coordinates, where)]
-    if net.output is not None:
-        outputs.append(net.row_logits(states[real]))
-    if head is not None:
-        module = net.heads[head]
-        outputs.append(module(states[:, 0] if isinstance(module, PairHead) else states[real]))
+    """Return hidden states at real positions (M, D), then logits and objective outputs."""
+    states = model.encoder(batch.token_ids, batch.token_info, model.encoder.visibility & visibility)
+    mask = _attention_mask(batch)
+    outputs = [states[mask]]
+    if isinstance(model, Model) and model.decoder is not None:
+        # Any decoder input will do: here it is the encoder's.
+        decoded = model.decoder.decode(
+            batch.token_ids, CrossAttentionSource(states, batch.token_info)
+        )
+        decoded = decoded if model.output is None else model.full_logits(decoded)
+        return [*outputs, decoded[mask]]
+    if isinstance(model, TaskModel):
+        positions = mask.flatten().nonzero().flatten()
+        return [*outputs, model(batch.token_ids, batch.token_info, positions)]
+    if model.output is not None:
+        outputs.append(model.full_logits(states[mask]))
+    if objective is not None:
+        module = model.heads[objective]
+        outputs.append(
+            module(states[:, 0] if isinstance(module, PooledClassifier) else states[mask])
+        )
     return outputs
 
 
-def _stock_outputs(
-    stock: Any, batch: ReadBatch, names: list[str], told: Mapping[str, Tensor]
+def _compute_stock_outputs(
+    stock_model: Any, batch: TextBatch, output_names: list[str], extra_inputs: Mapping[str, Tensor]
 ) -> list[Tensor]:
-    real = _real(batch)
-    inputs = {"input_ids": batch.pieces, "attention_mask": real.long(), **told}
-    if getattr(stock.config, "use_lang_emb", False):
-        # Without these the stock class adds no language at all; ours takes the first it knows.
-        inputs["langs"] = torch.zeros_like(batch.pieces)
-    if stock.config.is_encoder_decoder:
-        said = stock(**inputs, decoder_input_ids=batch.pieces)
-        answers = said[0] if "logits" not in said else said.logits
-        return [said.encoder_last_hidden_state[real], answers[real]]
-    if type(stock).__name__.endswith(OPTIONS):
-        said = stock(**{name: each[:, None] for name, each in inputs.items()})
+    mask = _attention_mask(batch)
+    inputs = {"input_ids": batch.token_ids, "attention_mask": mask.long(), **extra_inputs}
+    if getattr(stock_model.config, "use_lang_emb", False):
+        # Without langs the stock class adds no language embedding; ours adds the first.
+        inputs["langs"] = torch.zeros_like(batch.token_ids)
+    if stock_model.config.is_encoder_decoder:
+        output = stock_model(**inputs, decoder_input_ids=batch.token_ids)
+        logits = output[0] if "logits" not in output else output.logits
+        return [output.encoder_last_hidden_state[mask], logits[mask]]
+    if type(stock_model).__name__.endswith(MULTIPLE_CHOICE):
+        output = stock_model(**{name: tensor[:, None] for name, tensor in inputs.items()})
     else:
-        said = stock(**inputs)
-    if "start_logits" in said:
-        said["logits"] = torch.stack((said.start_logits, said.end_logits), -1)
-    given = [said[name] for name in names if name in said]
-    states = stock.base_model(**inputs).last_hidden_state
-    return [o[real] if o.shape[:2] == real.shape else o for o in (states, *given)]
+        output = stock_model(**inputs)
+    if "start_logits" in output:
+        output["logits"] = torch.stack((output.start_logits, output.end_logits), -1)
+    logits = [output[name] for name in output_names if name in output]
+    hidden_states = stock_model.base_model(**inputs).last_hidden_state
+    return [
+        output[mask] if output.shape[:2] == mask.shape else output
+        for output in (hidden_states, *logits)
+    ]
 
 
-def _real(batch: ReadBatch) -> Tensor:
-    document = batch.coordinates.document
-    return torch.ones_like(batch.pieces, dtype=torch.bool) if document is None else document >= 0
+def _attention_mask(batch: TextBatch) -> Tensor:
+    document_ids = batch.token_info.document_ids
+    if document_ids is None:
+        return torch.ones_like(batch.token_ids, dtype=torch.bool)
+    return document_ids >= 0
 
 
-def _load(folder: Path) -> tuple[Any, Any]:
-    """The stock model and tokenizer of a folder, by the Auto classes.
+def _load_stock_model(folder: Path) -> tuple[Any, Any]:
+    """Load the stock model and tokenizer of a folder with the Auto classes.
 
-    Errors: UserError where the model does not read every tensor, or lacks one.
+    Raises UserError if tensors are missing or unused.
     """
     try:
         import transformers
     except ImportError as error:
         raise MissingExtra("transformers", "huggingface") from error
     architecture: str = json.loads((folder / "config.json").read_text())["architectures"][0]
-    purpose = architecture[architecture.index("For") :] if "For" in architecture else ""
-    purpose = AUTO.get(purpose, purpose)
-    if architecture.endswith(CAUSAL):
-        purpose = "ForCausalLM"
-    auto = getattr(transformers, f"AutoModel{purpose}")
-    with _quiet(transformers):
-        model, info = auto.from_pretrained(
+    suffix = architecture[architecture.index("For") :] if "For" in architecture else ""
+    suffix = AUTO_CLASS_SUFFIXES.get(suffix, suffix)
+    if architecture.endswith(CAUSAL_LM):
+        suffix = "ForCausalLM"
+    auto_class = getattr(transformers, f"AutoModel{suffix}")
+    with _silence_transformers(transformers):
+        model, info = auto_class.from_pretrained(
             folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
     if type(model).__name__ != architecture:
-        raise UserError(f"Transformers loads {type(model).__name__} in the place of {architecture}")
-    for report, reason in LOADED.items():
+        raise UserError(f"Transformers loads {type(model).__name__} instead of {architecture}")
+    for report, reason in LOADING_REPORTS.items():
         if names := info.get(report):
             raise UserError(
-                f"{architecture} {reason} {min(map(str, names))}: this is a mistake of "
-                f"bertwright's, please report the recipe"
+                f"{architecture} {reason} {min(map(str, names))}: this is a bug in "
+                f"bertwright, please report the recipe"
             )
     return model.eval(), tokenizer
 
 
 @contextmanager
-def _quiet(transformers: Any) -> Generator[None]:
-    """No progress bar and no advice on stderr while a folder is loaded."""
+def _silence_transformers(transformers: Any) -> Generator[None]:
+    """Suppress progress bars and warnings while a folder is loaded."""
     logging = transformers.utils.logging
     level = logging.get_verbosity()
     bar: bool = logging.is_progress_bar_enabled()

@@ -1,121 +1,136 @@
-"""The tensors of a stock folder: from one file or several, by today's names, each once."""
+"""Read the tensors of a stock folder: sharded or not, under current names, tied ones once."""
 
 from pathlib import Path
 
 import torch
 
-from bertwright.errors import UserError
-from bertwright.files import json_value
-from bertwright.interop.huggingface.family import Config, Family
-from bertwright.interop.huggingface.purposes import BARE
-from bertwright.interop.huggingface.renaming import Tensors
-from bertwright.model.folder import read_tensors
+from bertwright.core.errors import UserError
+from bertwright.core.files import loads_json
+from bertwright.interop.huggingface.families.family import ModelFamily, StockConfig
+from bertwright.interop.huggingface.head_types import BASE
+from bertwright.interop.huggingface.tensor_names import StateDict
+from bertwright.models.saving import read_tensors
 
-WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt")
-BUFFERS = ("position_ids", "token_type_ids", "inv_freq", ".attn.bias", ".attn.masked_bias")
-"""What old files hold and the stock classes compute by themselves."""
-STATED_TIE = "stated_tie_word_embeddings"
-"""Under which key a configuration keeps what it said of that itself."""
+WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
+PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+IGNORED_BUFFERS = ("position_ids", "token_type_ids", "inv_freq", ".attn.bias", ".attn.masked_bias")
+"""Buffers in old files that stock classes compute themselves."""
+STATED_TIE_KEY = "stated_tie_word_embeddings"
+"""Key for the original tie_word_embeddings of a configuration."""
 TENSORFLOW_NAMES = {".gamma": ".weight", ".beta": ".bias"}
-"""Names of a norm's parameters in files that were converted from TensorFlow."""
+"""Norm parameters in files converted from TensorFlow."""
 
 
-def read_weights(folder: Path) -> Tensors:
-    """Return every tensor of a folder, in float32 and without buffers; of one file or of several.
+def read_weights(folder: Path) -> StateDict:
+    """Return every tensor of a folder in float32, without buffers.
 
-    Errors: UserError for weights that are no floating-point numbers.
+    Raises UserError for missing weights and other dtypes than floating point.
     """
-    index = folder / INDEX
+    index = folder / INDEX_FILE
     if index.is_file():
         try:
-            stated = json_value(index.read_text(encoding="utf-8"))
-            names = sorted({Path(file).name for file in stated["weight_map"].values()})
+            index_json = loads_json(index.read_text(encoding="utf-8"))
+            names = sorted({Path(file).name for file in index_json["weight_map"].values()})
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(f"{index} is damaged ({error}): copy it again") from None
-    elif (folder / WEIGHTS).is_file():
-        names = [WEIGHTS]
+    elif (folder / WEIGHTS_FILE).is_file():
+        names = [WEIGHTS_FILE]
     else:
-        pickle = next((file for pattern in PICKLES for file in folder.glob(pattern)), None)
-        held = f"its weights are in {pickle.name}, which can run code when read" if pickle else ""
-        raise UserError(f"{held or 'it has no weights'}: only {WEIGHTS} is read")
-    tensors: Tensors = {}
+        pickle_file = next(
+            (file for pattern in PICKLE_PATTERNS for file in folder.glob(pattern)), None
+        )
+        problem = (
+            f"its weights are in {pickle_file.name}, which can run code when loaded"
+            if pickle_file
+            else ""
+        )
+        raise UserError(f"{problem or 'it has no weights'}: only {WEIGHTS_FILE} is supported")
+    tensors: StateDict = {}
     for name in names:
         tensors |= read_tensors(folder / name)
-    weights = {n: t for n, t in tensors.items() if not n.endswith(BUFFERS)}
+    weights = {n: t for n, t in tensors.items() if not n.endswith(IGNORED_BUFFERS)}
     for name, tensor in weights.items():
         if not tensor.is_floating_point():
-            kind = str(tensor.dtype).removeprefix("torch.")
-            raise UserError(f"{name} holds {kind} numbers: weights are floating-point numbers")
+            dtype = str(tensor.dtype).removeprefix("torch.")
+            raise UserError(f"{name} has dtype {dtype}: weights must be floating-point")
     return {name: tensor.float() for name, tensor in weights.items()}
 
 
-def settled(family: Family, tensors: Tensors, config: Config) -> tuple[Tensors, Config]:
-    """The tensors by today's names, each once, and whether the two tables of pieces are one.
+def resolve_ties(
+    family: ModelFamily, tensors: StateDict, config: StockConfig
+) -> tuple[StateDict, StockConfig]:
+    """Return tensors under current names, tied ones once, and the config with the actual tie.
 
-    A file may hold what is tied a second time, or under any of its names alone. As in the stock
-    classes, what the decoder states counts, and tables that differ are not tied whatever the
-    configuration says.
+    A file may store a tied table twice, or under any of its names. As in stock classes, a separate
+    output table counts, and tables that differ are not tied whatever the configuration states.
     """
-    tensors = {_of_today(name): tensor for name, tensor in tensors.items()}
-    tensors = _once(family, _with_table(family, tensors, config), config)
-    bias = tensors.pop(f"{family.decoder}.bias", None)
-    if bias is not None and family.output_bias is not None:
-        tensors[family.output_bias] = bias
-    decoder = tensors.get(f"{family.decoder}.weight")
+    tensors = {_modern_name(name): tensor for name, tensor in tensors.items()}
+    tensors = _deduplicate(family, _add_token_embedding(family, tensors, config), config)
+    bias = tensors.pop(f"{family.output_layer_name}.bias", None)
+    if bias is not None and family.output_bias_name is not None:
+        tensors[family.output_bias_name] = bias
+    decoder = tensors.get(f"{family.output_layer_name}.weight")
     stated = tied = bool(config.get("tie_word_embeddings", True))
     if decoder is not None and tied:
-        table = tensors.get(family.table_of_pieces)
+        table = tensors.get(family.prefixed_token_embedding_name)
         tied = table is not None and torch.equal(decoder, table)
         if tied:
-            del tensors[f"{family.decoder}.weight"]
-    return tensors, {**config, "tie_word_embeddings": tied, STATED_TIE: stated}
+            del tensors[f"{family.output_layer_name}.weight"]
+    return tensors, {**config, "tie_word_embeddings": tied, STATED_TIE_KEY: stated}
 
 
-def _with_table(family: Family, tensors: Tensors, config: Config) -> Tensors:
-    """Tensors with the table of pieces under its name, where they hold it under another alone."""
-    table = family.table_of_pieces
-    bare = not any(name.startswith(f"{family.prefix}.") for name in tensors)
-    name = table.removeprefix(f"{family.prefix}.") if bare else table
+def _add_token_embedding(family: ModelFamily, tensors: StateDict, config: StockConfig) -> StateDict:
+    """Add the token embedding under its name where it is stored under an alias only."""
+    table = family.prefixed_token_embedding_name
+    bare = not any(name.startswith(f"{family.base_model_prefix}.") for name in tensors)
+    name = table.removeprefix(f"{family.base_model_prefix}.") if bare else table
     if name in tensors:
         return tensors
-    aliases = [*family.embedded]
+    aliases = [*family.embedding_aliases]
     if config.get("tie_word_embeddings", True):
-        aliases.append(f"{family.decoder}.weight")
-    for alias in (own for each in aliases for own in _with_and_without(family, each)):
-        if alias in tensors:
-            return {**tensors, name: tensors[alias]}
-    return tensors
+        aliases.append(f"{family.output_layer_name}.weight")
+    candidates = [n for alias in aliases for n in _names_with_and_without_prefix(family, alias)]
+    stored = next((n for n in candidates if n in tensors), None)
+    return tensors if stored is None else {**tensors, name: tensors[stored]}
 
 
-def _with_and_without(family: Family, name: str) -> tuple[str, str]:
-    """A name within a class that has a head, and within a bare one."""
-    return name, name.removeprefix(f"{family.prefix}.")
+def _names_with_and_without_prefix(family: ModelFamily, name: str) -> tuple[str, str]:
+    """Return a name in a class with a head, and in a bare one."""
+    return name, name.removeprefix(f"{family.base_model_prefix}.")
 
 
-def _once(family: Family, tensors: Tensors, config: Config) -> Tensors:
-    """Tensors without what is there twice, and with the prefix that a class with a head gives them,
-    where the head has nothing of its own and was left out."""
-    tables = (tensors.get(own) for own in _with_and_without(family, family.table_of_pieces))
-    table = next((table for table in tables if table is not None), None)
-    embedded = {own for name in family.embedded for own in _with_and_without(family, name)}
-    for name in embedded & tensors.keys():
+def _deduplicate(family: ModelFamily, tensors: StateDict, config: StockConfig) -> StateDict:
+    """Remove duplicates of the token embedding and ignored tensors.
+
+    Tensors of a bare file get the prefix of the class with a head if that head has no parameters.
+    """
+    names = _names_with_and_without_prefix(family, family.prefixed_token_embedding_name)
+    table = next((tensors[name] for name in names if name in tensors), None)
+    aliases = {
+        variant
+        for name in family.embedding_aliases
+        for variant in _names_with_and_without_prefix(family, name)
+    }
+    for name in aliases & tensors.keys():
         if table is not None and not torch.equal(tensors[name], table):
-            raise UserError(f"{name} is not {family.table_of_pieces}: what is read has one table")
-    left_out = embedded | {*family.unread}
-    tensors = {name: t for name, t in tensors.items() if name not in left_out}
+            raise UserError(
+                f"{name} differs from {family.prefixed_token_embedding_name}: a model has one table"
+            )
+    removed = aliases | {*family.ignored_tensors}
+    tensors = {name: t for name, t in tensors.items() if name not in removed}
     architecture = next(iter(config.get("architectures") or [""]))
-    stated = architecture.removeprefix(family.class_name)
-    bare = not any(name.startswith(f"{family.prefix}.") for name in tensors)
-    headless = family.output_bias is None and not any(
-        name.startswith(f"{family.decoder}.") for name in tensors
+    head_type = architecture.removeprefix(family.class_name)
+    has_no_prefix = not any(name.startswith(f"{family.base_model_prefix}.") for name in tensors)
+    has_no_output = family.output_bias_name is None and not any(
+        name.startswith(f"{family.output_layer_name}.") for name in tensors
     )
-    if bare and headless and stated in {*family.purposes.values()} - {BARE}:
-        return {f"{family.prefix}.{name}": tensor for name, tensor in tensors.items()}
+    has_head = head_type in {*family.pretraining_head_types.values()} - {BASE}
+    if has_no_prefix and has_no_output and has_head:
+        return {f"{family.base_model_prefix}.{name}": tensor for name, tensor in tensors.items()}
     return tensors
 
 
-def _of_today(name: str) -> str:
+def _modern_name(name: str) -> str:
     for old, new in TENSORFLOW_NAMES.items():
         if name.endswith(old):
             return name.removesuffix(old) + new

@@ -1,8 +1,5 @@
-"""ONNX folders: a model as a graph that onnxruntime computes, written and opened.
+"""ONNX folders: export a model as a graph and run it with onnxruntime.
 
-Reading order: ``inputs`` and ``graph`` (what is computed), ``recurrence``, ``tracing`` (to a
-file), ``parity``, ``ranges`` and ``quantising``, ``writing`` (the folder), ``session`` and
-``reading`` (the way back), ``timing`` and ``measuring``.
-
-Nothing is imported here, so that a process of ``timing`` is there at once.
+Reading order: ``exporter`` (with ``calibration`` and ``quantization`` for int8), ``manifest``,
+``session``, ``model``. Nothing is imported here, so that timing processes start fast.
 """

@@ -1,4 +1,4 @@
-"""A graph that onnxruntime computes, on the CPU."""
+"""Run a graph with onnxruntime on the CPU."""
 
 from pathlib import Path
 from typing import Any
@@ -6,48 +6,49 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.errors import UserError
-from bertwright.extras import require
-from bertwright.interop.onnx.inputs import Given
-from bertwright.machine.cores import num_cores
+from bertwright.core.errors import UserError
+from bertwright.core.hardware import num_cores
+from bertwright.core.optional_dependencies import require_library
+from bertwright.interop.graph.inputs import GraphInputs
 
-LEVEL = "ORT_ENABLE_ALL"
-"""How far onnxruntime rewrites a graph before it is first run."""
+OPTIMISATION_LEVEL = "ORT_ENABLE_ALL"
+"""How far onnxruntime optimises a graph before it is first run."""
 
-SLOW = ["SkipLayerNormFusion"]
-"""What it does not rewrite: on a CPU its sum and norm in one take several times as long as the two
-of them (onnxruntime 1.32)."""
+DISABLED_FUSIONS = ["SkipLayerNormFusion"]
+"""On a CPU, fused add and norm are several times slower than the two (onnxruntime 1.32)."""
 
 
-class Session:
-    """The graph of a file; what is not asked for is not computed.
+class OnnxSession:
+    """An onnxruntime session that computes only the requested output.
 
-    ``threads`` is how many compute one operator, None for the cores that this process may use; it
-    holds for every run. Errors: MissingExtra without onnxruntime; UserError for a damaged file.
+    ``threads`` per operator defaults to the cores of this process. Raises MissingExtra without
+    onnxruntime, and UserError for a damaged file.
     """
 
     def __init__(self, path: Path, threads: int | None = None) -> None:
-        require("onnxruntime", "onnx")
+        require_library("onnxruntime", "onnx")
         import onnxruntime
 
         options: Any = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or num_cores()
         options.inter_op_num_threads = 1
-        options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, LEVEL)
+        options.graph_optimization_level = getattr(
+            onnxruntime.GraphOptimizationLevel, OPTIMISATION_LEVEL
+        )
         options.log_severity_level = 3
-        self._asked: Any = onnxruntime.RunOptions()
-        self._asked.only_execute_path_to_fetches = True
+        self._run_options: Any = onnxruntime.RunOptions()
+        self._run_options.only_execute_path_to_fetches = True
         try:
             self._session: Any = onnxruntime.InferenceSession(
                 str(path),
                 options,
                 providers=["CPUExecutionProvider"],
-                disabled_optimizers=SLOW,
+                disabled_optimizers=DISABLED_FUSIONS,
             )
-        except Exception as error:  # its classes are not public, and have no base but this one
+        except Exception as error:  # onnxruntime's classes have no common base
             raise UserError(f"{path} is damaged ({error}): export the model again") from error
         self.threads: int = self._session.get_session_options().intra_op_num_threads
 
-    def run(self, output: str, given: Given) -> NDArray[np.float32]:
-        """One of the outputs, of inputs by their names."""
-        return self._session.run([output], dict(given), self._asked)[0]
+    def run(self, output_name: str, inputs: GraphInputs) -> NDArray[np.float32]:
+        """Return one output."""
+        return self._session.run([output_name], dict(inputs), self._run_options)[0]

@@ -1,23 +1,20 @@
-"""The texts that studies read: the embedded sample, one's own files, and languages made to order,
-in which it is known what there is to be learned."""
+"""The corpora of studies: the embedded sample, files, and synthetic languages."""
 
-from bertwright.studies.corpora.algo import Algo
-from bertwright.studies.corpora.corpus import Corpus, Files, Sample, Written
-from bertwright.studies.corpora.duo import Duo
-from bertwright.studies.corpora.grammar import Grammar
-from bertwright.studies.corpora.items import Items
-from bertwright.studies.corpora.long import Long
-from bertwright.studies.corpora.village import Village
+from bertwright.studies.corpora.algorithmic import AlgorithmicCorpus
+from bertwright.studies.corpora.corpus import Corpus, CorpusFolder, FileCorpus, SampleCorpus
+from bertwright.studies.corpora.item_histories import ItemHistoryCorpus
+from bertwright.studies.corpora.long_range import LongRangeCorpus
+from bertwright.studies.corpora.multilingual import MultilingualCorpus
+from bertwright.studies.corpora.story_corpus import StoryCorpus
 
 __all__ = [
-    "Algo",
+    "AlgorithmicCorpus",
     "Corpus",
-    "Duo",
-    "Files",
-    "Grammar",
-    "Items",
-    "Long",
-    "Sample",
-    "Village",
-    "Written",
+    "CorpusFolder",
+    "FileCorpus",
+    "ItemHistoryCorpus",
+    "LongRangeCorpus",
+    "MultilingualCorpus",
+    "SampleCorpus",
+    "StoryCorpus",
 ]

@@ -1,4 +1,4 @@
-"""The axis of corpora: a text, and what can be asked of a model that has read it."""
+"""The axis of corpora: a text, with prompts, minimal pairs and tasks for its models."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -6,18 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bertwright.axes import Choice
-from bertwright.text.preparation import prepare
-from bertwright.text.sample import gather_sample
-from bertwright.text.sources import find_sources
-from bertwright.text.tokenizers import TokenizerChoice
-from bertwright.text.vocabularies import train_on_files
+from bertwright.core.config import Config
+from bertwright.data.preparation import prepare
+from bertwright.data.readers.sources import find_sources
+from bertwright.data.sample_text.sample import write_sample_text
+from bertwright.data.tokenization.tokenizer import TokenizerConfig
+from bertwright.data.vocabulary_training import train_tokenizer_on_files
 
 
 @dataclass(frozen=True)
-class Written:
-    """Where a corpus lies: its text, its minimal pairs, its questions and its tasks, as far as it
-    has any.
+class CorpusFolder:
+    """The folder of a corpus: its text and, if any, its minimal pairs, prompts and tasks.
 
     A task is a folder with a training and a development file.
     """
@@ -26,83 +25,87 @@ class Written:
 
     @property
     def text(self) -> Path:
-        """A folder of text."""
+        """The folder of text."""
         return self.folder / "text"
 
     @property
-    def pairs(self) -> Path:
+    def minimal_pairs(self) -> Path:
         """Minimal pairs as JSON lines."""
         return self.folder / "pairs.jsonl"
 
     @property
-    def questions(self) -> Path:
-        """What is to be continued as JSON lines: a ``prompt``, its ``answer``, of what ``kind``."""
-        return self.folder / "questions.jsonl"
+    def prompts(self) -> Path:
+        """JSON lines with ``prompt``, ``continuation``, ``kind``, and perhaps ``gap``."""
+        return self.folder / "prompts.jsonl"
 
     @property
     def tasks(self) -> Path:
-        """A folder of tasks."""
+        """The folder of tasks."""
         return self.folder / "tasks"
 
     def task(self, name: str) -> Path:
-        """The folder of a task."""
+        """Return the folder of a task."""
         return self.tasks / name
 
 
-def write_lines(file: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
     """Write JSON lines."""
-    with open(file, "w", encoding="utf-8") as opened:
-        opened.writelines(f"{json.dumps(row)}\n" for row in rows)
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(f"{json.dumps(record)}\n" for record in records)
 
 
-class Corpus(Choice):
-    """The axis: where the text of a study comes from."""
+class Corpus(Config):
+    """The axis of corpora: the source of the text of a study."""
 
-    def stated(self) -> dict[str, Any]:
-        """What decides its text, as plain data."""
+    def identity(self) -> dict[str, Any]:
+        """Return plain data that determines the text."""
         return self.model_dump(mode="json")
 
-    def write(self, to: Written) -> None:
-        """Write the corpus; the same choice writes the same bytes."""
+    def write(self, corpus_folder: CorpusFolder) -> None:
+        """Write the corpus; equal settings write equal bytes."""
         raise TypeError(f"{type(self).__name__} is an axis, not a corpus")
 
-    def inputs(self, written: Written) -> list[str | Path]:
-        """What is prepared."""
-        return [written.text]
+    def inputs(self, corpus_folder: CorpusFolder) -> list[str | Path]:
+        """Return the inputs of ``prepare``."""
+        return [corpus_folder.text]
 
     def prepare(
-        self, written: Written, tokenizer: TokenizerChoice, vocabulary: Path, data: Path
+        self,
+        corpus_folder: CorpusFolder,
+        tokenizer: TokenizerConfig,
+        tokenizer_folder: Path,
+        data: Path,
     ) -> None:
-        """Make a data set of what was written, and its vocabulary where there is none yet."""
-        inputs = self.inputs(written)
-        if not vocabulary.is_dir():
-            train_on_files(inputs, vocabulary, tokenizer)
-        prepare(inputs, data, vocabulary)
+        """Create the data set, and its tokenizer if there is none yet."""
+        inputs = self.inputs(corpus_folder)
+        if not tokenizer_folder.is_dir():
+            train_tokenizer_on_files(inputs, tokenizer_folder, tokenizer)
+        prepare(inputs, data, tokenizer_folder)
 
 
-class Sample(Corpus):
-    """The documentation that is installed with Python and the packages of the project."""
+class SampleCorpus(Corpus):
+    """The documentation that is installed with Python and its packages."""
 
     kind: Literal["sample"] = "sample"
 
-    def write(self, to: Written) -> None:
-        gather_sample(to.text)
+    def write(self, corpus_folder: CorpusFolder) -> None:
+        write_sample_text(corpus_folder.text)
 
 
-class Files(Corpus):
-    """Text of one's own: ``paths`` as ``prepare`` takes them."""
+class FileCorpus(Corpus):
+    """Text files: ``paths`` as ``prepare`` takes them."""
 
     kind: Literal["files"] = "files"
     paths: tuple[str, ...]
 
-    def stated(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         sources = find_sources(self.paths)
-        names = [Path(n) for s in sources for n in (s.name, s.beside) if n is not None]
-        seen = [(str(n.resolve()), n.stat().st_size, n.stat().st_mtime_ns) for n in names]
-        return {**super().stated(), "files": seen}
+        names = [Path(n) for s in sources for n in (s.name, s.translation_path) if n is not None]
+        versions = [(str(n.resolve()), n.stat().st_size, n.stat().st_mtime_ns) for n in names]
+        return {**super().identity(), "files": versions}
 
-    def write(self, to: Written) -> None:
-        to.folder.mkdir(parents=True, exist_ok=True)
+    def write(self, corpus_folder: CorpusFolder) -> None:
+        corpus_folder.folder.mkdir(parents=True, exist_ok=True)
 
-    def inputs(self, written: Written) -> list[str | Path]:
+    def inputs(self, corpus_folder: CorpusFolder) -> list[str | Path]:
         return [*self.paths]

@@ -1,8 +1,7 @@
-"""What can be asked of a model that has read the stories of :mod:`.stories`.
+"""Minimal pairs, prompts and tasks about the stories of :mod:`.stories`.
 
-Minimal pairs: agreement over a distractor, facts of the world, the order of words. Questions: how
-a fact ends. Tasks: does one sentence follow from another, which topic has a text, where are the
-names, which of two sentences comes first in a day.
+Minimal pairs: agreement across a distractor, facts of the world, word order. Prompts: how a fact
+ends. Tasks: entailment, the topic of a text, names, and which of two sentences is earlier in a day.
 """
 
 import json
@@ -14,196 +13,208 @@ from typing import TypeVar
 
 import numpy as np
 
-from bertwright.randomness import generator, key
-from bertwright.studies.corpora.corpus import Written, write_lines
+from bertwright.core.rng import generator, stream_key
+from bertwright.studies.corpora.corpus import CorpusFolder, write_jsonl
 from bertwright.studies.corpora.stories import (
     TOPICS,
     Clause,
-    Name,
+    EntityName,
     Word,
     World,
-    sentence,
-    stories,
+    format_sentence,
+    generate_stories,
 )
 
 PAIRS_OF_A_KIND = 300
 TRAINING, DEVELOPMENT = 2_000, 500
 
 Sentence = Sequence[Word]
-Row = tuple[tuple[Sequence[Sentence], ...], str]
-"""One text or two, each some sentences, and the label."""
+LabelledTexts = tuple[tuple[Sequence[Sentence], ...], str]
+"""One or two texts, each a list of sentences, and the label."""
 
-Telling = Callable[[Sentence], Sentence]
-"""A sentence of the world in the words of a language."""
+Translation = Callable[[Sentence], Sentence]
+"""A function from a sentence of the world to its translation."""
 
 T = TypeVar("T")
 
 
-def write_pairs(world: World, seed: int, file: Path) -> None:
-    """Pairs of an acceptable sentence and one that is not, in the layout of BLiMP."""
-    draw = generator(key(seed, "pairs"))
-    with open(file, "w", encoding="utf-8") as opened:
-        for name, make in (("agreement", _agreement), ("facts", _fact), ("order", _order)):
+def write_minimal_pairs(world: World, seed: int, path: Path) -> None:
+    """Write pairs of an acceptable and an unacceptable sentence, in the format of BLiMP."""
+    rng = generator(stream_key(seed, "pairs"))
+    with open(path, "w", encoding="utf-8") as file:
+        for name, make_pair in (
+            ("agreement", _agreement_pair),
+            ("facts", _fact_pair),
+            ("order", _order_pair),
+        ):
             for _ in range(PAIRS_OF_A_KIND):
-                good, bad = make(world, draw)
-                row = {"sentence_good": good, "sentence_bad": bad, "UID": name}
-                opened.write(json.dumps(row) + "\n")
+                good, bad = make_pair(world, rng)
+                pair = {"sentence_good": good, "sentence_bad": bad, "UID": name}
+                file.write(json.dumps(pair) + "\n")
 
 
-def write_questions(world: World, file: Path) -> None:
-    """Every fact of the world with its last name left open: as text to continue, and with a gap."""
-    write_lines(
-        file,
+def write_prompts(world: World, path: Path) -> None:
+    """Write every fact of the world without its last name: as a prompt, and with a gap."""
+    write_jsonl(
+        path,
         (
             {
                 "kind": "facts",
-                "prompt": sentence(words).removesuffix("."),
-                "answer": str(name),
-                "gap": sentence([*words, "[MASK]"]),
+                "prompt": format_sentence(words).removesuffix("."),
+                "continuation": str(name),
+                "gap": format_sentence([*words, "[MASK]"]),
             }
             for *words, name in world.facts()
         ),
     )
 
 
-def _agreement(world: World, draw: np.random.Generator) -> tuple[str, str]:
-    """The verb in the number of the distractor."""
-    clause = _with_distractor(world, draw)
+def _agreement_pair(world: World, rng: np.random.Generator) -> tuple[str, str]:
+    """Return a clause, and the same with the verb in the number of the distractor."""
+    clause = _distractor_clause(world, rng)
     words = clause.words()
-    place = words.index(_verb(clause))
-    wrong = [*words]
-    wrong[place] = _verb(replace(clause, plural=not clause.plural))
-    return sentence(words), sentence(wrong)
+    bad = [*words]
+    wrong_verb = _inflected_verb(replace(clause, plural=not clause.plural))
+    bad[words.index(_inflected_verb(clause))] = wrong_verb
+    return format_sentence(words), format_sentence(bad)
 
 
-def _with_distractor(world: World, draw: np.random.Generator) -> Clause:
-    """A clause with somebody of the other number between subject and verb."""
+def _distractor_clause(world: World, rng: np.random.Generator) -> Clause:
+    """Return a clause with a noun of the other number between subject and verb."""
     while True:
-        clause = world.clause(int(draw.integers(TOPICS)), draw)
+        clause = world.clause(int(rng.integers(TOPICS)), rng)
         if clause.near is not None:
             return replace(clause, near_plural=not clause.plural)
 
 
-def _verb(clause: Clause) -> str:
+def _inflected_verb(clause: Clause) -> str:
     return clause.verb if clause.plural else f"{clause.verb}s"
 
 
-def _fact(world: World, draw: np.random.Generator) -> tuple[str, str]:
-    """The last name of another fact of the same kind."""
-    fact = world.fact(draw)
+def _fact_pair(world: World, rng: np.random.Generator) -> tuple[str, str]:
+    """Return a fact, and the same with the last name of another fact of its kind."""
+    fact = world.fact(rng)
     while True:
-        other = world.fact(draw)
+        other = world.fact(rng)
         if other[1:-1] == fact[1:-1] and other[-1] != fact[-1]:
-            return sentence(fact), sentence([*fact[:-1], other[-1]])
+            return format_sentence(fact), format_sentence([*fact[:-1], other[-1]])
 
 
-def _order(world: World, draw: np.random.Generator) -> tuple[str, str]:
-    """Two words that follow each other have changed places."""
-    words = world.clause(int(draw.integers(TOPICS)), draw).words()
-    place = int(draw.integers(len(words) - 1))
-    wrong = [*words]
-    wrong[place], wrong[place + 1] = wrong[place + 1], wrong[place]
-    return sentence(words), sentence(wrong)
+def _order_pair(world: World, rng: np.random.Generator) -> tuple[str, str]:
+    """Return a clause, and the same with two adjacent words swapped."""
+    words = world.clause(int(rng.integers(TOPICS)), rng).words()
+    index = int(rng.integers(len(words) - 1))
+    bad = [*words]
+    bad[index], bad[index + 1] = bad[index + 1], bad[index]
+    return format_sentence(words), format_sentence(bad)
 
 
-def as_it_is(words: Sentence) -> Sentence:
-    """A sentence in the language of the world."""
+def identity(words: Sentence) -> Sentence:
+    """Return a sentence unchanged."""
     return words
 
 
-WORLD = {"": as_it_is}
-"""How tasks are told where there is no other language."""
+UNTRANSLATED = {"": identity}
+"""The translations of tasks without other languages."""
 
 
 def write_tasks(
-    world: World, seed: int, to: Written, tellings: Mapping[str, Telling] = WORLD
+    world: World,
+    seed: int,
+    corpus_folder: CorpusFolder,
+    translations: Mapping[str, Translation] = UNTRANSLATED,
 ) -> None:
-    """A folder for every task: tables of entailment, topic and order, tagged words for names.
+    """Write a folder for every task: tables of entailment, topic and order, tagged words for names.
 
-    The same examples are told in several ways; the key of each ends the names of its tasks.
+    The same examples are written in several translations; the key of each is the suffix of its task
+    names.
     """
-    draw = generator(key(seed, "tasks"))
+    rng = generator(stream_key(seed, "tasks"))
     tables = {
-        "entailment": ("text\tpair\tlabel\n", _entailments(world, draw)),
+        "entailment": ("text\tpair\tlabel\n", _entailments(world, rng)),
         "topic": ("text\tlabel\n", _topics(world, seed)),
-        "order": ("text\tpair\tlabel\n", _orders(world, seed, draw)),
+        "order": ("text\tpair\tlabel\n", _orders(world, seed, rng)),
     }
-    for name, (header, rows) in tables.items():
-        _write_parts(to, name, "tsv", rows, _in_table, tellings, header)
-    _write_parts(to, "names", "iob2", _names(world, seed), _tagged, tellings)
+    for name, (header, examples) in tables.items():
+        _write_parts(corpus_folder, name, "tsv", examples, _table_line, translations, header)
+    _write_parts(
+        corpus_folder, "names", "iob2", _name_sentences(world, seed), _iob_lines, translations
+    )
 
 
 def _write_parts(
-    to: Written,
+    corpus_folder: CorpusFolder,
     name: str,
     suffix: str,
     examples: Iterator[T],
-    written: Callable[[T, Telling], str],
-    tellings: Mapping[str, Telling],
+    format_example: Callable[[T, Translation], str],
+    translations: Mapping[str, Translation],
     header: str = "",
 ) -> None:
     for part, count in (("train", TRAINING), ("dev", DEVELOPMENT)):
-        chosen = list(islice(examples, count))
-        for beside, telling in tellings.items():
-            folder = to.task(name + beside)
+        part_examples = list(islice(examples, count))
+        for name_suffix, translate in translations.items():
+            folder = corpus_folder.task(name + name_suffix)
             folder.mkdir(parents=True, exist_ok=True)
             with open(folder / f"{part}.{suffix}", "w", encoding="utf-8") as file:
                 file.write(header)
-                file.writelines(written(example, telling) for example in chosen)
+                file.writelines(format_example(example, translate) for example in part_examples)
 
 
-def _in_table(row: Row, telling: Telling) -> str:
-    texts, label = row
-    told = [" ".join(sentence(telling(words)) for words in text) for text in texts]
-    return "\t".join([*told, label]) + "\n"
+def _table_line(labelled_texts: LabelledTexts, translate: Translation) -> str:
+    texts, label = labelled_texts
+    fields = [" ".join(format_sentence(translate(words)) for words in text) for text in texts]
+    return "\t".join([*fields, label]) + "\n"
 
 
-def _entailments(world: World, draw: np.random.Generator) -> Iterator[Row]:
-    """What follows leaves something out; what does not has changed a word or the roles."""
+def _entailments(world: World, rng: np.random.Generator) -> Iterator[LabelledTexts]:
+    """Yield pairs: an entailed text omits words, another has a changed word or swapped roles."""
     while True:
-        clause = _with_distractor(world, draw)
-        told = replace(clause, phrase=None)
-        shorter = replace(told, near=None, adjective=None, thing_adjective=None)
-        if draw.random() < 0.5:
-            yield ([told.words()], [shorter.words()]), "follows"
+        clause = _distractor_clause(world, rng)
+        premise = replace(clause, phrase=None)
+        shorter = replace(premise, near=None, adjective=None, thing_adjective=None)
+        if rng.random() < 0.5:
+            yield ([premise.words()], [shorter.words()]), "follows"
             continue
-        assert told.near is not None, "it has a distractor"
+        assert premise.near is not None, "it has a distractor"
         wrong = (
-            replace(shorter, subject=told.thing, thing=told.subject),
-            replace(shorter, subject=told.near, plural=told.near_plural),
-            replace(shorter, verb=world.clause(0, draw).verb),
-        )[int(draw.integers(3))]
+            replace(shorter, subject=premise.thing, thing=premise.subject),
+            replace(shorter, subject=premise.near, plural=premise.near_plural),
+            replace(shorter, verb=world.clause(0, rng).verb),
+        )[int(rng.integers(3))]
         if wrong != shorter:
-            yield ([told.words()], [wrong.words()]), "does-not"
+            yield ([premise.words()], [wrong.words()]), "does-not"
 
 
-def _topics(world: World, seed: int) -> Iterator[Row]:
-    for story in stories(world, seed, "topic", TRAINING + DEVELOPMENT):
+def _topics(world: World, seed: int) -> Iterator[LabelledTexts]:
+    for story in generate_stories(world, seed, "topic", TRAINING + DEVELOPMENT):
         yield ([words for _, words in story.sentences[:3]],), str(story.topic)
 
 
-def _orders(world: World, seed: int, draw: np.random.Generator) -> Iterator[Row]:
-    """Two sentences of one day, at different hours."""
-    for story in stories(world, seed, "order", 2 * (TRAINING + DEVELOPMENT)):
-        early, late = sorted(draw.choice(len(story.sentences), 2, replace=False).tolist())
+def _orders(world: World, seed: int, rng: np.random.Generator) -> Iterator[LabelledTexts]:
+    """Yield two sentences of one day at different hours, in order or swapped."""
+    for story in generate_stories(world, seed, "order", 2 * (TRAINING + DEVELOPMENT)):
+        early, late = sorted(rng.choice(len(story.sentences), 2, replace=False).tolist())
         if story.sentences[early][0] == story.sentences[late][0]:
             continue
         first, second = ([story.sentences[n][1]] for n in (early, late))
-        in_order = draw.random() < 0.5
+        in_order = rng.random() < 0.5
         yield ((first, second), "in-order") if in_order else ((second, first), "swapped")
 
 
-def _names(world: World, seed: int) -> Iterator[Sentence]:
-    for story in stories(world, seed, "names", TRAINING + DEVELOPMENT):
-        facts = [words for _, words in story.sentences if any(isinstance(w, Name) for w in words)]
+def _name_sentences(world: World, seed: int) -> Iterator[Sentence]:
+    for story in generate_stories(world, seed, "names", TRAINING + DEVELOPMENT):
+        facts = [
+            words for _, words in story.sentences if any(isinstance(w, EntityName) for w in words)
+        ]
         yield facts[0] if facts else story.sentences[0][1]
 
 
-def _tagged(words: Sentence, telling: Telling) -> str:
-    """A word and its tag on every line, and an empty line."""
+def _iob_lines(words: Sentence, translate: Translation) -> str:
+    """Return a line for every word with its tag, and an empty line."""
     lines: list[tuple[str, str]] = []
-    for word in telling(words):
-        if isinstance(word, Name):
+    for word in translate(words):
+        if isinstance(word, EntityName):
             tags = ["B", *["I"] * (len(word.words) - 1)]
             lines += [(w, f"{t}-{word.kind}") for w, t in zip(word.words, tags, strict=True)]
         else:

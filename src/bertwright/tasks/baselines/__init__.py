@@ -1,10 +1,10 @@
-"""What a model has to beat: simple baselines of every task, fitted to the same training examples.
+"""Simple baselines of every task, fitted to the same training examples.
 
-Reading order: ``baseline`` (what all have), ``frequencies``, ``words``, ``vectors`` (the
-baselines), ``fitting`` (which a task has), ``comparing`` (a model beside them), ``storage``.
+Reading order: ``baseline`` (the base class), ``frequency``, ``tf_idf``, ``linear`` (the baselines),
+``fit_baselines`` (all for a task), ``comparison`` (with a model), ``storage``.
 """
 
-from bertwright.tasks.baselines.baseline import Baseline
-from bertwright.tasks.baselines.frequencies import majority_tag, tag_of_word
+from bertwright.tasks.baselines.baseline import TaskBaseline
+from bertwright.tasks.baselines.frequency import majority_tags, most_frequent_word_tags
 
-__all__ = ["Baseline", "majority_tag", "tag_of_word"]
+__all__ = ["TaskBaseline", "majority_tags", "most_frequent_word_tags"]

@@ -1,4 +1,4 @@
-"""Something simple that answers a task: what a model has to beat."""
+"""The base class of baselines."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -7,30 +7,31 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.tasks.answers import Prediction
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.outputs import Prediction
 
-Matrix = NDArray[np.float32]
+FloatMatrix = NDArray[np.float32]
 
 
-class Baseline(ABC):
-    """A baseline that was fitted to training examples: a frozen dataclass whose fields are plain
-    data and arrays, which is how a folder keeps it.
+class TaskBaseline(ABC):
+    """A baseline fitted to training examples.
+
+    A frozen dataclass of plain data and arrays, so that it can be saved.
 
     Attributes:
         kind: its name in a folder.
-        name: what reports call it.
-        trained_on: how many examples it was fitted to.
+        name: its name in reports.
+        num_training_examples: the number of examples it was fitted to.
     """
 
     kind: ClassVar[str]
-    reads_vectors: ClassVar[bool] = False
+    needs_features: ClassVar[bool] = False
     """Whether it reads the frozen features of a model, not texts."""
     name: str
-    trained_on: int
+    num_training_examples: int
 
     @abstractmethod
     def predict(
-        self, examples: Examples, vectors: Sequence[Matrix] | None = None
+        self, examples: Examples, features: Sequence[FloatMatrix] | None = None
     ) -> list[Prediction]:
-        """Return the answers to examples; ``vectors`` (k, W) are what a model reads of each."""
+        """Predict for examples; ``features`` holds the model's (k, W) for each."""

@@ -1,93 +1,154 @@
-"""Linear models as scikit-learn fits them, on any features: logistic regression for classes and
-labels, ridge regression for numbers."""
+"""Linear models of scikit-learn: logistic regression for labels, ridge for numbers."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, cast
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
-from bertwright.tasks.answers import Prediction
-from bertwright.tasks.baselines.baseline import Matrix
+from bertwright.tasks.baselines.baseline import FloatMatrix, TaskBaseline
+from bertwright.tasks.formats.examples import Examples, TaggedSentence
+from bertwright.tasks.outputs import Prediction
+from bertwright.tasks.task import Task
 
-LinearKind = Literal["class", "labels", "number"]
+LinearModelKind = Literal["class", "labels", "number"]
 
-KIND_OF: dict[str, LinearKind] = {
+LINEAR_KINDS: dict[str, LinearModelKind] = {
     "class": "class",
     "cloze": "class",
     "tags": "class",
     "labels": "labels",
     "number": "number",
 }
-"""By the kind of answer, for those that a linear model gives."""
+"""Kind of linear model by output type, where there is one."""
 
-METHOD = {
+METHOD_NAMES = {
     "class": "logistic regression",
     "labels": "logistic regression",
     "number": "ridge regression",
 }
 
-SURE = 20.0
-"""The logit of what is so in all training examples."""
+CONSTANT_LABEL_LOGIT = 20.0
+"""Logit of a label that all training examples have."""
 
 
-class Linear(NamedTuple):
+class LinearModel(NamedTuple):
     """Coefficients (K, F) and intercepts (K,)."""
 
-    coefficients: Matrix
-    intercepts: Matrix
+    coefficients: FloatMatrix
+    intercepts: FloatMatrix
 
-    def outputs(self, features: Any) -> Matrix:
-        """Return (N, K) of features (N, F), which may be sparse."""
+    def outputs(self, features: Any) -> FloatMatrix:
+        """Return outputs (N, K) of features (N, F), which may be sparse."""
         return np.asarray(features @ self.coefficients.T + self.intercepts, np.float32)
 
 
 def fit_linear(
-    kind: LinearKind, features: Any, right: Sequence[Any], labels: Sequence[str]
-) -> Linear:
-    """Fit one output for every label, or one for numbers, with the settings that are usual."""
+    kind: LinearModelKind, features: Any, references: Sequence[Any], labels: Sequence[str]
+) -> LinearModel:
+    """Fit one output per label, or one for numbers, with default settings."""
     from sklearn.linear_model import LogisticRegression, Ridge
 
-    def fitted(model: Any, wanted: Sequence[Any]) -> tuple[Matrix, Matrix]:
-        model.fit(features, wanted)
+    def fit(model: Any, targets: Sequence[Any]) -> tuple[FloatMatrix, FloatMatrix]:
+        model.fit(features, targets)
         coefficients = np.atleast_2d(model.coef_).astype(np.float32)
         return coefficients, np.atleast_1d(model.intercept_).astype(np.float32)
 
     width = features.shape[1]
     if kind == "number":
-        return Linear(*fitted(Ridge(), right))
+        return LinearModel(*fit(Ridge(), references))
+    coefficients = np.zeros((len(labels), width), np.float32)
     if kind == "labels":
-        rows, intercepts = np.zeros((len(labels), width), np.float32), np.zeros(len(labels))
-        for number, label in enumerate(labels):
-            has = [label in some for some in right]
-            if len(set(has)) < 2:
-                intercepts[number] = SURE if has[0] else -SURE
+        intercepts = np.zeros(len(labels))
+        for index, label in enumerate(labels):
+            has_label = [label in names for names in references]
+            if len(set(has_label)) < 2:
+                intercepts[index] = CONSTANT_LABEL_LOGIT if has_label[0] else -CONSTANT_LABEL_LOGIT
                 continue
-            rows[number : number + 1], intercepts[number : number + 1] = fitted(
-                LogisticRegression(max_iter=1000), has
+            coefficients[index : index + 1], intercepts[index : index + 1] = fit(
+                LogisticRegression(max_iter=1000), has_label
             )
-        return Linear(rows, intercepts.astype(np.float32))
-    seen = sorted(set(right))
-    rows = np.zeros((len(labels), width), np.float32)
-    intercepts = np.full(len(labels), -SURE, np.float32)
-    places = [labels.index(label) for label in seen]
-    if len(seen) == 1:
-        intercepts[places] = SURE
-        return Linear(rows, intercepts)
-    rows_seen, offsets = fitted(LogisticRegression(max_iter=1000), right)
-    if len(seen) == 2:  # one row, which says the second of them
-        rows_seen, offsets = (
-            np.concatenate([-rows_seen, rows_seen]) / 2,
-            np.concatenate([-offsets, offsets]) / 2,
-        )
-    rows[places], intercepts[places] = rows_seen, offsets
-    return Linear(rows, intercepts)
+        return LinearModel(coefficients, intercepts.astype(np.float32))
+    classes = sorted(set(references))
+    intercepts = np.full(len(labels), -CONSTANT_LABEL_LOGIT, np.float32)
+    indices = [labels.index(label) for label in classes]
+    if len(classes) == 1:
+        intercepts[indices] = CONSTANT_LABEL_LOGIT
+        return LinearModel(coefficients, intercepts)
+    weights, offsets = fit(LogisticRegression(max_iter=1000), references)
+    if len(classes) == 2:  # one row, for the second class
+        weights = np.concatenate([-weights, weights]) / 2
+        offsets = np.concatenate([-offsets, offsets]) / 2
+    coefficients[indices], intercepts[indices] = weights, offsets
+    return LinearModel(coefficients, intercepts)
 
 
-def answers(kind: LinearKind, outputs: Matrix, labels: Sequence[str]) -> list[Prediction]:
-    """Return the answers that outputs (N, K) stand for."""
+def linear_predictions(
+    kind: LinearModelKind, outputs: FloatMatrix, labels: Sequence[str]
+) -> list[Prediction]:
+    """Return the predictions of outputs (N, K)."""
     if kind == "number":
         return [Prediction(float(value)) for value in outputs[:, 0]]
     if kind == "labels":
-        named = np.array(labels, object)
-        return [Prediction(tuple(cast(list[str], named[row > 0].tolist()))) for row in outputs]
-    return [Prediction(labels[int(number)]) for number in outputs.argmax(1)]
+        names = np.array(labels, object)
+        return [Prediction(tuple(cast(list[str], names[row > 0].tolist()))) for row in outputs]
+    return [Prediction(labels[int(index)]) for index in outputs.argmax(1)]
+
+
+MAX_WORDS = 20_000
+"""Maximum number of words of tagged sentences to fit to."""
+
+
+@dataclass(frozen=True)
+class FeatureLinearBaseline(TaskBaseline):
+    """Logistic or ridge regression on standardised features, averaged over windows."""
+
+    kind: ClassVar[str] = "vectors-linear"
+    needs_features: ClassVar[bool] = True
+    output_kind: LinearModelKind
+    labels: list[str]
+    coefficients: FloatMatrix
+    intercepts: FloatMatrix
+    name: str
+    num_training_examples: int
+
+    @staticmethod
+    def fit(
+        task: Task, examples: Examples, features: Sequence[FloatMatrix]
+    ) -> "FeatureLinearBaseline":
+        """Fit the model to the features (k, W) of each example."""
+        kind, labels = LINEAR_KINDS[task.output_type.kind_name()], [*task.labels]
+        if task.output_type.kind_name() == "tags":
+            num_words = np.cumsum([len(words) for words in features])
+            number = max(int(np.searchsorted(num_words, MAX_WORDS)), 1)
+            examples, features = examples[:number], features[:number]
+            references = [tag for e in examples for tag in task.output_type.labels_in(e)]
+            inputs = np.concatenate(features)
+        else:
+            references = [task.output_type.reference(example) for example in examples]
+            inputs = np.stack([windows.mean(0) for windows in features])
+        mean, std = inputs.mean(0), inputs.std(0)
+        std = np.where(std > 0, std, 1.0).astype(np.float32)
+        linear = fit_linear(kind, (inputs - mean) / std, references, labels)
+        coefficients = linear.coefficients / std
+        intercepts = linear.intercepts - coefficients @ mean
+        name = f"{METHOD_NAMES[kind]} on the same vectors"
+        return FeatureLinearBaseline(kind, labels, coefficients, intercepts, name, len(examples))
+
+    def predict(
+        self, examples: Examples, features: Sequence[FloatMatrix] | None = None
+    ) -> list[Prediction]:
+        assert features is not None, "this baseline needs features"
+        linear = LinearModel(self.coefficients, self.intercepts)
+        if not examples or not isinstance(examples[0], TaggedSentence):
+            pooled = np.stack([windows.mean(0) for windows in features])
+            return linear_predictions(self.output_kind, linear.outputs(pooled), self.labels)
+        tags = [
+            cast(str, prediction.value)
+            for prediction in linear_predictions(
+                self.output_kind, linear.outputs(np.concatenate(features)), self.labels
+            )
+        ]
+        bounds = pairwise([0, *np.cumsum([len(words) for words in features]).tolist()])
+        return [Prediction(tuple(tags[start:stop])) for start, stop in bounds]

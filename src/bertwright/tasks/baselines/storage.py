@@ -1,4 +1,4 @@
-"""Baselines in the folder of a model: plain data in JSON, and arrays beside it."""
+"""Baselines in the folder of a model: plain data in JSON, arrays in safetensors."""
 
 import json
 from collections.abc import Sequence
@@ -8,85 +8,94 @@ from typing import Any
 
 import numpy as np
 
-from bertwright.errors import UserError
-from bertwright.files import read_text, write_text
-from bertwright.tasks.baselines.baseline import Baseline
-from bertwright.tasks.baselines.frequencies import Constant, WordTags
-from bertwright.tasks.baselines.vectors import VectorsLinear
-from bertwright.tasks.baselines.words import TfIdf, WordsCosine, WordsLinear, WordsSpan
+from bertwright.core.errors import UserError
+from bertwright.core.files import read_text, write_text
+from bertwright.tasks.baselines.baseline import TaskBaseline
+from bertwright.tasks.baselines.frequency import ConstantBaseline, WordTagBaseline
+from bertwright.tasks.baselines.linear import FeatureLinearBaseline
+from bertwright.tasks.baselines.tf_idf import (
+    SlidingWindowBaseline,
+    TfIdfCosineBaseline,
+    TfIdfFeatures,
+    TfIdfLinearBaseline,
+)
 
-KINDS: dict[str, type[Baseline]] = {
+BASELINE_TYPES: dict[str, type[TaskBaseline]] = {
     baseline.kind: baseline
-    for baseline in (Constant, WordTags, WordsLinear, WordsCosine, WordsSpan, VectorsLinear)
+    for baseline in (
+        ConstantBaseline,
+        WordTagBaseline,
+        TfIdfLinearBaseline,
+        TfIdfCosineBaseline,
+        SlidingWindowBaseline,
+        FeatureLinearBaseline,
+    )
 }
-"""Every kind of baseline by its name in a folder."""
+"""Baseline classes by their kind in a folder."""
 
-FILE, ARRAYS = "baselines.json", "baselines.safetensors"
+BASELINES_FILE, ARRAYS_FILE = "baselines.json", "baselines.safetensors"
 
 
-def save_baselines(folder: Path, baselines: Sequence[Baseline]) -> None:
-    """Write the baselines that a model is to be compared with on other examples."""
+def save_baselines(folder: Path, baselines: Sequence[TaskBaseline]) -> None:
+    """Save the baselines of a model, to compare it with them on other examples."""
     from safetensors.numpy import save_file
 
     arrays: dict[str, Any] = {}
-    stated = [
-        {"kind": baseline.kind, **_plain(baseline, f"{number}", arrays)}
-        for number, baseline in enumerate(baselines)
+    records = [
+        {"kind": baseline.kind, **_to_plain(baseline, f"{index}", arrays)}
+        for index, baseline in enumerate(baselines)
     ]
     if arrays:
-        save_file(arrays, str(folder / ARRAYS))
-    write_text(folder / FILE, json.dumps(stated, ensure_ascii=False) + "\n")
+        save_file(arrays, str(folder / ARRAYS_FILE))
+    write_text(folder / BASELINES_FILE, json.dumps(records, ensure_ascii=False) + "\n")
 
 
-def load_baselines(folder: Path) -> list[Baseline] | None:
-    """Return the baselines of a model folder; None where it has none.
+def load_baselines(folder: Path) -> list[TaskBaseline] | None:
+    """Load the baselines of a model folder; None where it has none.
 
-    Errors: UserError for files that are damaged.
+    Errors: UserError for damaged files.
     """
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
-    if not (folder / FILE).is_file():
+    if not (folder / BASELINES_FILE).is_file():
         return None
     try:
-        stated: Any = json.loads(read_text(folder / FILE))
-        arrays = load_file(str(folder / ARRAYS)) if (folder / ARRAYS).is_file() else {}
-        return [_loaded(one, f"{number}", arrays) for number, one in enumerate(stated)]
+        records: Any = json.loads(read_text(folder / BASELINES_FILE))
+        arrays = load_file(str(folder / ARRAYS_FILE)) if (folder / ARRAYS_FILE).is_file() else {}
+        return [_from_plain(record, f"{n}", arrays) for n, record in enumerate(records)]
     except (ValueError, KeyError, TypeError, SafetensorError) as error:
         raise UserError(
-            f"{folder / FILE} is damaged ({error}): remove it to evaluate without baselines"
+            f"{folder / BASELINES_FILE} is damaged ({error}): remove it to evaluate without "
+            f"baselines"
         ) from error
 
 
-def _plain(of: Any, path: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a dataclass as plain data; arrays are named by their path."""
+def _to_plain(record: Any, path: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass as plain data; arrays are stored under their path."""
     plain: dict[str, Any] = {}
-    for field in fields(of):
-        value = getattr(of, field.name)
+    for field in fields(record):
+        value = getattr(record, field.name)
         if isinstance(value, np.ndarray):
             arrays[f"{path}.{field.name}"] = np.ascontiguousarray(value, np.float32)
-        elif isinstance(value, TfIdf):
-            plain[field.name] = _plain(value, f"{path}.{field.name}", arrays)
+        elif isinstance(value, TfIdfFeatures):
+            plain[field.name] = _to_plain(value, f"{path}.{field.name}", arrays)
         else:
             plain[field.name] = value
     return plain
 
 
-def _loaded(stated: dict[str, Any], path: str, arrays: dict[str, Any]) -> Baseline:
-    values = {**stated, **_arrays(path, arrays)}
-    kind = KINDS[values.pop("kind")]
-    if "words" in values:
-        within = f"{path}.words"
-        values["words"] = TfIdf(**{**values["words"], **_arrays(within, arrays)})
-    return kind(**values)
+def _from_plain(record: dict[str, Any], path: str, arrays: dict[str, Any]) -> TaskBaseline:
+    values = {**record, **_field_arrays(path, arrays)}
+    baseline_type = BASELINE_TYPES[values.pop("kind")]
+    if "features" in values:
+        nested = _field_arrays(f"{path}.features", arrays)
+        values["features"] = TfIdfFeatures(**{**values["features"], **nested})
+    return baseline_type(**values)
 
 
-def _arrays(path: str, arrays: dict[str, Any]) -> dict[str, Any]:
-    """Return those of the fields of one dataclass, by field."""
-    begin = f"{path}."
-    named = {name.removeprefix(begin): value for name, value in arrays.items() if begin in name}
-    return {
-        name: value
-        for name, value in named.items()
-        if "." not in name and f"{begin}{name}" in arrays
-    }
+def _field_arrays(path: str, arrays: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrays of one dataclass by field."""
+    prefix = f"{path}."
+    by_field = {n.removeprefix(prefix): a for n, a in arrays.items() if n.startswith(prefix)}
+    return {name: array for name, array in by_field.items() if "." not in name}

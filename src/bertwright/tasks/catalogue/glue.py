@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from bertwright.tasks.catalogue.making import table_task
+from bertwright.tasks.catalogue.table_tasks import table_task
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.task import Task
 
 _ENTAILMENT = ("entailment", "not_entailment")
-_THREE = ("contradiction", "entailment", "neutral")
+_THREE_CLASSES = ("contradiction", "entailment", "neutral")
 _BINARY = ("0", "1")
 _PAIR = Columns("sentence1", "sentence2", "label")
 
@@ -17,9 +17,11 @@ def _task(
     columns: Columns,
     metrics: Sequence[str] = ("accuracy",),
     labels: Sequence[str] = _BINARY,
-    answer: str = "class",
+    output_type: str = "class",
 ) -> Task:
-    return table_task(name, columns, answer, metrics, labels, "Wang et al. 2019", empty=True)
+    return table_task(
+        name, columns, output_type, metrics, labels, "Wang et al. 2019", allow_empty=True
+    )
 
 
 TASKS = (
@@ -31,14 +33,10 @@ TASKS = (
     _task("sst-2", Columns("sentence")),
     _task("mrpc", Columns("#1 String", "#2 String", "Quality"), ("accuracy", "positive-f1")),
     _task(
-        "sts-b",
-        Columns("sentence1", "sentence2", "score"),
-        ("spearman", "pearson"),
-        (),
-        "number",
+        "sts-b", Columns("sentence1", "sentence2", "score"), ("spearman", "pearson"), (), "number"
     ),
     _task("qqp", Columns("question1", "question2", "is_duplicate"), ("accuracy", "positive-f1")),
-    _task("mnli", Columns("sentence1", "sentence2", "gold_label"), labels=_THREE),
+    _task("mnli", Columns("sentence1", "sentence2", "gold_label"), labels=_THREE_CLASSES),
     _task("qnli", Columns("question", "sentence"), labels=_ENTAILMENT),
     _task("rte", _PAIR, labels=_ENTAILMENT),
     _task("wnli", _PAIR),

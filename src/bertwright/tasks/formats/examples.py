@@ -1,4 +1,4 @@
-"""What a file of examples holds, one class for each shape that a task can have."""
+"""Examples of tasks, one class for each shape of input."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -6,86 +6,80 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Example:
-    """A text, or a pair of texts, and what is known of it.
+    """A text or a text pair, with its label.
 
     Attributes:
-        label: its class, its number, or all of its classes where it may have several; None where
-            nothing is known.
-        others: texts that are no partner of the first, for tasks that bring texts together.
-        where: file and line, for messages.
+        label: its class, number, or classes where it may have several; None if unknown.
+        negatives: texts that do not match ``text``, for tasks that compare texts.
+        location: file and line, for messages.
     """
 
-    first: str
-    second: str | None = None
+    text: str
+    pair: str | None = None
     label: str | float | tuple[str, ...] | None = None
-    others: tuple[str, ...] = ()
-    where: str = field(default="", compare=False, repr=False)
+    negatives: tuple[str, ...] = ()
+    location: str = field(default="", compare=False, repr=False)
 
     @property
-    def read(self) -> tuple[str | None, ...]:
-        """What is read of it, whatever is known."""
-        return self.first, self.second
+    def texts(self) -> tuple[str | None, ...]:
+        return self.text, self.pair
 
 
 @dataclass(frozen=True)
-class TaggedWords:
-    """The words of a sentence and a tag for each (None where they are not known)."""
+class TaggedSentence:
+    """The words of a sentence and a tag for each; None if unknown."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
-    where: str = field(default="", compare=False, repr=False)
+    location: str = field(default="", compare=False, repr=False)
 
     @property
-    def read(self) -> tuple[str, ...]:
-        """What is read of it, whatever is known."""
+    def texts(self) -> tuple[str, ...]:
         return self.words
 
 
 @dataclass(frozen=True)
-class Question:
+class ExtractiveQuestion:
     """A question whose answer is a span of a text.
 
     Attributes:
-        answers: every wording that counts as right, () where the text has no answer, None where
-            nothing is known.
-        starts: the character at which each answer begins.
-        identity: by which answers are told apart in files.
+        answers: every correct answer; () where the text has none, None if unknown.
+        starts: the start of each answer in the text, in characters.
+        id: identifier in files.
     """
 
     question: str
     text: str
     answers: tuple[str, ...] | None = None
     starts: tuple[int, ...] = ()
-    identity: str = ""
-    where: str = field(default="", compare=False, repr=False)
+    id: str = ""
+    location: str = field(default="", compare=False, repr=False)
 
     @property
-    def read(self) -> tuple[str, ...]:
-        """What is read of it, whatever is known."""
+    def texts(self) -> tuple[str, ...]:
         return self.question, self.text
 
 
 @dataclass(frozen=True)
-class Options:
-    """Something to be gone on with, and the ways to do it, of which one is right.
+class MultipleChoice:
+    """A text and options to continue it, one of them correct.
 
     Attributes:
-        first: the text that all options share.
-        question: what stands before every option, "" where nothing does.
-        label: the index of the right option, None where nothing is known.
+        text: shared by all options.
+        question: precedes every option, "" if there is none.
+        label: the index of the correct option; None if unknown.
     """
 
-    first: str
+    text: str
     options: tuple[str, ...]
     question: str = ""
     label: int | None = None
-    where: str = field(default="", compare=False, repr=False)
+    location: str = field(default="", compare=False, repr=False)
 
     @property
-    def read(self) -> tuple[str, ...]:
-        """What is read of it, whatever is known."""
-        return self.first, self.question, *self.options
+    def texts(self) -> tuple[str, ...]:
+        return self.text, self.question, *self.options
 
 
-AnyExample = Example | TaggedWords | Question | Options
-Examples = Sequence[AnyExample]
+TaskExample = Example | TaggedSentence | ExtractiveQuestion | MultipleChoice
+Examples = Sequence[TaskExample]

@@ -1,6 +1,6 @@
-"""Labels as files spell them: a class, a number, or the labels of a text that may have several.
+"""Labels as written in files: a class, a number, or several labels of a text.
 
-A missing value is refused by any of its spellings: training on it would make it a class.
+Any spelling of a missing value is refused: training on it would make it a class.
 """
 
 import json
@@ -11,18 +11,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bertwright.axes import quoted
-from bertwright.errors import UserError
+from bertwright.core.config import quote
+from bertwright.core.errors import UserError
 
-LabelIs = Literal["class", "number", "labels"]
+LabelKind = Literal["class", "number", "labels"]
 
 Label = str | float | tuple[str, ...]
 
-Located = tuple[str, Any]
-"""Where a value stands, for messages, and the value."""
+LocatedValue = tuple[str, Any]
+"""Location of a value, for messages, and the value."""
 
-GREATEST = 1e30
-"""A number beyond it is taken for a mistake: its square overflows."""
+MAX_NUMBER = 1e30
+"""Larger numbers are refused as mistakes: their squares overflow."""
 
 _MISSING = frozenset(
     (
@@ -30,122 +30,126 @@ _MISSING = frozenset(
         *("inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"),
     )
 )
-"""What programs write where there is no value, in lower case."""
+"""How programs write a missing value, in lower case."""
 
 _MISSING_AS_SPELLED = frozenset(("None", "NA", "NaT"))
-"""The same, where another case is a class as often (``none``: no topic applies)."""
+"""The same, where another case may be a class (``none``: no topic applies)."""
 
 
-def read_labels(kind: LabelIs, values: Sequence[Located], separator: str) -> list[Label]:
+def read_labels(kind: LabelKind, values: Sequence[LocatedValue], separator: str) -> list[Label]:
     """Return the labels of all rows of a file.
 
-    Several labels are a list of names, a text of names with ``separator`` between, or an indicator
-    vector, whose names are then the indices from 0. What they are is a matter of the whole file:
-    ``[0, 1]`` alone could be either.
+    Several labels are a list of names, names separated by ``separator``, or an indicator vector,
+    whose names are the indices from 0. The whole file decides which: ``[0, 1]`` alone could be
+    either.
 
-    Errors: UserError, naming the row, for a value that is missing or of another shape.
+    Errors: UserError, with the row, for a missing or invalid value.
     """
     if kind == "number":
-        return [finite_number(where, value) for where, value in values]
+        return [parse_number(location, value) for location, value in values]
     if kind == "class":
-        return [class_name(where, value) for where, value in values]
-    rows = [(where, _listed(where, value, separator)) for where, value in values]
+        return [parse_class(location, value) for location, value in values]
+    rows = [(location, _as_list(location, value, separator)) for location, value in values]
     if _are_indicators(rows):
-        return [_indicated(row) for _, row in rows]
-    return [names(where, row) for where, row in rows]
+        return [_indicator_labels(row) for _, row in rows]
+    return [label_names(location, row) for location, row in rows]
 
 
-def finite_number(where: str, value: Any) -> float:
+def parse_number(location: str, value: Any) -> float:
     """Return a finite number."""
     if isinstance(value, str) and not value.strip():
-        _require_present(where, value)
+        _require_present(location, value)
     try:
         number = math.nan if isinstance(value, bool | np.bool_) else float(value)
     except (TypeError, ValueError):
         number = math.nan
-    if not abs(number) < GREATEST:
-        raise UserError(f"{where}: expected a number, found {_shown(value)}")
+    if not abs(number) < MAX_NUMBER:
+        raise UserError(f"{location}: expected a number, got {_format_value(value)}")
     return number
 
 
-def class_name(where: str, value: Any) -> str:
-    """Return the name of a class: a text as it is spelled, a truth value as JSON writes it, and a
-    whole number without a fraction, as tables with gaps write ``1`` as ``1.0``."""
+def parse_class(location: str, value: Any) -> str:
+    """Return the name of a class: a text as written, a boolean as in JSON, a number.
+
+    Whole numbers lose their fraction, as tables with gaps write ``1`` as ``1.0``.
+    """
     value = value.item() if isinstance(value, np.generic) else value
-    _require_present(where, value)
+    _require_present(location, value)
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int | float | Decimal):
         return str(int(value)) if value == int(value) else str(value)
-    raise UserError(f"{where}: expected a label, found {_shown(value)}")
+    raise UserError(f"{location}: expected a label, got {_format_value(value)}")
 
 
-def names(where: str, values: Any) -> tuple[str, ...]:
-    """Return the labels of one text by name, none of them twice."""
+def label_names(location: str, values: Any) -> tuple[str, ...]:
+    """Return the labels of a text by name; UserError for duplicates."""
     if not isinstance(values, list | tuple):
-        raise UserError(f"{where}: expected a list of labels, found {_shown(values)}")
-    labels = tuple(class_name(where, value) for value in values)
-    if twice := next((name for name in labels if labels.count(name) > 1), None):
+        raise UserError(f"{location}: expected a list of labels, got {_format_value(values)}")
+    labels = tuple(parse_class(location, value) for value in values)
+    if duplicate := next((name for name in labels if labels.count(name) > 1), None):
         raise UserError(
-            f"{where} names the label {twice!r} twice: name each label of the text once, or give "
-            f"an indicator vector of one length in all rows"
+            f"{location} has the label {duplicate!r} twice: write each label of the text once, or "
+            f"use indicator vectors of equal length in all rows"
         )
     return labels
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value stands for none: None, NaN, an infinity, or a text that says so."""
+    """Return whether a value is missing: None, NaN, an infinity, or a text for these."""
     if isinstance(value, str):
         text = value.strip()
         return text.lower() in _MISSING or text in _MISSING_AS_SPELLED
     return value is None or (isinstance(value, float | Decimal) and not math.isfinite(value))
 
 
-def _require_present(where: str, value: Any) -> None:
+def _require_present(location: str, value: Any) -> None:
     if not is_missing(value):
         return
     if isinstance(value, str) and not value.strip():
-        raise UserError(f"{where} is empty: state the label, or leave the row out")
+        raise UserError(f"{location} is empty: add the label, or remove the row")
     raise UserError(
-        f"{where}: expected a label, found {_shown(value)}, which stands for a missing one: state "
-        f"the label, leave the row out, or give the class another name"
+        f"{location}: expected a label, got {_format_value(value)}, which means a missing one: add "
+        f"the label, remove the row, or rename the class"
     )
 
 
-def _listed(where: str, value: Any, separator: str) -> list[Any]:
-    """Return what stands for several labels as a list."""
+def _as_list(location: str, value: Any, separator: str) -> list[Any]:
+    """Return a value of several labels as a list."""
     if isinstance(value, str):
         text = value.strip()
         if not text.startswith("["):
             if text and is_missing(text):
-                _require_present(where, text)
+                _require_present(location, text)
             return [part.strip() for part in text.split(separator) if part.strip()]
         try:
             value = json.loads(text)
         except ValueError:
             raise UserError(
-                f"{where}: {text[:80]!r} is no JSON list: write names with {separator!r} between "
-                f"them, or a list such as {json.dumps(['one', 'two'])}"
+                f"{location}: {text[:80]!r} is not a JSON list: separate names by {separator!r}, "
+                f"or write a list such as {json.dumps(['one', 'two'])}"
             ) from None
-    return [*value] if isinstance(value, list | tuple) else [*names(where, value)]
+    return [*value] if isinstance(value, list | tuple) else [*label_names(location, value)]
 
 
 def _are_indicators(rows: Sequence[tuple[str, list[Any]]]) -> bool:
-    """Return whether every row has as many zeros and ones, two at least, that cannot be names: they
-    are numbers or truth values, or some row repeats one."""
+    """Return whether all rows are indicator vectors: zeros and ones, of one length from 2.
+
+    They cannot be names: they are numbers or booleans, or some row repeats one.
+    """
     lengths = {len(row) for _, row in rows}
     if len(lengths) != 1 or max(lengths) < 2:
         return False
     flat = [value for _, row in rows for value in row]
-    if not all(_bit(value) is not None for value in flat):
+    if not all(_indicator_value(value) is not None for value in flat):
         return False
-    spelled = any(isinstance(value, str) for value in flat)
-    return not spelled or any(len(set(row)) < len(row) for _, row in rows)
+    has_strings = any(isinstance(value, str) for value in flat)
+    return not has_strings or any(len(set(row)) < len(row) for _, row in rows)
 
 
-def _bit(value: Any) -> bool | None:
+def _indicator_value(value: Any) -> bool | None:
     """Return an entry of an indicator vector; None for anything else."""
     if isinstance(value, str):
         return {"0": False, "1": True}.get(value)
@@ -154,14 +158,14 @@ def _bit(value: Any) -> bool | None:
     return None
 
 
-def _indicated(row: Sequence[Any]) -> tuple[str, ...]:
-    return tuple(str(index) for index, value in enumerate(row) if _bit(value))
+def _indicator_labels(row: Sequence[Any]) -> tuple[str, ...]:
+    return tuple(str(index) for index, value in enumerate(row) if _indicator_value(value))
 
 
-def _shown(value: Any) -> str:
-    """Return a value as a file spells it, shortened."""
+def _format_value(value: Any) -> str:
+    """Return a value as a file writes it, shortened."""
     if isinstance(value, str):
-        return quoted(value)
+        return quote(value)
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):

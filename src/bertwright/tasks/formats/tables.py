@@ -1,7 +1,7 @@
 """Tables of texts and pairs: TSV, CSV, JSON lines (plain or gzipped) and Parquet.
 
-A TSV file has no quoting: a quote character is a character (as in the files of GLUE). A CSV file
-has (RFC 4180). A JSON lines file has one object on each line.
+TSV has no quoting: a quote character is a character, as in the files of GLUE. CSV has (RFC 4180).
+JSON lines have one object per line.
 """
 
 import csv
@@ -11,206 +11,230 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bertwright.axes import did_you_mean
-from bertwright.errors import UserError
-from bertwright.files import require_file
+from bertwright.core.config import did_you_mean
+from bertwright.core.errors import UserError
+from bertwright.core.files import require_file
+from bertwright.data.readers.text_lines import format_suffix, parse_json_object, read_lines
+from bertwright.tasks.formats.example_reader import ExampleReader
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.formats.labels import LabelIs, read_labels
-from bertwright.tasks.formats.lines import json_object, read_lines, suffix_of
-from bertwright.tasks.formats.reader import Reader
+from bertwright.tasks.formats.labels import LabelKind, read_labels
 
-Row = tuple[str, Mapping[str, Any]]
-"""Where the row stands, for messages, and its fields by column."""
+LocatedRow = tuple[str, Mapping[str, Any]]
+"""Location of a row, for messages, and its fields by column."""
 
 csv.field_size_limit(2**31 - 1)  # The default of 128 KiB is less than a long review.
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns of a table hold what.
+    """The columns of a table.
 
     Attributes:
-        label: None where there is none to be read.
-        header: the names of the columns of a TSV or CSV file that has no row of names.
-        others: the columns of texts that are no partner of the first.
+        label: None for a table without labels.
+        header: the column names of a TSV or CSV file without a header line.
+        negatives: the columns of texts that do not match ``text``.
     """
 
-    first: str = "text"
-    second: str | None = None
+    text: str = "text"
+    pair: str | None = None
     label: str | None = "label"
     header: tuple[str, ...] | None = None
-    others: tuple[str, ...] = ()
+    negatives: tuple[str, ...] = ()
 
 
-class TableReader(Reader):
-    """Texts or pairs in the named columns of a table.
+class TableReader(ExampleReader):
+    """Texts or text pairs in the named columns of a table.
 
     Attributes:
-        label_is: a ``class``, a ``number``, or several ``labels`` (a JSON list, a text of names
-            with ``separator`` between, or an indicator vector).
-        empty: whether a text may be empty.
+        label_kind: a ``class``, a ``number``, or several ``labels`` (a JSON list, names separated
+            by ``separator``, or an indicator vector).
+        allow_empty: whether a text may be empty.
     """
 
     kind: Literal["table"] = "table"
     columns: Columns = Columns()
-    label_is: LabelIs = "class"
+    label_kind: LabelKind = "class"
     separator: str = ","
-    empty: bool = False
+    allow_empty: bool = False
 
     @property
-    def pairs(self) -> bool:
-        return self.columns.second is not None
+    def has_pairs(self) -> bool:
+        return self.columns.pair is not None
 
-    def read(self, path: Path, labelled: bool = True) -> list[Example]:
-        """The examples; the suffix tells the layout. Without labels a text may be empty, so that
-        there is an answer for every line.
+    def read(self, path: Path, with_labels: bool = True) -> list[Example]:
+        """Read the examples; the suffix determines the format.
 
-        Errors: UserError, naming file, line and column, for an unknown layout, a missing column, a
-        row of another width, an empty text, a label that is missing or of another shape.
+        Without labels a text may be empty, so that every line gets a prediction. Errors: UserError,
+        with file, line and column, for an unknown format, a missing column, a row of another width,
+        an empty text, a missing or invalid label.
         """
-        column = self.columns.label if labelled else None
+        column = self.columns.label if with_labels else None
         examples: list[Example] = []
         values: list[tuple[str, Any]] = []
-        for where, row in rows_of(path, self.columns.header, self._wanted(labelled)):
-            examples.append(self._example(where, row, labelled, empty=not labelled))
+        for location, row in read_table(path, self.columns.header, self._column_names(with_labels)):
+            examples.append(
+                self._parse_example(location, row, with_labels, allow_empty=not with_labels)
+            )
             if column is not None:
-                values.append((f"{where}, column {column!r}", row[column]))
+                values.append((f"{location}, column {column!r}", row[column]))
         if not examples:
-            raise UserError(f"{path} holds no examples")
+            raise UserError(f"{path} has no examples")
         if column is None:
             return examples
-        labels = read_labels(self.label_is, values, self.separator)
+        labels = read_labels(self.label_kind, values, self.separator)
         return [replace(e, label=label) for e, label in zip(examples, labels, strict=True)]
 
-    def example(self, where: str, row: Mapping[str, Any]) -> Example:
-        """An example without its label, of a row by column."""
-        _require(where, self._wanted(labelled=False), row)
-        return self._example(where, row, labelled=False, empty=True)
+    def unlabelled_example(self, location: str, row: Mapping[str, Any]) -> Example:
+        """Return the example of a row, without its label."""
+        _require_columns(location, self._column_names(with_labels=False), row)
+        return self._parse_example(location, row, with_labels=False, allow_empty=True)
 
-    def _wanted(self, labelled: bool) -> list[str]:
+    def _column_names(self, with_labels: bool) -> list[str]:
         columns = self.columns
-        named = [columns.first, columns.second, columns.label if labelled else None]
-        return [*(name for name in named if name is not None), *(columns.others * labelled)]
+        names = [columns.text, columns.pair, columns.label if with_labels else None]
+        return [*(name for name in names if name is not None), *(columns.negatives * with_labels)]
 
-    def _example(
-        self, where: str, row: Mapping[str, Any], labelled: bool, empty: bool = False
+    def _parse_example(
+        self, location: str, row: Mapping[str, Any], with_labels: bool, allow_empty: bool = False
     ) -> Example:
-        columns, empty = self.columns, empty or self.empty
+        columns, allow_empty = self.columns, allow_empty or self.allow_empty
         return Example(
-            _text(where, row, columns.first, empty),
-            None if columns.second is None else _text(where, row, columns.second, empty),
-            others=tuple(_text(where, row, other, empty) for other in columns.others * labelled),
-            where=where,
+            _parse_text(location, row, columns.text, allow_empty),
+            None if columns.pair is None else _parse_text(location, row, columns.pair, allow_empty),
+            negatives=tuple(
+                _parse_text(location, row, column, allow_empty)
+                for column in columns.negatives * with_labels
+            ),
+            location=location,
         )
 
 
-def rows_of(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
-    """The rows of a table, which has these columns; ``header`` names all of one without names.
+def read_table(
+    path: Path, header: tuple[str, ...] | None, columns: list[str]
+) -> Iterator[LocatedRow]:
+    """Iterate over the rows of a table with these columns; ``header`` names all columns.
 
-    Errors: UserError for an unknown layout, a column that is missing or there twice.
+    Errors: UserError for an unknown format, a column that is missing or duplicated.
     """
     require_file(path)
-    suffix = suffix_of(path)
-    if suffix not in _ROWS:
-        known = ", ".join(_ROWS)
-        raise UserError(f"{path}: {suffix or 'no suffix'} is no table (known: {known}, also .gz)")
-    return _ROWS[suffix](path, header, wanted)
+    suffix = format_suffix(path)
+    if suffix not in _TABLE_READERS:
+        known = ", ".join(_TABLE_READERS)
+        raise UserError(
+            f"{path}: {suffix or 'no suffix'} is not a table format (known: {known}, also .gz)"
+        )
+    return _TABLE_READERS[suffix](path, header, columns)
 
 
-def _tsv(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
+def _read_tsv(
+    path: Path, header: tuple[str, ...] | None, columns: list[str]
+) -> Iterator[LocatedRow]:
     rows = ((number, line.split("\t") if line else []) for number, line in read_lines(path))
-    return _named(path, header, wanted, rows)
+    return _name_fields(path, header, columns, rows)
 
 
-def _csv(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
+def _read_csv(
+    path: Path, header: tuple[str, ...] | None, columns: list[str]
+) -> Iterator[LocatedRow]:
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
 
     def rows() -> Iterator[tuple[int, list[str]]]:
-        ended = 0
+        last_line = 0
         try:
             for row in reader:
-                ended = reader.line_num
-                yield ended, row
+                last_line = reader.line_num
+                yield last_line, row
         except csv.Error as error:
             raise UserError(
-                f"{path} line {ended + 1}: the row that begins here is not CSV ({error}): look "
-                f"for a quote that is not closed, and write one within a text twice"
+                f"{path} line {last_line + 1}: the row that begins here is not CSV ({error}): look "
+                f"for an unclosed quote, and double quotes within a text"
             ) from error
 
-    return _named(path, header, wanted, rows())
+    return _name_fields(path, header, columns, rows())
 
 
-def _jsonl(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
+def _read_jsonl(
+    path: Path, header: tuple[str, ...] | None, columns: list[str]
+) -> Iterator[LocatedRow]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
-        where = f"{path} line {number}"
-        row = json_object(where, line)
-        _require(where, wanted, row)
-        yield where, row
+        location = f"{path} line {number}"
+        row = parse_json_object(location, line)
+        _require_columns(location, columns, row)
+        yield location, row
 
 
-def _parquet(path: Path, header: tuple[str, ...] | None, wanted: list[str]) -> Iterator[Row]:
+def _read_parquet(
+    path: Path, header: tuple[str, ...] | None, columns: list[str]
+) -> Iterator[LocatedRow]:
     import pyarrow
     from pyarrow import parquet
 
     try:
         file: Any = parquet.ParquetFile(path)
-        _require(str(path), wanted, file.schema_arrow.names)
+        _require_columns(str(path), columns, file.schema_arrow.names)
         number = 0
-        for batch in file.iter_batches(columns=wanted):
+        for batch in file.iter_batches(columns=columns):
             for row in batch.to_pylist():
                 number += 1
                 yield f"{path} row {number}", row
     except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} is no whole Parquet file ({error}): fetch it again") from error
+        raise UserError(f"{path} is not a complete Parquet file ({error}): get it again") from error
 
 
-_ROWS = {".tsv": _tsv, ".csv": _csv, ".jsonl": _jsonl, ".parquet": _parquet}
+_TABLE_READERS = {
+    ".tsv": _read_tsv,
+    ".csv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".parquet": _read_parquet,
+}
 
 
-def _named(
+def _name_fields(
     path: Path,
     header: tuple[str, ...] | None,
-    wanted: list[str],
+    columns: list[str],
     rows: Iterator[tuple[int, list[str]]],
-) -> Iterator[Row]:
-    """Rows of fields with the names of their columns; an empty line has no fields."""
+) -> Iterator[LocatedRow]:
+    """Iterate over rows as fields by column name; an empty line has no fields."""
     names = header
     if names is None:
         number, names = next((row for row in rows if row[1]), (0, ()))
         if not names:
             raise UserError(f"{path} is empty: expected a first line with the names of the columns")
-        _require(f"{path} line {number}", wanted, names)
+        _require_columns(f"{path} line {number}", columns, names)
     for number, fields in rows:
-        where = f"{path} line {number}"
+        location = f"{path} line {number}"
         if not fields:
             if len(names) > 1:
                 continue
-            fields = [""]  # the only column, of which a line may hold nothing
+            fields = [""]  # the only column may be empty
         if len(fields) != len(names):
             raise UserError(
-                f"{where} has {len(fields)} columns instead of {len(names)}: mend the line, or "
-                f"take it out"
+                f"{location} has {len(fields)} columns instead of {len(names)}: fix or remove the "
+                f"line"
             )
-        yield where, dict(zip(names, fields, strict=True))
+        yield location, dict(zip(names, fields, strict=True))
 
 
-def _require(where: str, wanted: Iterable[str], present: Iterable[str]) -> None:
-    """Refuse columns that are not there, or there twice."""
+def _require_columns(location: str, columns: Iterable[str], present: Iterable[str]) -> None:
+    """Raise UserError for columns that are missing or duplicated."""
     counts = Counter(list(present))
-    for column in wanted:
+    for column in columns:
         if not counts[column]:
-            raise UserError(f"{where}: no column {column!r}{did_you_mean(column, counts)}")
+            raise UserError(f"{location}: no column {column!r}{did_you_mean(column, counts)}")
         if counts[column] > 1:
-            raise UserError(f"{where}: {counts[column]} columns are named {column!r}: rename one")
+            raise UserError(
+                f"{location}: {counts[column]} columns are named {column!r}: rename one"
+            )
 
 
-def _text(where: str, row: Mapping[str, Any], column: str, empty: bool) -> str:
+def _parse_text(location: str, row: Mapping[str, Any], column: str, allow_empty: bool) -> str:
     value = row[column]
     if not isinstance(value, str):
         kind = type(value).__name__
-        raise UserError(f"{where}, column {column!r}: expected a text, found {kind} {value!r}")
-    if not value.strip() and not empty:
-        raise UserError(f"{where}, column {column!r}: the text is empty: remove the line")
+        raise UserError(f"{location}, column {column!r}: expected a text, got {kind} {value!r}")
+    if not value.strip() and not allow_empty:
+        raise UserError(f"{location}, column {column!r}: the text is empty: remove the line")
     return value.strip()

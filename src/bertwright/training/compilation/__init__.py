@@ -1,6 +1,6 @@
-"""Compiled steps: whether they repay, and that they are never trusted unseen.
+"""Compiled training steps, verified against uncompiled ones.
 
-A run with a number of steps compiles before its first step. Under a budget of time training begins
-uncompiled, and a second process compiles beside it. Either way the first compiled step of every
-kind is compared with the uncompiled one before it counts.
+A run with a fixed number of steps compiles before its first step. With a time budget training
+starts uncompiled while a second process compiles. Either way the first compiled step of every
+variant is compared with the uncompiled one before it is used.
 """

@@ -1,14 +1,13 @@
-"""Whether a compiled step computes what the uncompiled one does.
+"""Check that a compiled step agrees with the uncompiled one.
 
-A C++ compiler may turn right code into wrong code: GCC 12 with its generic tuning made the gradient
-of rotary keys garbage. So the loss and the gradient of every parameter of one compiled step are
-compared with those of the uncompiled step on the same batch, and so is what clipping and the
-optimiser make of the gradient.
+A C++ compiler may miscompile: GCC 12 with its generic tuning corrupted the gradient of rotary keys.
+So the loss and all gradients of one compiled step are compared with the uncompiled step on the same
+batch, and so are gradient clipping and the optimiser.
 
-In bfloat16 the two round differently, and neither is right: an uncompiled sum over all positions of
-a step may be off by a tenth. Both are then held against the uncompiled step in float32, and the
+In bfloat16 the two round differently, and neither is exact: an uncompiled sum over all positions of
+a step may be off by 10 %. Both are then compared with the uncompiled step in float32, and the
 compiled one may be off by little more than the other. Gradients are compared as a whole and row by
-row, since wrong code may spoil a few rows only.
+row, since miscompiled code may corrupt only a few rows.
 """
 
 import math
@@ -20,149 +19,147 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bertwright.axes import Precision
-from bertwright.training.batch_source import MicroBatch
-from bertwright.training.clock import Place
-from bertwright.training.compilation.verdicts import Verdict
-from bertwright.training.loop import Job, weighted_loss
+from bertwright.core.config import Precision
+from bertwright.training.clock import Progress
+from bertwright.training.compilation.agreement_cache import StepAgreement
+from bertwright.training.loop import TrainingJob, weighted_loss
+from bertwright.training.step_batch import MicroBatch
 
-TOLERANCES: Mapping[Precision, float] = {"float32": 1e-3, "bf16": 0.05}
-"""By how much of its norm the gradient of a parameter may be off."""
+GRADIENT_TOLERANCES: Mapping[Precision, float] = {"float32": 1e-3, "bf16": 0.05}
+"""Maximum error of a parameter's gradient, relative to its norm."""
 
 ROW_TOLERANCE = 5.0
-"""A single row of a gradient may be off by so many times as much."""
+"""Factor of the tolerance for a single row of a gradient."""
 
 LOSS_TOLERANCES: Mapping[Precision, float] = {"float32": 1e-4, "bf16": 1e-2}
 
-ROUNDING = 3.0
-"""A compiled value may be off by so many times the error of the uncompiled one."""
+ROUNDING_FACTOR = 3.0
+"""Additional tolerance, as a multiple of the error of the uncompiled value."""
 
-LEAST_SIZE = 1e-2
-"""A gradient counts for at least this part of the mean size over the model: those of the biases of
-keys are zero but for rounding, since a softmax does not change with them."""
+MIN_RELATIVE_SIZE = 1e-2
+"""Minimum size of a gradient, relative to the mean over the model.
 
-PASS_TOLERANCES: Mapping[Precision, float] = {"float32": 1e-3, "bf16": 0.02}
-"""By how much an element may be off that a pass of the optimiser writes."""
+Gradients of key biases are zero except for rounding, since the softmax does not depend on them.
+"""
+
+OPTIMISER_TOLERANCES: Mapping[Precision, float] = {"float32": 1e-3, "bf16": 0.02}
+"""Maximum error of an element written by the optimiser."""
 
 
 @dataclass(frozen=True)
-class _Values:
+class _StepGradient:
     """The loss of a step and its gradient, (T,) float32."""
 
     loss: float
     gradient: Tensor
 
 
-def verdict_on(job: Job[MicroBatch], place: Place) -> Verdict:
-    """Compare the compiled step of a job with the uncompiled one on the first micro-batch of a
-    place. The job is left as it was.
+def compare_compiled_step(job: TrainingJob[MicroBatch], progress: Progress) -> StepAgreement:
+    """Compare the compiled and uncompiled first micro-batch of a step; restore the job.
 
-    A batch whose uncompiled loss or gradient is not finite is not compared: it is the loop that
-    stops there.
+    A batch with a non-finite uncompiled loss or gradient is not compared: the training loop stops
+    there.
     """
-    kept = {procedure: procedure.state() for procedure in job.procedures}
+    states = {callback: callback.state() for callback in job.callbacks}
 
-    def values() -> _Values:
+    def compute() -> _StepGradient:
         try:
-            return _values(job, place)
+            return _loss_and_gradient(job, progress)
         finally:
-            for procedure, state in kept.items():
-                procedure.load(state)
+            for callback, state in states.items():
+                callback.load(state)
 
     with torch.compiler.set_stance("force_eager"):
-        exact = plain = values()
+        exact = eager = compute()
         if job.parameters.precision == "bf16":
-            with job.parameters.in_float32():
-                exact = values()
+            with job.parameters.computing_in_float32():
+                exact = compute()
     if not math.isfinite(exact.loss) or not exact.gradient.isfinite().all():
-        return Verdict(True)
-    difference = _differing_values(job, exact, plain, values())
-    difference = difference or _differing_update(job, exact.gradient)
-    return Verdict(difference is None, difference or "")
+        return StepAgreement(True)
+    difference = _find_gradient_difference(job, exact, eager, compute())
+    difference = difference or _find_optimiser_difference(job, exact.gradient)
+    return StepAgreement(difference is None, difference or "")
 
 
-def train_step(job: Job[MicroBatch], place: Place) -> None:
-    """Make one step on the first micro-batch of a place."""
-    gradient = _values(job, place).gradient.to(job.parameters.gradient.dtype)
-    _, factor = job.clip(gradient)
-    job.update.step(gradient, job.rate(place.middle), factor)
+def train_step(job: TrainingJob[MicroBatch], progress: Progress) -> None:
+    """Train one step on the first micro-batch."""
+    gradient = _loss_and_gradient(job, progress).gradient.to(job.parameters.gradient.dtype)
+    _, scale = job.gradient_clipping(gradient)
+    job.optimiser.step(gradient, job.learning_rate_factor(progress.midpoint), scale)
 
 
-def _values(job: Job[MicroBatch], place: Place) -> _Values:
-    batch, weights = job.batch(place), job.weights(place)
-    job.parameters.clear_gradient()
-    losses = job.losses(batch.micro_batches[0], place)
-    loss = weighted_loss(losses, weights, batch.counts, job.parameters.master.device)
+def _loss_and_gradient(job: TrainingJob[MicroBatch], progress: Progress) -> _StepGradient:
+    batch, weights = job.get_batch(progress), job.loss_weights(progress)
+    job.parameters.zero_gradient()
+    losses = job.compute_losses(batch.micro_batches[0], progress)
+    loss = weighted_loss(losses, weights, batch.loss_counts, job.parameters.master.device)
     loss.backward()
     gradient = job.parameters.step_gradient().float().clone()
-    job.parameters.clear_gradient()
-    return _Values(float(loss.detach()), gradient)
+    job.parameters.zero_gradient()
+    return _StepGradient(float(loss.detach()), gradient)
 
 
-def _differing_values(
-    job: Job[Any], exact: _Values, plain: _Values, compiled: _Values
+def _find_gradient_difference(
+    job: TrainingJob[Any], exact: _StepGradient, eager: _StepGradient, compiled: _StepGradient
 ) -> str | None:
     precision = job.parameters.precision
     error, size = abs(compiled.loss - exact.loss), max(abs(exact.loss), 1e-3)
-    allowed = ROUNDING * abs(plain.loss - exact.loss) + LOSS_TOLERANCES[precision] * size
+    allowed = ROUNDING_FACTOR * abs(eager.loss - exact.loss) + LOSS_TOLERANCES[precision] * size
     if not error <= allowed:
-        return _off("the loss", error / size)
+        return _describe_error("the loss", error / size)
     typical = float(exact.gradient.norm()) / math.sqrt(len(exact.gradient))
-    views = [job.parameters.views(values.gradient) for values in (exact, plain, compiled)]
+    views = [job.parameters.views(step.gradient) for step in (exact, eager, compiled)]
+    tolerance, min_size = GRADIENT_TOLERANCES[precision], MIN_RELATIVE_SIZE * typical
     for name in views[0]:
-        right, other, checked = (view[name] for view in views)
-        error = _error_of(right, other, checked, TOLERANCES[precision], LEAST_SIZE * typical)
+        expected, plain, checked = (view[name] for view in views)
+        error = _excess_error(expected, plain, checked, tolerance, min_size)
         if error is not None:
-            return _off(f"the gradient of {name}", error)
+            return _describe_error(f"the gradient of {name}", error)
     return None
 
 
-def _error_of(
-    right: Tensor, other: Tensor, checked: Tensor, tolerance: float, least: float
+def _excess_error(
+    expected: Tensor, eager: Tensor, compiled: Tensor, tolerance: float, min_size: float
 ) -> float | None:
-    """Return the relative error of a checked tensor that is too far off, None where none is.
+    """Return the relative error of a compiled tensor if it exceeds the tolerance, else None.
 
-    ``other`` is what else was computed for ``right``; ``least`` is the smallest size of an element
-    that counts.
+    ``min_size`` is the minimum size of an element that errors are related to.
     """
-    whole = tuple(x.reshape(1, -1) for x in (right, other, checked))
-    width = right.shape[-1] if right.ndim else 1
-    rows = tuple(x.reshape(-1, width) for x in (right, other, checked))
-    for (exact, plain, compiled), allowance in (
-        (whole, tolerance),
-        (rows, ROW_TOLERANCE * tolerance),
-    ):
+    width = expected.shape[-1] if expected.ndim else 1
+    for columns, allowance in ((expected.numel(), tolerance), (width, ROW_TOLERANCE * tolerance)):
+        exact, eager_rows, compiled_rows = (
+            x.reshape(-1, columns) for x in (expected, eager, compiled)
+        )
         norms = exact.norm(dim=1)
         mean = norms.square().mean().sqrt()
-        sizes = norms.maximum(mean).clamp(min=least * math.sqrt(exact.shape[1]))
-        errors = (compiled - exact).norm(dim=1)
-        wrong = ~(errors <= ROUNDING * (plain - exact).norm(dim=1) + allowance * sizes)
+        sizes = norms.maximum(mean).clamp(min=min_size * math.sqrt(exact.shape[1]))
+        errors = (compiled_rows - exact).norm(dim=1)
+        wrong = ~(errors <= ROUNDING_FACTOR * (eager_rows - exact).norm(dim=1) + allowance * sizes)
         if wrong.any():
             return float((errors / sizes)[wrong].max())
     return None
 
 
-def _differing_update(job: Job[Any], gradient: Tensor) -> str | None:
-    """Compare what the compiled passes of clipping and of the optimiser make of a gradient (T,)
-    with what the uncompiled ones do."""
-    parameters, update = job.parameters, job.update
+def _find_optimiser_difference(job: TrainingJob[Any], gradient: Tensor) -> str | None:
+    """Compare compiled and uncompiled clipping and optimiser on a gradient (T,)."""
+    parameters, optimiser = job.parameters, job.optimiser
     master = parameters.master.clone()
-    state = {name: tensor.clone() for name, tensor in update.state().items()}
+    state = {name: tensor.clone() for name, tensor in optimiser.state_dict().items()}
     gradient = gradient.to(parameters.gradient.dtype)
-    passes = [*job.clip.compilables(), *update.compilables()]
+    functions = [*job.gradient_clipping.compilables(), *optimiser.compilable_functions()]
     with ExitStack() as comparisons:
-        errors = [comparisons.enter_context(each_pass.comparing()) for each_pass in passes]
-        _, factor = job.clip(gradient)
-        update.step(gradient, 1.0, factor)
+        errors = [comparisons.enter_context(f.compare_with_eager()) for f in functions]
+        _, scale = job.gradient_clipping(gradient)
+        optimiser.step(gradient, 1.0, scale)
     parameters.master.copy_(master)
-    parameters.refresh()
-    update.load(state)
-    for compiled, differences in zip(passes, errors, strict=True):
-        error = max(differences, default=0.0)
-        if not error <= PASS_TOLERANCES[parameters.precision]:
-            return _off(f"{compiled.name} of the optimiser", error)
+    parameters.refresh_compute()
+    optimiser.load_state_dict(state)
+    for function, function_errors in zip(functions, errors, strict=True):
+        error = max(function_errors, default=0.0)
+        if not error <= OPTIMISER_TOLERANCES[parameters.precision]:
+            return _describe_error(f"{function.name} of the optimiser", error)
     return None
 
 
-def _off(name: str, error: float) -> str:
+def _describe_error(name: str, error: float) -> str:
     return f"{name} is off by {error:.1%}" if math.isfinite(error) else f"{name} is not finite"

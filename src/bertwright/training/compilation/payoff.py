@@ -1,61 +1,65 @@
-"""Whether to compile: a run pays for the cold start, or it does not."""
+"""Estimate whether compiling the steps of a run pays off."""
 
 from dataclasses import dataclass
 
-from bertwright.model.counting import arithmetic, training_arithmetic
+from bertwright.models.costs import flops_per_token as phase_flops_per_token
+from bertwright.models.costs import training_flops
 from bertwright.recipes import Recipe
-from bertwright.training.compilation.kinds import StepKinds
+from bertwright.training.compilation.step_variants import StepVariants
 
-COLD_SECONDS, WARM_SECONDS = 40.0, 8.0
-"""What the first compiled step takes without and with the compiler's own cache."""
+COLD_CACHE_SECONDS, WARM_CACHE_SECONDS = 40.0, 8.0
+"""Duration of the first compiled step without and with the compiler's cache."""
 
-NEXT_COLD_SECONDS, NEXT_WARM_SECONDS = 15.0, 3.0
-"""The same for each further kind of step: another length or another visibility."""
+NEXT_COLD_CACHE_SECONDS, NEXT_WARM_CACHE_SECONDS = 15.0, 3.0
+"""The same for each further step variant, such as another length or visibility."""
 
 
 @dataclass(frozen=True)
-class Steps:
-    """Of eager steps the share of the matrix peak that they reach, and of their time the share that
-    compiled ones take."""
+class StepSpeed:
+    """FLOPs utilisation of eager steps, and the relative duration of compiled steps."""
 
-    peak_share: float
-    compiled_share: float
-
-
-STEPS = {"cpu": Steps(0.4, 0.85), "cuda": Steps(0.2, 0.5)}
-"""On a CPU as measured (Zen 4, bf16, BERT and modern, tiny: 0.77 to 0.83; mini: 0.86 to 0.90); on a
-card, where small kernels wait for their launch, a judgement."""
+    flops_utilisation: float
+    compiled_time_fraction: float
 
 
-def repays(
+STEP_SPEEDS = {"cpu": StepSpeed(0.4, 0.85), "cuda": StepSpeed(0.2, 0.5)}
+"""Measured on a CPU (Zen 4, bf16, BERT and modern, tiny: 0.77 to 0.83; mini: 0.86 to 0.90).
+
+On a GPU, where small kernels wait for their launch, it is an estimate.
+"""
+
+
+def compilation_pays_off(
     recipe: Recipe,
-    kinds: StepKinds,
-    vocabulary_size: int,
-    device_kind: str,
-    peak: float,
-    budget: float | None,
+    variants: StepVariants,
+    vocab_size: int,
+    device_type: str,
+    peak_flops: float,
+    budget_seconds: float | None,
 ) -> bool:
-    """Return whether compiled steps win back the time that compiling takes.
+    """Return whether compiled steps save more time than compiling takes.
 
-    ``peak`` is the device's operations per second, ``budget`` the seconds of the run, None for a
-    number of steps.
+    ``peak_flops`` is per second; ``budget_seconds`` is None for a fixed number of steps.
     """
-    steps = STEPS[device_kind]
-    operations = training_arithmetic(recipe, vocabulary_size)
-    eager_seconds = operations / (steps.peak_share * peak) if budget is None else budget
-    further = len(kinds) - 1
-    won = (1 - steps.compiled_share) * eager_seconds
-    cold = COLD_SECONDS + further * NEXT_COLD_SECONDS
-    # Where the cache is, the compiler knows, and it takes seconds to import: asked last.
-    return won > cold or (won > warm_seconds(kinds) and kinds.are_warm())
+    speed = STEP_SPEEDS[device_type]
+    flops = training_flops(recipe, vocab_size)
+    eager_seconds = (
+        flops / (speed.flops_utilisation * peak_flops) if budget_seconds is None else budget_seconds
+    )
+    saved_seconds = (1 - speed.compiled_time_fraction) * eager_seconds
+    cold_seconds = COLD_CACHE_SECONDS + (len(variants) - 1) * NEXT_COLD_CACHE_SECONDS
+    # The cache state comes last: it imports the compiler, which takes seconds.
+    return saved_seconds > cold_seconds or (
+        saved_seconds > warm_cache_seconds(variants) and variants.is_cache_warm()
+    )
 
 
-def warm_seconds(kinds: StepKinds) -> float:
-    """Return the seconds in which the first steps load their graphs from the compiler's cache."""
-    return WARM_SECONDS + (len(kinds) - 1) * NEXT_WARM_SECONDS
+def warm_cache_seconds(variants: StepVariants) -> float:
+    """Return the seconds to load the graphs of the first steps from the compiler's cache."""
+    return WARM_CACHE_SECONDS + (len(variants) - 1) * NEXT_WARM_CACHE_SECONDS
 
 
-def operations_per_token(recipe: Recipe, vocabulary_size: int) -> list[float]:
-    """Floating-point operations of a training step per token, by phase."""
+def flops_per_token(recipe: Recipe, vocab_size: int) -> list[float]:
+    """Return the training FLOPs per token of each phase."""
     phases = range(len(recipe.phases))
-    return [arithmetic(recipe, phase, vocabulary_size).training for phase in phases]
+    return [phase_flops_per_token(recipe, phase, vocab_size).training for phase in phases]

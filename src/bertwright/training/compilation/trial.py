@@ -1,8 +1,8 @@
-"""A trial compilation in a process of its own, beside the training that waits for it.
+"""A trial compilation in a background process.
 
-The process builds the step of a run once more, compiles it into the cache of PyTorch's compiler,
-and compares every kind of step with the uncompiled one. Whatever goes wrong there (no compiler, one
-that fails or hangs, a folder that cannot be written to, code that crashes) happens to that process.
+The process builds the steps of a run, compiles them into the cache of PyTorch's compiler, and
+compares every variant with the uncompiled step. Failures (a missing, failing or hanging compiler, a
+read-only folder, code that crashes) only affect that process.
 """
 
 import json
@@ -18,62 +18,62 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Self
 
-from bertwright.axes import Precision
-from bertwright.errors import UserError
-from bertwright.machine.compiler import raised_by_compiler
-from bertwright.machine.process import tune_process
-from bertwright.notices import first_line
-from bertwright.training.compilation.verdicts import Verdict, Verdicts
+from bertwright.core.config import Precision
+from bertwright.core.errors import UserError
+from bertwright.core.messages import first_line
+from bertwright.runtime.compiler import is_compiler_error
+from bertwright.runtime.process import configure_process
+from bertwright.training.compilation.agreement_cache import AgreementCache, StepAgreement
 
 if TYPE_CHECKING:
-    from bertwright.training.loop import Job
+    from bertwright.training.loop import TrainingJob
 
-ALONE = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
-"""The variables of torchrun in the process of a trial, which trains alone."""
+SINGLE_PROCESS_VARIABLES = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
+"""Variables of torchrun for a single process."""
 
-TIMED_STEPS = 2
+NUM_TIMED_STEPS = 2
 
 
 @dataclass(frozen=True)
-class TrialRun:
-    """The run whose steps are compiled: what the process of a trial builds them from."""
+class CompilationTrialSpec:
+    """The run whose steps a trial builds and compiles."""
 
     recipe_file: str
-    data: str
+    data_folder: str
     precision: Precision
     threads: int
     plugins: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a trial found.
+class CompilationTrialResult:
+    """The result of a trial.
 
     Attributes:
-        verdicts: by kind of step.
-        failure: why nothing could be compiled, None where it could.
-        unbuildable: the other process could not build the run, which knows choices that are not in
-            a file.
-        compiled_share: the time of a compiled step as a part of that of an uncompiled one.
-        slowdown: seconds that passed for each second that the trial computed.
+        agreements: agreements by step variant.
+        failure: reason of a failed compilation, else None.
+        build_failed: the process could not build the run, for instance with options that are not
+            defined in a file.
+        compiled_time_fraction: duration of a compiled step relative to an uncompiled one.
+        slowdown: wall-clock seconds per CPU second of the trial.
     """
 
-    verdicts: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    agreements: Mapping[str, StepAgreement] = field(default_factory=dict[str, StepAgreement])
     failure: str | None = None
-    unbuildable: bool = False
-    compiled_share: float = 1.0
+    build_failed: bool = False
+    compiled_time_fraction: float = 1.0
     slowdown: float = 1.0
 
     @property
     def difference(self) -> str | None:
-        """How compiled steps differ, None where they agree."""
-        return next((v.difference for v in self.verdicts.values() if not v.agrees), None)
+        """Return how compiled steps differ, None if they agree."""
+        return next((a.difference for a in self.agreements.values() if not a.agrees), None)
 
 
-class Trial:
-    """The process of a trial, seen from the training beside it."""
+class CompilationTrial:
+    """A trial running in a child process."""
 
-    def __init__(self, run: TrialRun) -> None:
+    def __init__(self, spec: CompilationTrialSpec) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             [sys.executable, "-m", "bertwright.training.compilation.trial"],
@@ -82,36 +82,36 @@ class Trial:
             stderr=self._errors,
             text=True,
             start_new_session=True,
-            # One C++ compiler at a time: the other cores train.
-            env={**os.environ, **ALONE, "TORCHINDUCTOR_COMPILE_THREADS": "1"},
+            # One C++ compiler at a time, since the other cores train.
+            env={**os.environ, **SINGLE_PROCESS_VARIABLES, "TORCHINDUCTOR_COMPILE_THREADS": "1"},
         )
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(asdict(run)) + "\n")
+            self._process.stdin.write(json.dumps(asdict(spec)) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # its end is looked at where it is waited for
+            pass  # :meth:`result` reports how the process ended
 
-    def outcome(self, wait: bool = False) -> Outcome | None:
-        """Return what the trial found, None while it runs."""
+    def result(self, wait: bool = False) -> CompilationTrialResult | None:
+        """Return the result, None while the trial runs."""
         if not wait and self._process.poll() is None:
             return None
         assert self._process.stdout is not None
-        answer = self._process.stdout.read()
+        output = self._process.stdout.read()
         code = self._process.wait()
-        if code == 0 and answer:
-            return _outcome_of(json.loads(answer))
-        return Outcome(failure=self._last_words(code))
+        if code == 0 and output:
+            return _parse_result(json.loads(output))
+        return CompilationTrialResult(failure=self._exit_reason(code))
 
-    def _last_words(self, code: int) -> str:
+    def _exit_reason(self, code: int) -> str:
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         if code < 0:
-            return f"compiling, or compiled code, ended by signal {-code}"
+            return f"compiling or running compiled code was ended by signal {-code}"
         return lines[-1][:300] if lines else f"exit code {code}"
 
     def close(self) -> None:
-        """End the process, however far it is."""
+        """Kill the process."""
         self._process.kill()
         self._process.communicate()
         self._errors.close()
@@ -123,90 +123,94 @@ class Trial:
         self.close()
 
 
-def _outcome_of(answer: dict[str, Any]) -> Outcome:
-    verdicts = {kind: Verdict(**verdict) for kind, verdict in answer.pop("verdicts").items()}
-    return Outcome(verdicts, **answer)
+def _parse_result(entries: dict[str, Any]) -> CompilationTrialResult:
+    agreements = {key: StepAgreement(**entry) for key, entry in entries.pop("agreements").items()}
+    return CompilationTrialResult(agreements, **entries)
 
 
 def main() -> None:
-    """Be the process of a trial: a run as JSON on standard input, what was found on standard
-    output. The process ends with the one that started it."""
-    tune_process()
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    """Run the trial process: spec on standard input, result on standard output, as JSON.
+
+    The process exits together with its parent.
+    """
+    configure_process()
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    settings = json.loads(sys.stdin.readline())
-    Thread(target=_end_with_parent, daemon=True).start()
-    outcome = try_run(TrialRun(**settings))
-    print(json.dumps(asdict(outcome)), file=answers, flush=True)
+    spec = CompilationTrialSpec(**json.loads(sys.stdin.readline()))
+    Thread(target=_exit_with_parent, daemon=True).start()
+    print(json.dumps(asdict(run_trial(spec))), file=output, flush=True)
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     sys.stdin.read()
     os._exit(1)
 
 
-def try_run(run: TrialRun) -> Outcome:
-    """Compile every kind of step of a run, and compare it with the uncompiled one."""
+def run_trial(spec: CompilationTrialSpec) -> CompilationTrialResult:
+    """Compile every step variant of a run, and compare it with the uncompiled step."""
     import torch
 
+    from bertwright.data.shards.dataset import Dataset
     from bertwright.recipes import Recipe
     from bertwright.recipes.loading import import_plugin
-    from bertwright.text.shards import Data
-    from bertwright.training.clock import Clock
-    from bertwright.training.compilation.agreement import verdict_on
-    from bertwright.training.compilation.kinds import StepKinds
-    from bertwright.training.recipe_job import recipe_job
+    from bertwright.training.clock import TrainingClock
+    from bertwright.training.compilation.agreement import compare_compiled_step
+    from bertwright.training.compilation.step_variants import StepVariants
+    from bertwright.training.pretraining.job import pretraining_job
 
-    began = time.monotonic()
-    torch.set_num_threads(run.threads)
-    for plugin in run.plugins:
+    start = time.monotonic()
+    torch.set_num_threads(spec.threads)
+    for plugin in spec.plugins:
         import_plugin(Path(plugin))
     try:
-        recipe, data = Recipe.load(Path(run.recipe_file)), Data.open(run.data)
+        recipe, data = Recipe.load(Path(spec.recipe_file)), Dataset.open(spec.data_folder)
     except UserError as error:
-        return Outcome(failure=str(error), unbuildable=True)
-    kinds = StepKinds(recipe, data.tokenizer.size, run.precision, run.threads)
-    job = recipe_job(recipe, data, run.precision, Clock(recipe.steps))
+        return CompilationTrialResult(failure=str(error), build_failed=True)
+    variants = StepVariants(recipe, data.tokenizer.vocab_size, spec.precision, spec.threads)
+    job = pretraining_job(recipe, data, spec.precision, TrainingClock(recipe.steps))
     job.compile()
-    known, verdicts = Verdicts(), dict[str, Verdict]()
-    for place in kinds.places():
-        for procedure in job.procedures:
-            procedure.before_step(place)
+    cache, agreements = AgreementCache(), dict[str, StepAgreement]()
+    for progress in variants.representatives():
+        for callback in job.callbacks:
+            callback.before_step(progress)
         try:
-            verdict = verdict_on(job, place)
+            agreement = compare_compiled_step(job, progress)
         except Exception as error:
-            if not raised_by_compiler(error):
+            if not is_compiler_error(error):
                 raise
-            return Outcome(verdicts, failure=first_line(error))
-        verdicts[kinds.at(place)] = verdict
-        known.add(kinds.at(place), verdict)
-        if not verdict.agrees:
-            return Outcome(verdicts)
-    kinds.note_warm()
-    slowdown = (time.monotonic() - began) / _seconds_computed()
-    share = _compiled_share(job)
-    return Outcome(verdicts, compiled_share=share, slowdown=max(1.0, slowdown))
+            return CompilationTrialResult(agreements, failure=first_line(error))
+        agreements[variants.key(progress)] = agreement
+        cache.add(variants.key(progress), agreement)
+        if not agreement.agrees:
+            return CompilationTrialResult(agreements)
+    variants.mark_cache_warm()
+    slowdown = (time.monotonic() - start) / _cpu_seconds()
+    return CompilationTrialResult(
+        agreements,
+        compiled_time_fraction=_measure_compiled_time_fraction(job),
+        slowdown=max(1.0, slowdown),
+    )
 
 
-def _seconds_computed() -> float:
-    """Return the seconds of processors that this process and its children have had."""
+def _cpu_seconds() -> float:
+    """Return the CPU seconds used by this process and its children."""
     times = os.times()
     return times.user + times.system + times.children_user + times.children_system
 
 
-def _compiled_share(job: "Job[Any]") -> float:
-    """Return the time of a compiled step as a part of that of an uncompiled one."""
+def _measure_compiled_time_fraction(job: "TrainingJob[Any]") -> float:
+    """Return the duration of a compiled step relative to an uncompiled one."""
     import torch
 
     from bertwright.training.compilation.agreement import train_step
 
-    place, fastest = job.clock.place(0), {"force_eager": math.inf, "default": math.inf}
-    for _ in range(TIMED_STEPS):
+    progress, fastest = job.clock.progress(0), {"force_eager": math.inf, "default": math.inf}
+    for _ in range(NUM_TIMED_STEPS):
         for stance in fastest:
             with torch.compiler.set_stance(stance):
-                began = time.perf_counter()
-                train_step(job, place)
-                fastest[stance] = min(fastest[stance], time.perf_counter() - began)
+                start = time.perf_counter()
+                train_step(job, progress)
+                fastest[stance] = min(fastest[stance], time.perf_counter() - start)
     return fastest["default"] / fastest["force_eager"]
 
 

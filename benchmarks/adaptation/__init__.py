@@ -1,0 +1,1 @@
+"""Methods of fine-tuning compared over encoders, tasks and seeds."""

@@ -1,0 +1,1 @@
+"""Score, size and latency of compressed models over tasks, variants and seeds."""

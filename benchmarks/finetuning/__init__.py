@@ -1,0 +1,1 @@
+"""Fine-tuning against Transformers' Trainer, with the same encoder, data and settings."""

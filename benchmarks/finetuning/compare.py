@@ -1,0 +1,199 @@
+"""Scores of both sides with the same seeds, and the seconds of an epoch."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.embedding.compare import checkpoint_folder
+from benchmarks.finetuning import trainer as peer
+from benchmarks.finetuning.plan import FineTuningPlan, FineTuningTask, finetuning_settings
+from benchmarks.finetuning.worker import compare_epoch_times
+from bertwright.core.errors import UserError
+from bertwright.core.files import read_results, write_text
+from bertwright.core.statistics import estimate, paired_difference
+from bertwright.interop.loading import load
+from bertwright.models.text_model import TextModel
+from bertwright.runtime.device import device_name
+from bertwright.runtime.parallel import run_parallel
+from bertwright.tasks.finetuning.finetune import finetune
+
+FIGURE_KINDS = ("scores", "times")
+"""Figures that can be computed."""
+
+COLUMNS = {
+    "task": "task",
+    "examples": "examples",
+    "metric": "metric",
+    "ours": "bertwright",
+    "theirs": "Trainer",
+    "difference": "difference",
+    "equal": "equal",
+    "scored_on": "scored on",
+    "epoch_seconds": "seconds per epoch",
+    "against_default": "speed-up over the default",
+    "against_best": "speed-up over the fastest",
+    "processor": "timed on",
+}
+"""Columns of the table, by key."""
+
+
+def compare(
+    plan_file: Path,
+    output: Path,
+    figure_kinds: Sequence[str],
+    num_rounds: int,
+    log: Callable[[str], None],
+    num_processes: int = 1,
+) -> list[dict[str, Any]]:
+    """Return a row for every task, after computing the figures that ``output`` lacks.
+
+    Scores are computed in parallel processes; times need a quiet machine.
+    """
+    for kind in figure_kinds:
+        if kind not in FIGURE_KINDS:
+            raise UserError(f"--parts {kind}: write scores, times, or both, separated by a comma")
+    plan = FineTuningPlan.load(plan_file)
+    output.mkdir(parents=True, exist_ok=True)
+    results = {
+        name: _TaskResults(output / f"{name}.json", task, plan.seeds)
+        for name, task in plan.tasks.items()
+    }
+    if "scores" in figure_kinds:
+        _collect_scores(plan, results, num_processes, log)
+    for name, task_results in results.items():
+        if "times" in figure_kinds and not task_results.times:
+            task_results.add_times(compare_epoch_times(plan_file, name, num_rounds))
+            log(f"{name}: {task_results.times}")
+    model = load(plan.encoder or checkpoint_folder())
+    return [_row(name, task, model, results[name]) for name, task in plan.tasks.items()]
+
+
+def _collect_scores(
+    plan: FineTuningPlan,
+    results: Mapping[str, "_TaskResults"],
+    num_processes: int,
+    log: Callable[[str], None],
+) -> None:
+    """Compute the missing scores of both sides."""
+    missing = [
+        (name, side, seed)
+        for name, task_results in results.items()
+        for side in SIDES
+        for seed in range(plan.seeds)
+        if task_results.scores(side)[seed] is None
+    ]
+    jobs = [partial(SIDES[side], plan, plan.tasks[name], seed) for name, side, seed in missing]
+    for number, score in run_parallel(jobs, num_processes):
+        name, side, seed = missing[number]
+        results[name].add_score(side, seed, score)
+        log(f"{name}, seed {seed}: {side} {score:.4g}")
+
+
+class _TaskResults:
+    """Results of a task in a file: scores of both sides, their devices, and times.
+
+    Results of other settings are dropped; so are times of another number of steps.
+    """
+
+    def __init__(self, file: Path, task: FineTuningTask, seeds: int) -> None:
+        self._file = file
+        stored = read_results(file)
+        settings = task.model_dump(mode="json", exclude={"timed_steps"}) | {"seeds": seeds}
+        if stored.get("settings") != settings:
+            stored = {}
+        self._results: dict[str, Any] = {"settings": settings, "times": {}}
+        self._results |= {side: [None] * seeds for side in SIDES}
+        self._results |= stored
+        if self.times.get("timed_steps") != task.timed_steps:
+            self._results["times"] = {}
+        self._timed_steps = task.timed_steps
+
+    def scores(self, side: str) -> list[float | None]:
+        """Return the scores by seed; None where one is missing."""
+        return self._results[side]
+
+    @property
+    def times(self) -> dict[str, Any]:
+        return self._results["times"]
+
+    @property
+    def scored_on(self) -> list[str]:
+        return self._results.get("scored_on", [])
+
+    def add_score(self, side: str, seed: int, score: float) -> None:
+        """Add the score of one side with one seed."""
+        self._results[side][seed] = score
+        self._results["scored_on"] = sorted({*self.scored_on, device_name()})
+        self._write()
+
+    def add_times(self, times: dict[str, float]) -> None:
+        """Add the times of both sides."""
+        about = {"timed_steps": self._timed_steps, "processor": device_name()}
+        self._results["times"] = about | times
+        self._write()
+
+    def _write(self) -> None:
+        write_text(self._file, json.dumps(self._results, indent=1) + "\n")
+
+
+def bertwright_score(plan: FineTuningPlan, task: FineTuningTask, seed: int) -> float:
+    """Return the score of the best epoch of bertwright."""
+    model = load(plan.encoder or checkpoint_folder())
+    part = task.build_part(model)
+    settings = finetuning_settings(plan, task, part.task.output_type)
+    options: dict[str, Any] = {**settings.model_dump(), "seed": seed}
+    result = finetune(model, part.task, train=part.train, dev=part.dev, **options)
+    return result.scores[0]
+
+
+def trainer_score(plan: FineTuningPlan, task: FineTuningTask, seed: int) -> float:
+    """Return the score of the best epoch of the Trainer, with fast settings and random batches."""
+    folder = plan.encoder or checkpoint_folder()
+    model = load(folder)
+    part = task.build_part(model)
+    sequences = part.output_decoder.encode(task.build_example_encoder(model), part.dev)
+    scores: list[float] = []
+
+    def after_epoch(stock: Any) -> None:
+        outputs = peer.predict_outputs(stock, sequences, part)
+        predictions = part.output_decoder.decode(sequences, outputs, part.dev)
+        scores.append(next(iter(part.task.score(part.dev, predictions).values())))
+
+    peer.train_stock_model(
+        plan, task, part, folder, seed, peer.fast_settings(), after_epoch=after_epoch
+    )
+    return max(scores)
+
+
+SIDES: Mapping[str, Callable[[FineTuningPlan, FineTuningTask, int], float]] = {
+    "ours": bertwright_score,
+    "theirs": trainer_score,
+}
+"""Functions that return a score, by side."""
+
+
+def _row(
+    name: str, task: FineTuningTask, model: TextModel, results: _TaskResults
+) -> dict[str, Any]:
+    part = task.build_part(model)
+    row: dict[str, Any] = {
+        "task": name,
+        "examples": len(part.train),
+        "metric": part.task.metrics[0],
+        **results.times,
+    }
+    ours, theirs = ([s for s in results.scores(side) if s is not None] for side in SIDES)
+    if None in results.scores("ours") + results.scores("theirs"):
+        return row
+    difference = paired_difference(ours, theirs)
+    equal = "yes" if difference.low <= 0 <= difference.high else "no"
+    return {
+        **row,
+        "ours": str(estimate(ours)),
+        "theirs": str(estimate(theirs)),
+        "difference": str(difference),
+        "equal": equal if difference.interval else None,
+        **({"scored_on": ", ".join(results.scored_on)} if results.scored_on else {}),
+    }

@@ -1,0 +1,1 @@
+"""Training speed of all recipes."""

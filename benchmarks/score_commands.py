@@ -1,0 +1,186 @@
+"""Commands that train many models; every run is kept in a folder and done once."""
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from benchmarks.options import parse_numbers, publish, write_experiment
+from bertwright.cli.output import DocumentOption, JsonOption, log, print_result, print_results
+from bertwright.core.files import output_lock
+
+app = typer.Typer()
+
+PartsOption = Annotated[
+    str,
+    typer.Option(help='Figures to compute now: scores; times, on a quiet machine; "" for none.'),
+]
+ProcessesOption = Annotated[
+    int, typer.Option(min=1, help="Parallel runs, which share the threads of the processor.")
+]
+
+
+@contextmanager
+def _locked(output: Path) -> Generator[None]:
+    """Lock the folder of the results."""
+    output.mkdir(parents=True, exist_ok=True)
+    with output_lock(output):
+        yield
+
+
+@app.command()
+def learn(
+    data: Annotated[Path, typer.Option(help="Prepared data folder.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of models and results.")],
+    size: Annotated[str, typer.Option(help="Size of the BERT that the Trainer trains.")] = "mini",
+    recipe: Annotated[
+        str | None, typer.Option(help="Recipe of bertwright; by default modern in the same size.")
+    ] = None,
+    minutes: Annotated[float, typer.Option(help="Training time.")] = 10,
+    grid_minutes: Annotated[
+        float | None, typer.Option(help="Training time in the grid; by default the same.")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=2, help="Number of seeds.")] = 3,
+    learning_rates: Annotated[
+        str, typer.Option(help="Learning rates of the grid.")
+    ] = "5e-4,1e-3,2e-3",
+    parts: Annotated[str, typer.Option(help="Parts to run now.")] = "hf-grid,hf-best,ours",
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Held-out loss after some minutes, against the best of a grid of Transformers' Trainer."""
+    from benchmarks.learning import compare as learning
+    from benchmarks.learning import report
+    from benchmarks.learning.arms import LearningPlan
+    from bertwright.data.shards.dataset import Dataset
+    from bertwright.runtime.markdown_report import write_section
+
+    plan = LearningPlan(
+        size,
+        recipe or f"modern-{size}",
+        minutes,
+        grid_minutes or minutes,
+        seeds,
+        tuple(parse_numbers("--learning-rates", learning_rates, float)),
+    )
+    with _locked(output):
+        results = learning.LearningResults(output, Dataset.open(data), plan)
+        learning.run_groups(plan, parts.split(","), results, log)
+    lines = report.report_lines(plan, results)
+    if document is not None and lines:
+        write_section(document, f"bench learn {size}", lines)
+    print_result(report.make_report(plan, results), as_json)
+
+
+@app.command()
+def finetune(
+    plan: Annotated[Path, typer.Argument(help="YAML file of tasks and settings.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the results.")],
+    parts: PartsOption = "scores,times",
+    rounds: Annotated[int, typer.Option(min=1, help="Number of interleaved timing rounds.")] = 3,
+    processes: ProcessesOption = 1,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Scores and time of fine-tuning, against Transformers' Trainer."""
+    from benchmarks.finetuning import compare as finetuning
+
+    kinds = parts.split(",") if parts else []
+    with _locked(output):
+        results = finetuning.compare(plan, output, kinds, rounds, log, processes)
+    publish("finetune", results, finetuning.COLUMNS, document, as_json)
+
+
+@app.command()
+def adapt(
+    plan: Annotated[Path, typer.Argument(help="YAML file of encoders, tasks and methods.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the results.")],
+    processes: ProcessesOption = 1,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare methods of fine-tuning over encoders, tasks and seeds."""
+    from benchmarks.adaptation import compare as adaptation
+    from benchmarks.adaptation.plan import AdaptationPlan
+
+    loaded = AdaptationPlan.load(plan)
+    with _locked(output):
+        results = adaptation.compare(loaded, output, log, processes)
+    if document is not None:
+        table = (adaptation.COLUMNS, results)
+        name = f"bench adapt {plan.stem}"
+        write_experiment(document, name, loaded.description, loaded.source, table)
+    print_results(results, adaptation.COLUMNS, as_json)
+
+
+@app.command()
+def compress(
+    plan: Annotated[Path, typer.Argument(help="YAML file of tasks and compression variants.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the results.")],
+    models: Annotated[
+        Path, typer.Option(help="Folder of the models, which --parts times reads.")
+    ] = Path("models"),
+    parts: PartsOption = "scores,times",
+    rounds: Annotated[int, typer.Option(min=3, help="Number of interleaved timing rounds.")] = 15,
+    processes: ProcessesOption = 1,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Score, size and latency of compressed models over tasks and seeds."""
+    from benchmarks.compression import compare as compression
+    from benchmarks.compression import summary
+    from benchmarks.compression.plan import CompressionPlan
+
+    loaded = CompressionPlan.load(plan)
+    kinds = parts.split(",") if parts else []
+    with _locked(output):
+        results = compression.run_plan(loaded, output, models, kinds, rounds, log, processes)
+    if document is not None:
+        means = (summary.COLUMNS, summary.summarise_variants(results))
+        details = (compression.COLUMNS, results)
+        name = f"bench compress {plan.stem}"
+        write_experiment(document, name, loaded.description, loaded.source, means, details)
+    print_results(results, compression.COLUMNS, as_json)
+
+
+@app.command()
+def frozen(
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the results.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder of the data sets glue, sick and movie_reviews.")
+    ] = Path("../shared/data"),
+    model: Annotated[
+        Path | None, typer.Argument(help="Model folder; by default all-MiniLM-L6-v2.")
+    ] = None,
+    tasks: Annotated[str, typer.Option(help="Tasks, separated by commas.")] = (
+        "sst-2,mrpc,cola,sick,sick-relatedness,movie-reviews"
+    ),
+    sizes: Annotated[str, typer.Option(help="Numbers of training examples.")] = "100,300,1000",
+    seeds: Annotated[
+        int, typer.Option(min=2, help="Number of random samples of the training examples.")
+    ] = 5,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Heads on frozen features of few examples, against scikit-learn on the same vectors."""
+    from benchmarks import frozen_features
+    from bertwright.core.config import did_you_mean
+    from bertwright.core.errors import UserError
+
+    names = tasks.split(",")
+    if unknown := next((name for name in names if name not in frozen_features.TASK_FOLDERS), None):
+        raise UserError(
+            f"--tasks has no {unknown!r}{did_you_mean(unknown, frozen_features.TASK_FOLDERS)}"
+        )
+    plan = frozen_features.FrozenFeaturesPlan(
+        data, model, parse_numbers("--sizes", sizes, int), seeds, names
+    )
+    publish(
+        "frozen",
+        frozen_features.compare(plan, output, log),
+        frozen_features.COLUMNS,
+        document,
+        as_json,
+    )

@@ -1,0 +1,1 @@
+"""Server under load: throughput relative to the model, and outcomes of requests."""

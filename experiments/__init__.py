@@ -1,0 +1,1 @@
+"""Checks and tables outside the package: recipes, analyses, compressions and claims."""

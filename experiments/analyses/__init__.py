@@ -1,0 +1,1 @@
+"""Models and texts with known results, on which every analysis is checked."""

@@ -1,0 +1,89 @@
+"""The page of claims: every claim that has a study, with its verdict."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bertwright.core.errors import UserError
+from bertwright.runtime.markdown_report import markdown_table, write_section
+from bertwright.studies.report import RESULT_FILE, re_evaluate, report_lines
+from bertwright.studies.study import Study, load_all_studies
+
+
+def write_claims(results: Path, document: Path) -> None:
+    """Write the table of all claims with their lectures, and a section for each with a result.
+
+    ``results`` has a folder per study, as ``study run`` writes them. Sections of studies without a
+    result there are unchanged.
+    """
+    results_by_name = _load_results(results)
+    rows = [_claim_row(study, results_by_name.get(study.name)) for study in load_all_studies()]
+    columns = {
+        "system": "system",
+        "lectures": "lectures",
+        "question": "question",
+        "study": "study",
+        "verdict": "verdict",
+        "equal": "equal",
+        "seeds": "seeds",
+    }
+    lectures = [f"- {key}: {title}" for key, title in LECTURES.items()]
+    write_section(document, "claims", [*markdown_table(columns, rows), "", *lectures])
+    for result in results_by_name.values():
+        write_result(result, document)
+
+
+def write_result(result: dict[str, Any], document: Path) -> None:
+    """Write the section of one study."""
+    name, lines = result["study"]["name"], report_lines(result)
+    write_section(document, name, [f"## {name}", "", *lines], result["provenance"])
+
+
+def _load_results(folder: Path) -> dict[str, dict[str, Any]]:
+    files = sorted(folder.glob(f"*/{RESULT_FILE}"))
+    if not files:
+        raise UserError(f"{folder} has no results of studies: run some with -o {folder}")
+    results = [re_evaluate(json.loads(file.read_text(encoding="utf-8"))) for file in files]
+    return {result["study"]["name"]: result for result in results}
+
+
+def _claim_row(study: Study, result: Mapping[str, Any] | None) -> dict[str, object]:
+    return {
+        "system": study.system,
+        "lectures": " ".join(lectures_of(study.system)),
+        "question": f"{study.question} {study.source}".strip(),
+        "study": study.name,
+        "verdict": "not run" if result is None else _verdict_cell(result),
+        "equal": str(study.equal) if result is None else result["equal"],
+        "seeds": "" if result is None else str(result["study"]["seeds"]),
+    }
+
+
+def _verdict_cell(result: Mapping[str, Any]) -> str:
+    """Return the verdict of a claim, with the number of its parts that were seen."""
+    parts = [verdict["verdict"] for verdict in result["verdicts"]]
+    return f"**{result['verdict']}** ({parts.count('seen')} of {len(parts)} parts seen)"
+
+
+LECTURES: dict[str, str] = {
+    "S0": "Lobacheva, BERT model, its analysis and modifications",
+    "S1": "BERT, RoBERTa and GPT-2, a lecture",
+    "S2": "BERTology, notes of a course",
+    "S3": "Applied Deep Learning 2022, More BERT",
+    "S4": "Khrylchenko 2021, Transfer learning, ELMo, BERT and modifications",
+}
+
+_SYSTEMS_BY_LECTURE: dict[str, str] = {
+    "S0": "5 7 9 10 11 12 13 14 15 16 17 18 19 23 29 31",
+    "S1": "3 4 5 6 7 9 18 19 20 27",
+    "S2": "7 8 10 12 14 29 30",
+    "S3": "7 8 9 10 15 18 19 20 23",
+    "S4": "1 2 3 4 5 6 7 9 12 15 17 18 19 20 22 23 24 25 26 27 28 34 35 36 37",
+}
+
+
+def lectures_of(systems: str) -> list[str]:
+    """Return the keys of the lectures on a system, ``A9``, or on one of ``A35, A36``."""
+    numbers = set(systems.replace("A", "").split(", "))
+    return [key for key, known in _SYSTEMS_BY_LECTURE.items() if numbers & set(known.split())]

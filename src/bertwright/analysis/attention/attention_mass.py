@@ -1,0 +1,142 @@
+"""Attention mass on special tokens, punctuation and neighbours (Clark et al. 2019)."""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import LayerCurves, values_by_head
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings, StoredResult
+
+AttendedToken = Literal["opening", "separator", "punctuation", "self", "previous", "next"]
+
+ATTENDED_TOKENS: tuple[AttendedToken, ...] = get_args(AttendedToken)
+
+OFFSETS: dict[AttendedToken, int] = {"self": 0, "previous": -1, "next": 1}
+
+MAJORITY = 0.5
+
+
+def _num_strong_heads(target: str, result: StoredResult) -> Mapping[str, Any]:
+    return result.computed_finding(int((result.values_by_head(target) > MAJORITY).sum()))
+
+
+class AttentionMass(StreamingAnalysis):
+    """The fraction of attention that goes to each kind of token.
+
+    Averaged over the positions of a text, then over texts; the baseline is a head with uniform
+    attention over its allowed positions (section 3.1).
+    """
+
+    kind: Literal["attention-mass"] = "attention-mass"
+    survey_id = "B2"
+    group = "attention"
+    title = "How much attention goes to special tokens, punctuation and neighbours?"
+    source = "Clark et al. 2019"
+    taps = ("blocks.*.attention.weights",)
+    claims = (
+        Claim(
+            "separators get more than uniform attention gives them, in the second half of the "
+            "layers",
+            "over half of the attention of layers 6 to 10 of BERT-base",
+            "separator, second half",
+            None,
+        ),
+        Claim(
+            "the first position gets more than uniform attention gives it, in the first half of "
+            "the layers",
+            "most of layers 1 and 2 of BERT-base",
+            "opening, first half",
+            None,
+        ),
+        *(
+            Claim(
+                f"some heads give more than half of their attention to the {target} position",
+                f"{published} of 144 heads",
+                partial(_num_strong_heads, target),
+                baseline_name="none",
+            )
+            for target, published in (("previous", 4), ("next", 5))
+        ),
+    )
+    plots = (
+        LayerCurves(
+            "fraction of attention", values_by_head(*ATTENDED_TOKENS[:3]), has_embeddings=False
+        ),
+        LayerCurves(
+            "fraction of attention", values_by_head(*ATTENDED_TOKENS[3:]), has_embeddings=False
+        ),
+    )
+
+    def consumer(self, inputs: AnalysisInput) -> "AttentionMassConsumer":
+        return AttentionMassConsumer(inputs)
+
+
+class AttentionMassConsumer:
+    """The consumer of attention mass: (N, layers, heads, targets)."""
+
+    taps = AttentionMass.taps
+
+    def __init__(self, inputs: AnalysisInput) -> None:
+        model = inputs.model
+        shape = (len(inputs.texts), model.num_layers, model.num_heads, len(ATTENDED_TOKENS))
+        self.mass, self.uniform_mass = np.zeros(shape), np.zeros(shape)
+        self.seed = inputs.seed
+
+    def update(self, batch: ActivationBatch) -> None:
+        """Store the attention mass of the texts of a batch."""
+        categories = [
+            batch.category_mask("opening"),
+            batch.category_mask("separator"),
+            batch.category_mask("punctuation"),
+        ]
+        columns = torch.stack(categories, -1).float()
+        lengths = batch.lengths
+        for layer in range(self.mass.shape[1]):
+            self.mass[batch.text_indices, layer] = attention_mass(
+                batch.attention(layer), columns, lengths
+            )
+            self.uniform_mass[batch.text_indices, layer] = attention_mass(
+                batch.uniform_attention(layer), columns, lengths
+            )
+
+    def result(self) -> AnalysisResult:
+        """Return means over texts, with uniform attention as the baseline."""
+        uniform = self.uniform_mass.mean(0)
+        findings = Findings(self.seed)
+        findings.add_by_head(ATTENDED_TOKENS, self.mass, ("uniform", uniform))
+        for name, half in layer_halves(self.mass.shape[1]).items():
+            mass, baseline = (m[:, half].mean((1, 2)) for m in (self.mass, self.uniform_mass))
+            for number, target in enumerate(ATTENDED_TOKENS):
+                uniform_mean = BaselineValue("uniform", float(baseline[:, number].mean()))
+                findings.add_ratio(f"{target}, {name}", mass[:, number], baseline=uniform_mean)
+        return AnalysisResult(findings, {"mass": self.mass.mean(0), "uniform": uniform})
+
+
+def layer_halves(num_layers: int) -> dict[str, slice]:
+    """Return the layers of both halves by name; a layer in the middle is in both."""
+    return {
+        "first half": slice(0, -(-num_layers // 2)),
+        "second half": slice(num_layers // 2, num_layers),
+    }
+
+
+def attention_mass(weights: Tensor, category_masks: Tensor, lengths: Tensor) -> NDArray[np.float64]:
+    """Return the attention mass (B, H, 6) of weights (B, H, L, L), 0 for padding.
+
+    The targets are the categories (B, L, 3), the position itself, the previous and the next one.
+    """
+    received, category_masks = weights.sum(2), category_masks.to(weights)
+    marked = torch.einsum("bhl,blm->bhm", received, category_masks)
+    neighbours = [
+        torch.diagonal(weights, OFFSETS[target], -2, -1).sum(-1) for target in ATTENDED_TOKENS[3:]
+    ]
+    mass = torch.cat([marked, torch.stack(neighbours, -1)], -1) / lengths[:, None, None]
+    return mass.double().cpu().numpy()

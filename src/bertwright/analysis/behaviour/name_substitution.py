@@ -1,0 +1,197 @@
+"""Whether a prediction depends on a name that could be any other (Balasubramanian et al. 2020)."""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bertwright.analysis.behaviour.classification import missing_classes, split_parts
+from bertwright.analysis.behaviour.word_lists import (
+    COMMON_NOUNS,
+    PROPER_NAMES,
+    common_nouns,
+    proper_nouns,
+)
+from bertwright.analysis.behaviour.word_substitution import (
+    WordSubstitution,
+    find_substitutions,
+    prediction_changes,
+)
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.plots import error_bars
+from bertwright.analysis.core.result import (
+    AnalysisFinding,
+    AnalysisResult,
+    BaselineValue,
+    Findings,
+    StoredResult,
+    interval_finding,
+    ratio_finding,
+)
+from bertwright.core.significance import FloatArray, bootstrap_ratio
+
+OTHER_NAME, OTHER_NOUN, OTHER_CASE = "another name", "another common noun", "other letters"
+"""What is substituted: a name, a common noun, or the case of a name."""
+
+CHANGED_FRACTION, CHANGED_AT_LEAST_ONCE = "changed predictions, ", "changed at least once, "
+"""Averaged over all substitutions, and by any substitution of a text."""
+
+NAME_MINUS_NOUN = "another name minus another common noun"
+
+
+class NameSubstitution(Analysis):
+    """How often the predicted class changes when a name is replaced by another one.
+
+    The first name of a woman, man, city or country in a text is replaced everywhere by
+    ``num_alternatives`` others of its type; in sentences with trees it must be tagged as a proper
+    noun. Compared with the replacement of a common noun, and with the same name in other case.
+    Names of one token and of several, and names in the texts and others, are reported separately.
+    """
+
+    kind: Literal["names"] = "names"
+    num_alternatives: int = Field(default=10, ge=1)
+    survey_id = "B33"
+    group = "behaviour"
+    title = "Does the prediction depend on a name that could be any other?"
+    source = "Balasubramanian et al. 2020"
+    claims = (
+        Claim(
+            "some predictions change with nothing but a name",
+            "85 % of sentences in coreference, for at least one name",
+            f"{CHANGED_AT_LEAST_ONCE}{OTHER_NAME}",
+            None,
+        ),
+        Claim(
+            "another name changes a prediction less often than another common noun",
+            "not measured: names should not matter",
+            NAME_MINUS_NOUN,
+            direction="below",
+            is_optional=True,
+        ),
+    )
+
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        if (reason := missing_classes(inputs)) is not None:
+            return reason
+        return None if self._name_substitutions(inputs) else "no text has a known name"
+
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        names, limit, seed = self._name_substitutions(inputs), self.num_alternatives, inputs.seed
+        text_parts = [split_parts(text) for text in inputs.texts]
+        substitutions = {
+            OTHER_NAME: names,
+            OTHER_NOUN: find_substitutions(inputs.texts, COMMON_NOUNS, common_nouns, limit, seed),
+            OTHER_CASE: [name.with_case_variants() for name in names],
+        }
+        effects = {
+            kind: SubstitutionEffects(items, prediction_changes(inputs.model, text_parts, items))
+            for kind, items in substitutions.items()
+            if items
+        }
+        findings = Findings(seed)
+        findings += [f for kind, effect in effects.items() for f in effect.findings(kind, seed)]
+        findings += findings_by_name_type(inputs, effects[OTHER_NAME])
+        nouns = substitutions[OTHER_NOUN]
+        both = {item.text_index for item in names} & {item.text_index for item in nouns}
+        if both:
+            counts = (
+                effects[kind].for_texts(both).counts_by_text() for kind in (OTHER_NAME, OTHER_NOUN)
+            )
+            findings.add_difference(NAME_MINUS_NOUN, *counts)
+        return AnalysisResult(
+            findings, {kind: effect.cumulative_changes() for kind, effect in effects.items()}
+        )
+
+    def plot(self, result: StoredResult, figure: Figure) -> None:
+        by_number, by_kind = figure.subplots(1, 2)
+        for name, curve in result.arrays.items():
+            by_number.plot(range(1, 1 + curve.shape[1]), curve.mean(0), "o-", label=name)
+        by_number.set_xlabel("number of substitutions")
+        by_number.set_ylabel("fraction of texts whose prediction changes at least once")
+        by_number.set_ylim(bottom=0)
+        by_number.legend()
+        findings = [f for f in result.findings if f["metric"].startswith(CHANGED_FRACTION)][::-1]
+        values = [f["value"] for f in findings]
+        names = [f["metric"].removeprefix(CHANGED_FRACTION) for f in findings]
+        by_kind.barh(names, values, xerr=error_bars(findings))
+        by_kind.set_xlabel("fraction of substitutions that change the prediction")
+
+    def _name_substitutions(self, inputs: AnalysisInput) -> list[WordSubstitution]:
+        return find_substitutions(
+            inputs.texts, PROPER_NAMES, proper_nouns, self.num_alternatives, inputs.seed
+        )
+
+
+@dataclass(frozen=True)
+class SubstitutionEffects:
+    """Substitutions, and which replacements of each change the prediction."""
+
+    substitutions: Sequence[WordSubstitution]
+    has_changed: Sequence[NDArray[np.bool_]]
+
+    def findings(self, name: str, seed: int) -> list[AnalysisFinding]:
+        """Return how often the prediction changes."""
+        baseline = BaselineValue("a model that ignores it", 0.0)
+        return [
+            interval_finding(f"{metric}{name}", interval, baseline=baseline)
+            for metric, interval in (
+                (CHANGED_FRACTION, bootstrap_ratio(*self.counts_by_text(), seed=seed)),
+                (
+                    CHANGED_AT_LEAST_ONCE,
+                    bootstrap_ratio(self.cumulative_changes()[:, -1], seed=seed),
+                ),
+            )
+        ]
+
+    def for_texts(self, texts: Collection[int]) -> "SubstitutionEffects":
+        """Return the effects in some texts."""
+        pairs = zip(self.substitutions, self.has_changed, strict=True)
+        kept = [(item, changed) for item, changed in pairs if item.text_index in texts]
+        return SubstitutionEffects([item for item, _ in kept], [changed for _, changed in kept])
+
+    def counts_by_text(
+        self, is_counted: Callable[[str], bool] = lambda _: True
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return the number of changes and of replacements for each text."""
+        masks = [
+            np.array([is_counted(replacement) for replacement in item.replacements])
+            for item in self.substitutions
+        ]
+        changes = [(mask & c).sum() for mask, c in zip(masks, self.has_changed, strict=True)]
+        return np.array(changes, np.float64), np.array([mask.sum() for mask in masks], np.float64)
+
+    def cumulative_changes(self) -> FloatArray:
+        """Return whether any of the first n replacements changes the prediction, (texts, n)."""
+        changes = np.zeros((len(self.has_changed), max(map(len, self.has_changed))))
+        for row, has_changed in zip(changes, self.has_changed, strict=True):
+            row[: len(has_changed)] = has_changed
+        return np.maximum.accumulate(changes, 1)
+
+
+def findings_by_name_type(
+    inputs: AnalysisInput, effects: SubstitutionEffects
+) -> Iterator[AnalysisFinding]:
+    """Yield how often the prediction changes by type of the new name."""
+    words = {word.lower() for text in inputs.texts for word in text.words}
+    name_types: Mapping[str, Callable[[str], bool]] = {
+        "name of one token": lambda name: num_word_tokens(inputs.model, name) == 1,
+        "name of several tokens": lambda name: num_word_tokens(inputs.model, name) > 1,
+        "name that occurs in the texts": lambda name: name.lower() in words,
+        "name that occurs in none": lambda name: name.lower() not in words,
+    }
+    for name_type, is_counted in name_types.items():
+        changes, totals = effects.counts_by_text(is_counted)
+        if totals.any():
+            yield ratio_finding(f"{CHANGED_FRACTION}{name_type}", changes, totals, seed=inputs.seed)
+
+
+def num_word_tokens(model: AnalysedModel, word: str) -> int:
+    """Return the number of tokens of a word within a text."""
+    token_ids, starts = model.tokenizer.encode_pretokenized(["a", word])
+    return len(token_ids) - starts[1]

@@ -1,0 +1,316 @@
+"""Results of analyses: findings with their uncertainty, arrays, and the files of both.
+
+Plots are made from these files alone.
+"""
+
+import hashlib
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from bertwright.core.errors import UserError
+from bertwright.core.files import atomic_file, loads_json, write_text
+from bertwright.core.significance import (
+    ConfidenceInterval,
+    benjamini_hochberg,
+    bootstrap_difference,
+    bootstrap_ratio,
+    bootstrap_ratios,
+    sign_flip_test,
+)
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class BaselineValue:
+    """A named reference value of a finding."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class AnalysisFinding:
+    """One value.
+
+    Attributes:
+        layer, head: Counted from 0; None for a value over all of them.
+        interval: 95 % interval over ``num_units`` texts; None if nothing was sampled.
+        p_value: Probability of such a value by chance; ``adjusted_p_value`` for ``num_tests``.
+        difference_interval: Interval of the difference to the baseline.
+        note: Remark.
+        includes_embeddings: True if layer 0 is the embeddings, not the first block.
+    """
+
+    metric: str
+    value: float
+    layer: int | None = None
+    head: int | None = None
+    interval: tuple[float, float] | None = None
+    num_units: int | None = None
+    baseline: BaselineValue | None = None
+    p_value: float | None = None
+    adjusted_p_value: float | None = None
+    num_tests: int | None = None
+    difference_interval: tuple[float, float] | None = None
+    note: str | None = None
+    includes_embeddings: bool = False
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return JSON-compatible data, with layers and heads also counted from 1."""
+        data = {name: value for name, value in vars(self).items() if value is not None}
+        del data["includes_embeddings"]
+        if self.baseline is not None:
+            data["baseline"] = dict(vars(self.baseline))
+        if self.layer is not None:
+            data["layer_from_1"] = self.layer + (0 if self.includes_embeddings else 1)
+        if self.head is not None:
+            data["head_from_1"] = self.head + 1
+        return data
+
+
+def interval_finding(
+    metric: str,
+    interval: ConfidenceInterval,
+    layer: int | None = None,
+    head: int | None = None,
+    baseline: BaselineValue | None = None,
+    includes_embeddings: bool = False,
+) -> AnalysisFinding:
+    """Return a finding with the value, interval and units of ``interval``."""
+    return AnalysisFinding(
+        metric,
+        interval.value,
+        layer,
+        head,
+        interval_bounds(interval),
+        interval.num_units,
+        baseline,
+        includes_embeddings=includes_embeddings,
+    )
+
+
+def ratio_finding(
+    metric: str,
+    numerators: ArrayLike,
+    denominators: ArrayLike | None = None,
+    *,
+    seed: int,
+    **options: Any,
+) -> AnalysisFinding:
+    """Return a ratio of sums over texts, or a mean, with its bootstrap interval."""
+    return interval_finding(metric, bootstrap_ratio(numerators, denominators, seed=seed), **options)
+
+
+def difference_finding(
+    metric: str, first: "Ratio", second: "Ratio", *, seed: int, **options: Any
+) -> AnalysisFinding:
+    """Return the difference of two ratios over the same texts with its bootstrap interval.
+
+    Each is a pair (numerators, denominators), or one array (N,) for its mean.
+    """
+    pairs = (r if isinstance(r, tuple) else (r, np.ones(len(r))) for r in (first, second))
+    return interval_finding(metric, bootstrap_difference(*pairs, seed=seed), **options)
+
+
+Ratio = NDArray[Any] | tuple[ArrayLike, ArrayLike]
+
+
+class Findings(list[AnalysisFinding]):
+    """Findings over the same texts, whose bootstrap intervals share a seed."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def add_interval(
+        self, metric: str, interval: ConfidenceInterval, *at: Any, **fields: Any
+    ) -> None:
+        """Add :func:`interval_finding`."""
+        self.append(interval_finding(metric, interval, *at, **fields))
+
+    def add_ratio(
+        self,
+        metric: str,
+        numerators: ArrayLike,
+        denominators: ArrayLike | None = None,
+        **fields: Any,
+    ) -> None:
+        """Add :func:`ratio_finding`."""
+        self.append(ratio_finding(metric, numerators, denominators, seed=self.seed, **fields))
+
+    def add_difference(self, metric: str, first: "Ratio", second: "Ratio", **fields: Any) -> None:
+        """Add :func:`difference_finding`."""
+        self.append(difference_finding(metric, first, second, seed=self.seed, **fields))
+
+    def add_loss_increases(
+        self,
+        metric: str,
+        losses: NDArray[np.float64],
+        full_loss: NDArray[np.float64],
+        num_targets: NDArray[np.float64],
+        removed: Iterable[tuple[int, int | None]],
+    ) -> None:
+        """Add the increases of ``losses`` (K, N) over ``full_loss`` (N,), with their p-values.
+
+        ``removed`` are the layers and heads removed; the p-values are adjusted together.
+        """
+        p_values = [sign_flip_test(loss - full_loss, seed=self.seed) for loss in losses]
+        adjusted = benjamini_hochberg(p_values)
+        full = BaselineValue("loss of the full model", float(full_loss.sum() / num_targets.sum()))
+        for number, (layer, head) in enumerate(removed):
+            self.add_difference(
+                metric,
+                (losses[number], num_targets),
+                (full_loss, num_targets),
+                layer=layer,
+                head=head,
+                baseline=full,
+            )
+            self[-1] = replace(
+                self[-1],
+                p_value=p_values[number],
+                adjusted_p_value=float(adjusted[number]),
+                num_tests=len(p_values),
+            )
+
+    def add_by_head(
+        self,
+        metrics: Sequence[str],
+        values: NDArray[np.float64],
+        baseline: tuple[str, NDArray[np.float64]] | None = None,
+    ) -> None:
+        """Add means over texts of ``values`` (N, layers, heads, K), of K metrics.
+
+        ``baseline`` is a name and values (layers, heads, K).
+        """
+        intervals = bootstrap_ratios(values.reshape(len(values), -1), seed=self.seed)
+        for at, interval in zip(np.ndindex(*values.shape[1:]), intervals, strict=True):
+            reference = baseline and BaselineValue(baseline[0], float(baseline[1][at]))
+            self.add_interval(metrics[int(at[2])], interval, at[0], at[1], reference)
+
+
+def interval_bounds(interval: ConfidenceInterval) -> tuple[float, float] | None:
+    """Return the bounds of an interval; None if it has none."""
+    return None if np.isnan(interval.low) else (interval.low, interval.high)
+
+
+@dataclass(frozen=True)
+class AnalysisResult:
+    """The findings and arrays of an analysis."""
+
+    findings: Sequence[AnalysisFinding]
+    arrays: Mapping[str, Array] = field(default_factory=dict[str, Array])
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A result read from its files, with the model, texts and settings in ``metadata``."""
+
+    metadata: Mapping[str, Any]
+    findings: Sequence[Mapping[str, Any]]
+    arrays: Mapping[str, Array]
+
+    def overall_finding(self, metric: str) -> Mapping[str, Any]:
+        """Return the finding of a metric over all layers and heads."""
+        return next(f for f in self.findings if f["metric"] == metric and "layer" not in f)
+
+    def computed_finding(self, value: float) -> Mapping[str, Any]:
+        """Return a value computed from other findings, with the number of texts as its units."""
+        return {"value": value, "num_units": self.num_texts}
+
+    @property
+    def num_texts(self) -> int | None:
+        """Number of texts; None if unknown."""
+        return self.metadata.get("num_texts")
+
+    def values_by_layer(self, metric: str) -> Array:
+        """Return the values of a metric that has a finding for each layer, (layers,)."""
+        findings = (f for f in self.findings if f["metric"] == metric and "layer" in f)
+        return np.array([f["value"] for f in sorted(findings, key=lambda f: f["layer"])])
+
+    def values_by_head(self, metric: str) -> Array:
+        """Return the values of a metric by head, (layers, heads), nan where there is none."""
+        findings = [f for f in self.findings if f["metric"] == metric and "head" in f]
+        shape = (1 + max(f["layer"] for f in findings), 1 + max(f["head"] for f in findings))
+        values = np.full(shape, np.nan)
+        for finding in findings:
+            values[finding["layer"], finding["head"]] = finding["value"]
+        return values
+
+
+def write_result(
+    folder: Path, name: str, metadata: Mapping[str, Any], result: AnalysisResult
+) -> None:
+    """Write ``NAME.npz`` with arrays and ``NAME.jsonl`` with metadata and one finding per line.
+
+    The first line also holds the number of findings and a digest of the arrays, to detect
+    truncated and missing files.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    arrays: dict[str, Any] = {key: np.asarray(array) for key, array in result.arrays.items()}
+    np.savez_compressed(buffer, **arrays)
+    with atomic_file(folder / f"{name}.npz") as temporary:
+        temporary.write_bytes(buffer.getvalue())
+    check = {"num_findings": len(result.findings), "arrays_digest": _digest(buffer.getvalue())}
+    lines = [{**metadata, **check}, *(finding.as_dict() for finding in result.findings)]
+    content = "".join(json.dumps(null_non_finite(line), allow_nan=False) + "\n" for line in lines)
+    write_text(folder / f"{name}.jsonl", content)
+
+
+def has_result(folder: Path, name: str) -> bool:
+    """Return True if the folder holds a result of that name."""
+    return (folder / f"{name}.jsonl").is_file()
+
+
+def read_result(folder: Path, name: str) -> StoredResult:
+    """Read a result.
+
+    Errors: UserError if it does not exist or is incomplete.
+    """
+    file = folder / f"{name}.jsonl"
+    if not has_result(folder, name):
+        raise UserError(f"{folder} has no result of the analysis {name}: run analyse first")
+    try:
+        lines = [loads_json(line) for line in file.read_text(encoding="utf-8").splitlines()]
+        metadata, findings = dict[str, Any](lines[0]), [_restore_nan(line) for line in lines[1:]]
+        content = (folder / f"{name}.npz").read_bytes()
+        check = (metadata.pop("num_findings"), metadata.pop("arrays_digest"))
+        if check != (len(findings), _digest(content)):
+            raise ValueError("the files do not belong together")
+        with np.load(io.BytesIO(content)) as arrays:
+            return StoredResult(metadata, findings, dict(arrays))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise UserError(f"{file} is damaged or of another version: run analyse again") from error
+
+
+def null_non_finite(value: Any) -> Any:
+    """Replace non-finite numbers by None, recursively, as JSON has no way to write them."""
+    if isinstance(value, Mapping):
+        mapping: Mapping[Any, Any] = value
+        return {name: null_non_finite(item) for name, item in mapping.items()}
+    if isinstance(value, list | tuple):
+        items: Sequence[Any] = value
+        return [null_non_finite(item) for item in items]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _restore_nan(line: dict[str, Any]) -> dict[str, Any]:
+    """Restore nan from null; only a value and the value of a baseline can be null."""
+    for holder in (line, line.get("baseline", {})):
+        if "value" in holder and holder["value"] is None:
+            holder["value"] = math.nan
+    return line
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

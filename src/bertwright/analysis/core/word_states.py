@@ -1,0 +1,100 @@
+"""Hidden states of words in every layer, cached on disk as a memory-mapped array for a model and
+texts, shared by all analyses that read hidden states."""
+
+import hashlib
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertwright.analysis.core.activations import activation_batches
+from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.texts import texts_digest
+from bertwright.core.files import atomic_file
+
+WORD_STATE_TAPS = ("embeddings.output", "blocks.*.residual")
+
+
+@dataclass(frozen=True)
+class WordStates:
+    """Hidden states of the W words of all texts, concatenated.
+
+    Attributes:
+        states: (layers + 1, W, D) float32, means over the tokens of a word; layer 0 is the
+            embeddings.
+        text_ids: (W,) the text of each word.
+        words: The words as strings.
+    """
+
+    states: NDArray[np.float32]
+    text_ids: NDArray[np.int64]
+    words: tuple[str, ...]
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers, embeddings included."""
+        return len(self.states)
+
+
+def compute_word_states(inputs: AnalysisInput) -> WordStates:
+    """Compute the hidden states of all words, or read them from the cache."""
+    sizes = [len(text.words) for text in inputs.texts]
+    words = tuple(word for text in inputs.texts for word in text.words)
+    width = inputs.model.text_model.model.recipe.encoder.width
+    shape = (inputs.model.num_layers + 1, len(words), width)
+    text_ids = np.repeat(np.arange(len(sizes)), sizes)
+    if inputs.cache_folder is None:
+        states = np.empty(shape, np.float32)
+        _write_word_states(inputs, states)
+        return WordStates(states, text_ids, words)
+    file = word_states_file(inputs, inputs.cache_folder)
+    if (cached := _read_cached_states(file)) is not None:
+        return WordStates(cached, text_ids, words)
+    with atomic_file(file) as temporary:
+        mapped = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+        _write_word_states(inputs, mapped)
+        mapped.flush()
+    return WordStates(np.load(file, mmap_mode="r"), text_ids, words)
+
+
+def _read_cached_states(file: Path) -> NDArray[np.float32] | None:
+    """Return the cached states; None if they are missing or incomplete."""
+    try:
+        return np.load(file, mmap_mode="r")
+    except (OSError, ValueError, EOFError):
+        return None
+
+
+def word_states_file(inputs: AnalysisInput, folder: Path) -> Path:
+    """Return the cache file for the model and texts."""
+    key = json.dumps(
+        [inputs.model.model_digest, texts_digest(inputs.texts), WORD_STATE_TAPS, "mean", "float32"]
+    )
+    return folder / f"states-{hashlib.sha256(key.encode()).hexdigest()[:16]}.npy"
+
+
+def _write_word_states(inputs: AnalysisInput, states: NDArray[np.float32]) -> None:
+    """Write the mean hidden states of the words of all texts into ``states``."""
+    starts = np.cumsum([0, *(len(text.words) for text in inputs.texts)])
+    names = ["embeddings.output", *(f"blocks.{n}.residual" for n in range(len(states) - 1))]
+    for batch in activation_batches(inputs.model, inputs.texts, sorted(WORD_STATE_TAPS)):
+        for index, (number, text) in enumerate(zip(batch.text_indices, batch.texts, strict=True)):
+            hidden = batch.values[names[0]]
+            for layer, name in enumerate(names):
+                # Once all positions have halted no block runs, and the states stay the same.
+                hidden = batch.values.get(name, hidden)
+                means = word_means(hidden[index, : len(text)], text.word_ids)
+                states[layer, starts[number] : starts[number + 1]] = means.float().cpu().numpy()
+
+
+def word_means(states: Tensor, word_ids: NDArray[np.int64]) -> Tensor:
+    """Return the means (W, D) of states (T, D) with the same word id (T,), -1 excluded."""
+    ids = torch.from_numpy(word_ids).to(states.device)
+    is_word = ids >= 0
+    sums = states.new_zeros(int(ids.max()) + 1, states.shape[1])
+    sums.index_add_(0, ids[is_word], states[is_word])
+    return sums / torch.bincount(ids[is_word])[:, None]

@@ -1,0 +1,84 @@
+"""Frozen features or fine-tuning (Peters, Ruder and Smith 2019)."""
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import AnalysisResult
+from bertwright.analysis.dynamics.tagging import (
+    FINE_TUNING_SETTINGS,
+    NUM_RUNS,
+    FloatArray,
+    TaggingData,
+    finding_over_runs,
+    missing_tagging_data,
+)
+from bertwright.models.text_model import TextModel
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "fine-tuned": {"adaptation": "full"},
+    "frozen": {
+        "adaptation": "frozen",
+        "head": {"kind": "bilstm", "width": 128, "depth": 1, "layers": "all", "mix": "learned"},
+    },
+}
+"""Frozen features go through a learned mix of all layers into an LSTM. Its epochs are cheap, so it
+gets ``EPOCH_FACTOR`` times as many."""
+
+EPOCH_FACTOR = 4
+
+FINE_TUNED_MINUS_FROZEN = "fine-tuned minus frozen"
+
+
+class FeatureExtraction(Analysis):
+    """The part-of-speech accuracy of a fine-tuned model and of an LSTM on frozen features.
+
+    Each with the best of three learning rates. Means of ``num_seeds`` runs, of which six can
+    decide; half of the sentences are the test set and choose nothing.
+    """
+
+    kind: Literal["frozen-or-tuned"] = "frozen-or-tuned"
+    num_seeds: int = Field(default=NUM_RUNS, ge=1)
+    epochs: int = Field(default=FINE_TUNING_SETTINGS["epochs"], ge=1)
+    survey_id = "B43"
+    group = "dynamics"
+    title = "Does fine-tuning beat frozen features?"
+    source = "Peters, Ruder and Smith 2019"
+    claims = (
+        Claim(
+            "fine-tuning beats frozen features",
+            "by 0.2 points of F1 on NER, 0.0 to 6.7 on other tasks, for BERT-base",
+            FINE_TUNED_MINUS_FROZEN,
+        ),
+    )
+    plots = (FindingBars("part-of-speech accuracy", tuple(VARIANTS)),)
+
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        if len(set(inputs.model.text_model.model.recipe.encoder.hidden_widths)) > 1:
+            return "its layers differ in width and cannot be mixed"
+        return missing_tagging_data(inputs)
+
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        tagging = TaggingData.from_inputs(inputs)
+        model, num_words = inputs.model.text_model, tagging.num_words
+        num_correct = {name: self._num_correct(tagging, model, name) for name in VARIANTS}
+        findings = [
+            finding_over_runs(name, values, num_words, inputs.seed, tagging.majority_baseline)
+            for name, values in num_correct.items()
+        ]
+        fine_tuned, frozen = (num_correct[name] for name in VARIANTS)
+        findings.append(
+            finding_over_runs(FINE_TUNED_MINUS_FROZEN, fine_tuned - frozen, num_words, inputs.seed)
+        )
+        return AnalysisResult(findings, {**num_correct, "num_words": num_words})
+
+    def _num_correct(self, tagging: TaggingData, model: TextModel, variant: str) -> FloatArray:
+        """Return the number of correct words by run and sentence."""
+        epochs = self.epochs * (EPOCH_FACTOR if variant == "frozen" else 1)
+        settings = tagging.with_best_learning_rate(model, {**VARIANTS[variant], "epochs": epochs})
+        runs = (tagging.fine_tune(model, seed, **settings) for seed in range(self.num_seeds))
+        return np.array([tagging.num_correct(tuned) for tuned in runs])

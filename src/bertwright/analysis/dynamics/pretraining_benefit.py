@@ -1,0 +1,120 @@
+"""The benefit of pre-training for fine-tuning (Kovaleva et al. 2019, section 4.4)."""
+
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.result import AnalysisResult
+from bertwright.analysis.dynamics.tagging import (
+    FINE_TUNING_SETTINGS,
+    NUM_RUNS,
+    TaggingData,
+    finding_over_runs,
+    missing_tagging_data,
+)
+from bertwright.core.significance import FloatArray
+
+NOT_TUNED, FINE_TUNED, RANDOM_INIT, RANDOM_INIT_LONGER = (
+    "not fine-tuned",
+    "fine-tuned",
+    "random weights, fine-tuned",
+    "random weights, fine-tuned three times as long",
+)
+LAST_BLOCK_REINITIALISED, ALL_BLOCKS_REINITIALISED = (
+    "last block reinitialised, fine-tuned",
+    "all blocks reinitialised, fine-tuned",
+)
+
+VARIANTS = (
+    NOT_TUNED,
+    FINE_TUNED,
+    RANDOM_INIT,
+    RANDOM_INIT_LONGER,
+    LAST_BLOCK_REINITIALISED,
+    ALL_BLOCKS_REINITIALISED,
+)
+
+
+class PretrainingBenefit(Analysis):
+    """The part-of-speech accuracy of a model fine-tuned from different initial weights.
+
+    Pre-trained, random (also trained three times as long), and with the last block or all blocks
+    reinitialised, each with the best of three learning rates; and not fine-tuned at all. Means of
+    ``num_seeds`` runs with their own initial weights and order, of which six can decide; half of
+    the sentences are the test set and choose nothing.
+    """
+
+    kind: Literal["pretraining-benefit"] = "pretraining-benefit"
+    num_seeds: int = Field(default=NUM_RUNS, ge=1)
+    epochs: int = Field(default=FINE_TUNING_SETTINGS["epochs"], ge=1)
+    survey_id = "B40"
+    group = "dynamics"
+    title = "What is pre-training worth for fine-tuning?"
+    source = "Kovaleva et al. 2019"
+    claims = (
+        Claim(
+            "a pre-trained model fine-tunes better than random weights",
+            "82.3 against 68.3 on MRPC, 78.6 against 61 on MNLI",
+            f"{FINE_TUNED} minus {RANDOM_INIT}",
+        ),
+        Claim(
+            "training random weights three times as long does not make up for it",
+            "a longer training does not make up for it",
+            f"{FINE_TUNED} minus {RANDOM_INIT_LONGER}",
+        ),
+        Claim(
+            "fine-tuned random weights beat a pre-trained model without fine-tuning",
+            "68.3 against 31.6 on MRPC",
+            f"{RANDOM_INIT} minus {NOT_TUNED}",
+        ),
+    )
+    plots = (FindingBars("part-of-speech accuracy", VARIANTS),)
+
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        if inputs.model.text_model.model.recipe.encoder.depth.sharing != "none":
+            return "its blocks share their parameters: none can be reinitialised"
+        return missing_tagging_data(inputs)
+
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        tagging = TaggingData.from_inputs(inputs)
+        num_words, baseline = tagging.num_words, tagging.majority_baseline
+        num_correct = {name: self._num_correct(inputs, tagging, name) for name in VARIANTS}
+        findings = [
+            finding_over_runs(name, values, num_words, inputs.seed, baseline)
+            for name, values in num_correct.items()
+        ]
+        for better, worse in (
+            (FINE_TUNED, RANDOM_INIT),
+            (FINE_TUNED, RANDOM_INIT_LONGER),
+            (RANDOM_INIT, NOT_TUNED),
+        ):
+            difference = num_correct[better] - num_correct[worse]
+            findings.append(
+                finding_over_runs(f"{better} minus {worse}", difference, num_words, inputs.seed)
+            )
+        arrays = {"num_correct": np.array(list(num_correct.values())), "num_words": num_words}
+        return AnalysisResult(findings, arrays)
+
+    def _num_correct(self, inputs: AnalysisInput, tagging: TaggingData, variant: str) -> FloatArray:
+        """Return the number of correct words by run and sentence."""
+        model, is_random = inputs.model, variant in (RANDOM_INIT, RANDOM_INIT_LONGER)
+        num_blocks = len(model.encoder.blocks)
+        epochs = self.epochs * {NOT_TUNED: 0, RANDOM_INIT_LONGER: 3}.get(variant, 1)
+        reinitialised = {LAST_BLOCK_REINITIALISED: 1, ALL_BLOCKS_REINITIALISED: num_blocks}
+        settings: dict[str, Any] = {
+            "epochs": epochs,
+            "adaptation": {"kind": "full", "reinitialised_blocks": reinitialised.get(variant, 0)},
+        }
+        if epochs:
+            first = model.with_random_weights(0) if is_random else model
+            settings = tagging.with_best_learning_rate(first.text_model, settings)
+        num_correct: list[FloatArray] = []
+        for seed in range(self.num_seeds):
+            initial = model.with_random_weights(seed) if is_random else model
+            fine_tuned = tagging.fine_tune(initial.text_model, seed, **settings)
+            num_correct.append(tagging.num_correct(fine_tuned))
+        return np.array(num_correct)

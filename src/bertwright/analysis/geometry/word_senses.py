@@ -1,0 +1,124 @@
+"""Whether the hidden state of a word tells its sense (Peters et al. 2018, table 4)."""
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
+from bertwright.analysis.core.texts import encode_texts, missing_whole_texts
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS, compute_word_states
+from bertwright.analysis.geometry.contextuality import unit_vectors
+from bertwright.analysis.geometry.sense_sentences import SENSE_SENTENCES
+from bertwright.tasks.formats.examples import TaggedSentence
+
+SAME_SENSE = "nearest occurrence has the same sense"
+SAME_SENSE_GAIN = f"{SAME_SENSE}, last layer minus first"
+
+
+class WordSenses(Analysis):
+    """How often the nearest occurrence of an ambiguous word, by cosine, has the same sense.
+
+    For 8 words in 12 sentences each, 6 per sense, in every layer; and how far the senses are apart
+    (mean silhouette).
+    """
+
+    kind: Literal["word-senses"] = "word-senses"
+    survey_id = "B36"
+    group = "geometry"
+    title = "Does the hidden state of a word tell which sense is meant?"
+    source = "Peters et al. 2018"
+    taps = WORD_STATE_TAPS
+    claims = (
+        Claim(
+            "in the last layer the nearest occurrence of a word has the same sense",
+            "neighbours of play are about sport or about theatre",
+            SAME_SENSE,
+            None,
+            layer="last",
+        ),
+        Claim(
+            "hidden states tell senses better than the embeddings",
+            "static word vectors mix the senses",
+            SAME_SENSE_GAIN,
+        ),
+    )
+    plots = (
+        LayerCurves(
+            "fraction whose nearest occurrence has the same sense",
+            lambda r: {"dots: words": r.arrays["is_correct"].T},
+        ),
+    )
+
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        return missing_whole_texts(inputs.model, _sentences()) or super().not_applicable(inputs)
+
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        from sklearn import metrics
+
+        silhouette: Any = metrics.silhouette_score
+        senses, states = self._sense_occurrences(inputs)
+        is_same = np.array(
+            [[same_sense_fraction(unit_vectors(s), senses) for s in word] for word in states]
+        )
+        silhouettes = np.array(
+            [[silhouette(s, senses, metric="cosine") for s in word] for word in states]
+        )
+        chance = BaselineValue(
+            "random other occurrence", float((len(senses) / 2 - 1) / (len(senses) - 1))
+        )
+        findings = Findings(inputs.seed)
+        for layer in range(is_same.shape[1]):
+            for name, values, baseline in (
+                (SAME_SENSE, is_same, chance),
+                ("silhouette", silhouettes, None),
+            ):
+                findings.add_ratio(
+                    name, values[:, layer], layer=layer, baseline=baseline, includes_embeddings=True
+                )
+        findings.add_difference(SAME_SENSE_GAIN, is_same[:, -1], is_same[:, 0])
+        return AnalysisResult(findings, {"is_correct": is_same, "silhouette": silhouettes})
+
+    def _sense_occurrences(
+        self, inputs: AnalysisInput
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """Return the sense of each sentence (12,) and the states (words, layers, 12, D)."""
+        sentences = _sentences()
+        texts = encode_texts(inputs.model, sentences)
+        word_states = compute_word_states(replace(inputs, texts=texts, cache_folder=None))
+        sizes = [len(sense) for sense in next(iter(SENSE_SENTENCES.values()))]
+        starts = np.cumsum([0, *(len(text.words) for text in texts)])
+        targets = [word for word in SENSE_SENTENCES for _ in range(sum(sizes))]
+        indices = [
+            int(start) + sentence.words.index(word)
+            for start, sentence, word in zip(starts, sentences, targets, strict=False)
+        ]
+        states = word_states.states[:, indices].reshape(
+            word_states.num_layers, len(SENSE_SENTENCES), sum(sizes), -1
+        )
+        return np.repeat(np.arange(len(sizes)), sizes), states.transpose(1, 0, 2, 3)
+
+
+def _sentences() -> list[TaggedSentence]:
+    return [
+        TaggedSentence(words, words)
+        for senses in SENSE_SENTENCES.values()
+        for sense in senses
+        for words in (tuple(sentence.split()) for sentence in sense)
+    ]
+
+
+def same_sense_fraction(states: NDArray[np.float64], senses: NDArray[np.int64]) -> float:
+    """Return the fraction of unit states (N, D) whose nearest other one has the same sense (N,).
+
+    Ties count in part.
+    """
+    cosines = states @ states.T
+    np.fill_diagonal(cosines, -np.inf)
+    nearest = cosines >= cosines.max(1, keepdims=True) - 1e-9
+    is_same = senses[:, None] == senses
+    return float(((nearest & is_same).sum(1) / nearest.sum(1)).mean())

@@ -1,1 +1,0 @@
-"""Models and texts whose answers are known, on which every analysis is checked."""

@@ -1,0 +1,85 @@
+"""Training and test words of probes, their features, and scores of the test words."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.result import BaselineValue
+from bertwright.analysis.core.word_states import WordStates, compute_word_states
+from bertwright.core.significance import FloatArray, split_halves
+
+BoolArray = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ProbeWords:
+    """Hidden states of words, and which of them train and test a probe, (W,) each."""
+
+    word_states: WordStates
+    is_train: BoolArray
+    is_test: BoolArray
+
+    @staticmethod
+    def from_inputs(inputs: AnalysisInput) -> "ProbeWords":
+        """Train on the words of half of the texts and test on the others."""
+        states = compute_word_states(inputs)
+        halves = split_halves(len(inputs.texts), inputs.seed)
+        return ProbeWords(states, *(np.isin(states.text_ids, half) for half in halves))
+
+    def only(self, is_included: BoolArray) -> "ProbeWords":
+        """Neither train nor test on words that are not included."""
+        included = (self.is_train & is_included, self.is_test & is_included)
+        return replace(self, is_train=included[0], is_test=included[1])
+
+    def features(self, layer: int) -> FloatArray:
+        """Return the states of a layer, standardised on the training words."""
+        return standardise(self.word_states.states[layer], self.is_train)
+
+    def tag_scores(self, features: FloatArray, tags: NDArray[np.str_], c: float) -> FloatArray:
+        """Return 1 for each test word whose tag a linear probe predicts, else 0."""
+        from sklearn.linear_model import LogisticRegression
+
+        train_tags = tags[self.is_train]
+        predicted = np.repeat(train_tags[:1], self.is_test.sum())
+        if len(np.unique(train_tags)) > 1:
+            probe: Any = LogisticRegression(C=c, max_iter=200)
+            probe.fit(features[self.is_train], train_tags)
+            predicted = probe.predict(features[self.is_test])
+        return np.asarray(np.asarray(predicted, np.str_) == tags[self.is_test], np.float64)
+
+    def majority_baseline(self, tags: NDArray[np.str_]) -> BaselineValue:
+        """Return the test accuracy of the most frequent training tag."""
+        names, counts = np.unique(tags[self.is_train], return_counts=True)
+        majority = str(names[counts.argmax()])
+        return BaselineValue(f"always {majority}", float((tags[self.is_test] == majority).mean()))
+
+    def sums_by_text(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the sums of the values of test words and their number, for each test text."""
+        _, text_ids = np.unique(self.word_states.text_ids[self.is_test], return_inverse=True)
+        num_words = np.bincount(text_ids).astype(np.float64)
+        return np.asarray(np.bincount(text_ids, values), np.float64), num_words
+
+
+def standardise(features: NDArray[Any], is_train: BoolArray) -> FloatArray:
+    """Return features (N, D) with mean 0 and deviation 1 on the training rows."""
+    features = np.asarray(features, np.float64)
+    mean, deviation = features[is_train].mean(0), features[is_train].std(0)
+    return (features - mean) / np.maximum(deviation, 1e-8)
+
+
+def ridge_predictions(
+    features: NDArray[Any],
+    targets: NDArray[Any],
+    is_train: BoolArray,
+    is_test: BoolArray,
+    penalties: Any,
+) -> FloatArray:
+    """Predict targets (N,) with the best ridge penalty, trained on standardised features (N, D)."""
+    from sklearn.linear_model import RidgeCV
+
+    scaled = standardise(features, is_train)
+    probe: Any = RidgeCV(penalties).fit(scaled[is_train], targets[is_train])
+    return np.asarray(probe.predict(scaled[is_test]), np.float64)

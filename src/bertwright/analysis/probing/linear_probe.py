@@ -1,0 +1,122 @@
+"""Linear probes for parts of speech, with control tasks (Hewitt and Liang 2019)."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.analysis.core.texts import missing_halves, missing_trees
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS
+from bertwright.analysis.probing.layer_probe import ProbeWords
+from bertwright.core.rng import stream_key
+from bertwright.core.significance import split_halves
+from bertwright.tasks.formats.dependency_trees import DependencyTree
+
+NUM_CONTROLS = 5
+"""Sets of control tags: some are easier to memorise than others."""
+
+
+LAYERS: tuple[Literal["first", "middle", "last"], ...] = ("first", "middle", "last")
+
+
+class LinearProbe(Analysis):
+    """The part-of-speech accuracy of a linear probe, compared with that on control tags.
+
+    Control tags are random for each word, whatever its context, with five draws averaged. Both are
+    trained on half of the sentences and tested on the other half. The difference, selectivity, is
+    what hidden states add to a memorised vocabulary. ``inverse_regularisation`` is C of the
+    logistic regression.
+    """
+
+    kind: Literal["linear-probe"] = "linear-probe"
+    inverse_regularisation: float = Field(default=1.0, gt=0)
+    survey_id = "B22"
+    group = "probing"
+    title = "Which layers encode parts of speech, and how much does the probe memorise?"
+    source = "Hewitt and Liang 2019"
+    taps = WORD_STATE_TAPS
+    claims = tuple(
+        Claim(
+            "hidden states tell more than memorised words, in layer {layer}",
+            "25.5 points for a linear probe of ELMo's first layer",
+            "selectivity",
+            baseline_name="none",
+            layer=layer,
+        )
+        for layer in LAYERS
+    )
+    plots = (
+        LayerCurves(
+            "accuracy",
+            lambda r: dict(zip(("part of speech", "control"), r.arrays["scores"].T, strict=True)),
+        ),
+    )
+
+    def not_applicable(self, inputs: AnalysisInput) -> str | None:
+        return missing_tags(inputs) or super().not_applicable(inputs)
+
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        words, tags = ProbeWords.from_inputs(inputs), part_of_speech_tags(inputs)
+        controls = [
+            control_tags(words.word_states.words, tags, inputs.seed, draw)
+            for draw in range(NUM_CONTROLS)
+        ]
+        baseline = words.majority_baseline(tags)
+        findings = Findings(inputs.seed)
+        scores = np.zeros((words.word_states.num_layers, 2))
+        for layer in range(words.word_states.num_layers):
+            features = words.features(layer)
+            correct, *on_controls = (
+                words.tag_scores(features, target, self.inverse_regularisation)
+                for target in (tags, *controls)
+            )
+            values = correct, np.mean(on_controls, axis=0)
+            sums = [words.sums_by_text(v) for v in values]
+            scores[layer] = [v.mean() for v in values]
+            findings.add_ratio(
+                "accuracy", *sums[0], layer=layer, baseline=baseline, includes_embeddings=True
+            )
+            findings.add_ratio("control accuracy", *sums[1], layer=layer, includes_embeddings=True)
+            findings.add_difference("selectivity", *sums, layer=layer, includes_embeddings=True)
+        return AnalysisResult(findings, {"scores": scores})
+
+
+def missing_tags(inputs: AnalysisInput) -> str | None:
+    """Return why no part-of-speech probe can be trained on half of the texts, or None."""
+    if (reason := missing_trees(inputs.texts) or missing_halves(inputs.texts)) is not None:
+        return reason
+    train, _ = split_halves(len(inputs.texts), inputs.seed)
+    return missing_tag_variety(replace(inputs, texts=[inputs.texts[n] for n in train]))
+
+
+def missing_tag_variety(inputs: AnalysisInput) -> str | None:
+    """Return why there are no parts of speech to distinguish, or None."""
+    if len(np.unique(part_of_speech_tags(inputs))) > 1:
+        return None
+    return "all training words have the same part of speech: give more sentences"
+
+
+def control_tags(
+    words: Sequence[str], tags: NDArray[np.str_], seed: int, control_index: int = 0
+) -> NDArray[np.str_]:
+    """Return a random tag for every distinct word, distributed as ``tags`` (section 2)."""
+    kinds = {word: number for number, word in enumerate(dict.fromkeys(words))}
+    generator = np.random.default_rng(stream_key(seed, "control tags", control_index))
+    drawn = generator.choice(tags, len(kinds))
+    return drawn[[kinds[word] for word in words]]
+
+
+def part_of_speech_tags(inputs: AnalysisInput) -> NDArray[np.str_]:
+    """Return the part-of-speech tags of all words that fit."""
+    tags: list[str] = []
+    for text in inputs.texts:
+        assert isinstance(text.source, DependencyTree)
+        tags += text.source.tags[: len(text.words)]
+    return np.array(tags)

@@ -1,0 +1,188 @@
+"""Methods that reconstruct trees from attention or hidden states; each is chosen or trained on half
+of the sentences and scored on the other half."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertwright.analysis.core.activations import stream_activations
+from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.texts import AnalysedText
+from bertwright.analysis.core.word_states import compute_word_states
+from bertwright.analysis.probing.structural_probe import (
+    StructuralProbe,
+    TreeSentence,
+    fit_distance_probe,
+    squared_distances,
+    tree_sentence,
+    tree_sentences,
+)
+from bertwright.analysis.syntax.attention_parser import (
+    AttentionParser,
+    AttentionParserConsumer,
+    ParserExample,
+    train_parser,
+)
+from bertwright.analysis.syntax.relation_heads import DIRECTIONS, predicted_dependency_heads
+from bertwright.core.significance import split_halves
+from bertwright.tasks.formats.dependency_trees import DependencyTree
+
+Counts = NDArray[np.int64]
+
+
+class TreeMethodInputs:
+    """Attention, hidden states and trees of sentences that are all complete.
+
+    Attributes:
+        examples: Attention between the words of each sentence.
+        word_states: Hidden states of all words.
+        sentences: Trees.
+        train_indices, test_indices: The two halves.
+        parser_config, probe_config: Settings of the parser and the distance probe.
+    """
+
+    def __init__(
+        self, inputs: AnalysisInput, parser_config: AttentionParser, probe_config: StructuralProbe
+    ) -> None:
+        self.inputs, self.parser_config, self.probe_config = inputs, parser_config, probe_config
+        consumer = AttentionParserConsumer(inputs, parser_config)
+        stream_activations(inputs.model, inputs.texts, [consumer])
+        self.examples = consumer.sorted_examples()
+        self.word_states = compute_word_states(inputs)
+        self.sentences = tree_sentences(inputs.texts)
+        self.train_indices, self.test_indices = (
+            half.tolist() for half in split_halves(len(self.examples), inputs.seed)
+        )
+
+    def num_correct_edges(self, sentence_index: int, similarity: Tensor) -> int:
+        """Return the number of correct edges of the maximum spanning tree of (W, W)."""
+        symmetric = similarity.maximum(similarity.mT)
+        return self.sentences[sentence_index].num_correct_edges(-symmetric.double().numpy())
+
+    def score_test_sentences(self, similarity: Callable[[int], Tensor]) -> Counts:
+        """Return the correct edges of every test sentence, given similarities by index."""
+        return np.array(
+            [self.num_correct_edges(number, similarity(number)) for number in self.test_indices]
+        )
+
+
+@dataclass(frozen=True)
+class TreeMethodScores:
+    """Correct edges of each test sentence, and the selected head."""
+
+    num_correct: Counts
+    layer: int | None = None
+    head: int | None = None
+    note: str | None = None
+
+
+def complete_sentences(texts: Sequence[AnalysedText], max_sentences: int) -> list[AnalysedText]:
+    """Return the first sentences that are not truncated and have scored edges."""
+    complete: list[AnalysedText] = []
+    for text in texts:
+        tree = text.source
+        assert isinstance(tree, DependencyTree)
+        if len(text.words) == len(tree.words) and tree_sentence(tree).edges:
+            complete.append(text)
+    return complete[:max_sentences]
+
+
+def head_attention(example: ParserExample) -> Tensor:
+    """Return the attention of all heads between words, (heads, W, W)."""
+    return example.pairs[..., : example.pairs.shape[-1] // 2].permute(2, 0, 1)
+
+
+def num_correct_links(example: ParserExample, sentence: TreeSentence) -> Counts:
+    """Return how many links to the most attended word are edges, for directions and heads.
+
+    (2, heads); punctuation is excluded.
+    """
+    scored = torch.from_numpy(sentence.scored_words)
+    predicted = predicted_dependency_heads(head_attention(example)[:, scored][:, :, scored])
+    first, second = np.searchsorted(sentence.scored_words, np.array(sorted(sentence.edges)).T)
+    return ((predicted[..., first] == second) | (predicted[..., second] == first)).sum(-1)
+
+
+def best_head_links(inputs: TreeMethodInputs) -> TreeMethodScores:
+    """Score the links of the head and direction with most correct edges."""
+    pairs = zip(inputs.examples, inputs.sentences, strict=True)
+    num_correct = np.array([num_correct_links(*pair) for pair in pairs])
+    by_head = num_correct[inputs.train_indices].sum(0)
+    direction, head = map(int, np.unravel_index(by_head.argmax(), by_head.shape))
+    layer_and_head = divmod(head, inputs.inputs.model.num_heads)
+    return TreeMethodScores(
+        num_correct[inputs.test_indices, direction, head], *layer_and_head, DIRECTIONS[direction]
+    )
+
+
+def best_head_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
+    """Score the tree of the head with most correct edges."""
+    num_correct = [
+        [
+            inputs.num_correct_edges(number, weights)
+            for weights in head_attention(inputs.examples[number])
+        ]
+        for number in inputs.train_indices
+    ]
+    head = int(np.sum(num_correct, axis=0).argmax())
+    scores = inputs.score_test_sentences(
+        lambda number: head_attention(inputs.examples[number])[head]
+    )
+    return TreeMethodScores(scores, *divmod(head, inputs.inputs.model.num_heads))
+
+
+def mean_attention_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
+    """Score the tree of the mean over heads."""
+
+    def similarity(number: int) -> Tensor:
+        weights = head_attention(inputs.examples[number])
+        return weights.maximum(weights.mT).mean(0)
+
+    return TreeMethodScores(inputs.score_test_sentences(similarity))
+
+
+def weighted_attention_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
+    """Score the tree of the head probabilities of the attention parser."""
+    train = [inputs.examples[number] for number in inputs.train_indices]
+    weights = train_parser(train, inputs.parser_config, inputs.inputs.seed)
+
+    def similarity(number: int) -> Tensor:
+        return inputs.examples[number].scores(weights).log_softmax(1)[:, :-1]
+
+    return TreeMethodScores(inputs.score_test_sentences(similarity))
+
+
+def hidden_state_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
+    """Score the tree of a distance probe on the layer with the best held-out error."""
+    targets = [inputs.sentences[number].distances for number in inputs.train_indices]
+    probes: list[tuple[Tensor, float]] = []
+    for layer in range(inputs.word_states.num_layers):
+        states = [
+            inputs.sentences[n].hidden_states(inputs.word_states, layer)
+            for n in inputs.train_indices
+        ]
+        probes.append(fit_distance_probe(states, targets, inputs.probe_config, inputs.inputs.seed))
+    best = int(np.argmin([error for _, error in probes]))
+
+    def similarity(number: int) -> Tensor:
+        return -squared_distances(
+            inputs.sentences[number].hidden_states(inputs.word_states, best) @ probes[best][0]
+        )
+
+    return TreeMethodScores(
+        inputs.score_test_sentences(similarity), note=f"layer {best} (0: embeddings)"
+    )
+
+
+TREE_METHODS: dict[str, Callable[[TreeMethodInputs], TreeMethodScores]] = {
+    "links of one head": best_head_links,
+    "one head": best_head_tree,
+    "mean of all heads": mean_attention_tree,
+    "weighted heads": weighted_attention_tree,
+    "hidden states": hidden_state_tree,
+}
+"""Methods by their reported names."""

@@ -1,0 +1,38 @@
+"""Input formats: how the token stream becomes sequences.
+
+Reading order: ``input_format`` (the axis), ``chunks`` (filling sequences with whole sentences),
+``layout`` (a text span as a sequence), then one file per format: ``packed``, ``sentences``,
+``pairs`` and ``connective_pairs`` (both laid out by ``pair_layout``), ``dialogues``,
+``translations``, ``item_history``, ``mixture`` (several formats in one run) and ``half_reversed``
+(another format read in both directions).
+"""
+
+from bertwright.batches.formats.connective_pairs import ConnectedPair
+from bertwright.batches.formats.dialogues import DialogueFormat
+from bertwright.batches.formats.half_reversed import HalfReversed
+from bertwright.batches.formats.input_format import InputFormat, SequenceSource
+from bertwright.batches.formats.item_history import ItemHistory
+from bertwright.batches.formats.mixture import MixedSequences, Mixture
+from bertwright.batches.formats.packed import Contiguous, Packed
+from bertwright.batches.formats.pairs import SegmentPair, SentencePair, TextPair
+from bertwright.batches.formats.sentences import DocSentences, FullSentences
+from bertwright.batches.formats.translations import TranslationPair
+
+__all__ = [
+    "ConnectedPair",
+    "Contiguous",
+    "DialogueFormat",
+    "DocSentences",
+    "FullSentences",
+    "HalfReversed",
+    "InputFormat",
+    "ItemHistory",
+    "MixedSequences",
+    "Mixture",
+    "Packed",
+    "SegmentPair",
+    "SentencePair",
+    "SequenceSource",
+    "TextPair",
+    "TranslationPair",
+]

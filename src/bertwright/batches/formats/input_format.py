@@ -1,0 +1,70 @@
+"""The input format axis, and the sequence source that every format plans."""
+
+from typing import ClassVar, Protocol
+
+from pydantic import Field
+
+from bertwright.batches.arrays import IntArray
+from bertwright.batches.token_info import DataRequirement, Relation, SequenceBatch
+from bertwright.core.config import Config
+from bertwright.core.rng import Counters
+from bertwright.data.shards.dataset import Split
+from bertwright.data.tokenization.tokenizer import SpecialTokens
+
+
+class SequenceSource(Protocol):
+    """Sequences by index; each is the same in every process, order and batch."""
+
+    @property
+    def num_sequences(self) -> int:
+        """Number of sequences in one epoch."""
+        ...
+
+    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
+        """Return sequences ``index`` (B,) in ``epoch``, an int or (B,).
+
+        A pure function of (seed, epoch, index); indices are in [0, num_sequences).
+        """
+        ...
+
+
+class InputFormat(Config):
+    """An input format; ``length`` is the length of every sequence, padding included."""
+
+    length: int = Field(default=128, ge=8, le=1 << 20)
+
+    num_directions: ClassVar[int] = 1
+    """Number of reading directions; a step is split into equal parts, one for each direction."""
+
+    @property
+    def is_sequential(self) -> bool:
+        """True if sequence i of a step continues sequence i of the step before."""
+        return False
+
+    @property
+    def data_requirements(self) -> frozenset[DataRequirement]:
+        """Data or annotations that it needs and not every data set has."""
+        return frozenset()
+
+    @property
+    def relations(self) -> frozenset[Relation]:
+        """Possible relations between the texts of a sequence; empty for single texts."""
+        return frozenset()
+
+    @property
+    def isolation_setting(self) -> str | None:
+        """The setting that makes a sequence hold several isolated texts; None if it holds one."""
+        return None
+
+    @property
+    def for_evaluation(self) -> "InputFormat":
+        """The input format for evaluation data."""
+        return self
+
+    def start_token(self, specials: SpecialTokens) -> int:
+        """Return the token before a document that begins a sequence."""
+        return specials.start
+
+    def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
+        """Cut a split into sequences; per-epoch randomness derives from ``seed``."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an input format")

@@ -1,0 +1,111 @@
+"""Full sequences: the token stream cut at equal lengths, without padding."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.input_format import InputFormat, SequenceSource
+from bertwright.batches.formats.layout import SequenceLayout
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.core.errors import UserError
+from bertwright.core.rng import Counters, integers, stream_key
+from bertwright.data.shards.dataset import Split
+from bertwright.data.tokenization.tokenizer import SpecialTokens
+
+
+class Packed(InputFormat):
+    """The whole stream in sequences without padding (compare the unpadding of Warner et al. 2024).
+
+    Documents are concatenated with [SEP] [CLS] between them; a sequence is [CLS], the next ``length
+    - 2`` tokens, [SEP]. Each document of a sequence sees only itself and counts its positions from
+    0. Every epoch begins at another offset, so documents are cut elsewhere; each token is used once
+    per epoch, except fewer than ``2 * length`` at the two ends of the stream. A cut within [SEP]
+    [CLS] leaves a lone [CLS], a lone [CLS] [SEP] or a second [SEP] at the edge of a sequence.
+
+    If not ``isolated``, only a [SEP] separates two documents, which see each other and share the
+    position count (the streams of Radford et al. 2018).
+    """
+
+    kind: Literal["packed"] = "packed"
+    isolated: bool = True
+
+    @property
+    def isolation_setting(self) -> str | None:
+        return "isolated" if self.isolated else None
+
+    def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
+        rng_key = stream_key(seed, "assembly", "packed")
+        return _plan_packed(SequenceLayout(split, specials, self.length, self.isolated), rng_key)
+
+
+class Contiguous(InputFormat):
+    """The whole stream without [CLS] and [SEP] around each sequence.
+
+    Documents are separated by [SEP], or by [SEP] [CLS] if ``isolated``, when each sees only itself.
+    Sequences follow the text: sequence i of every step continues sequence i of the step before, as
+    a recurrent memory needs. The cuts are the same in every epoch.
+    """
+
+    kind: Literal["contiguous"] = "contiguous"
+    isolated: bool = False
+
+    @property
+    def is_sequential(self) -> bool:
+        return True
+
+    @property
+    def isolation_setting(self) -> str | None:
+        return "isolated" if self.isolated else None
+
+    def start_token(self, specials: SpecialTokens) -> int:
+        return specials.start if self.isolated else specials.end
+
+    def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
+        layout = SequenceLayout(
+            split, specials, self.length, self.isolated, adds_special_tokens=False
+        )
+        return _plan_packed(layout, None)
+
+
+def _plan_packed(layout: SequenceLayout, rng_key: int | None) -> SequenceSource:
+    """Plan full sequences of a stream; ``rng_key`` draws the offset of an epoch, None for 0."""
+    split, num_separators = layout.split, len(layout.separator_ids)
+    document_starts = np.asarray(split.document_starts[:-1], np.int64)
+    separator_starts = document_starts + num_separators * np.arange(len(document_starts))
+    num_tokens = split.num_tokens + num_separators * (len(document_starts) - 1)
+    if num_tokens < layout.max_text_tokens:
+        raise UserError(
+            f"the {split.name} split holds {split.num_tokens} tokens, too few for one "
+            f"sequence of length {layout.length}: prepare more text or set a smaller length"
+        )
+    num_sequences = max(1, (num_tokens - layout.max_text_tokens + 1) // layout.max_text_tokens)
+    slack = 0 if rng_key is None else num_tokens - num_sequences * layout.max_text_tokens
+    return _PackedSource(
+        layout, document_starts, separator_starts, num_sequences, slack, rng_key or 0
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _PackedSource:
+    layout: SequenceLayout
+    document_starts: IntArray
+    separator_starts: IntArray
+    num_sequences: int
+    slack: int
+    rng_key: int
+
+    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
+        # In the stream with separators, those of document d begin at separator_starts[d]; the first
+        # sequence of an epoch begins somewhere after the first separators.
+        num_separators = len(self.layout.separator_ids)
+        first = num_separators + integers(self.rng_key, self.slack + 1, epoch)
+        position = first + self.layout.max_text_tokens * index
+        document_id = np.searchsorted(self.separator_starts, position, side="right") - 1
+        offset = position - self.separator_starts[document_id]
+        start = self.document_starts[document_id] + np.maximum(offset - num_separators, 0)
+        count = np.minimum(self.layout.max_text_tokens, self.layout.split.num_tokens - start)
+        return self.layout.lay_out(
+            start, count, num_leading_separators=np.maximum(num_separators - offset, 0)
+        )

@@ -1,0 +1,91 @@
+"""Whole sentences (Liu et al. 2019, section 4.2): FULL-SENTENCES and DOC-SENTENCES.
+
+The cuts are the same in every epoch; every token is used once per epoch. A sentence longer than a
+sequence is split where the sequence ends.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.chunks import chunk_starts, split_long_sentences
+from bertwright.batches.formats.input_format import InputFormat, SequenceSource
+from bertwright.batches.formats.layout import SequenceLayout
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.core.rng import Counters
+from bertwright.data.shards.dataset import Split
+from bertwright.data.tokenization.tokenizer import SpecialTokens
+
+
+class FullSentences(InputFormat):
+    """As many whole sentences as fit, across documents, with a [SEP] between documents.
+
+    All tokens of a sequence see each other. The rest is padding.
+    """
+
+    kind: Literal["full-sentences"] = "full-sentences"
+
+    def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
+        layout = SequenceLayout(split, specials, self.length, isolated=False)
+        units = split_long_sentences(split, layout.max_text_tokens)
+        num_separators = len(layout.separator_ids) * units.document_ids
+        next_unit = _next_unit_greedy(
+            units.starts + num_separators, units.stops + num_separators, layout.max_text_tokens
+        )
+        return _SentenceSource(layout, _bounds(units.starts[chunk_starts(next_unit)], split))
+
+
+class DocSentences(InputFormat):
+    """As many whole sentences as fit, up to the end of the document.
+
+    ``packing`` puts consecutive texts into one sequence while they fit (next-fit), isolated from
+    each other; otherwise the rest is padding, which is a lot where documents are short.
+    """
+
+    kind: Literal["doc-sentences"] = "doc-sentences"
+    packing: bool = False
+
+    @property
+    def isolation_setting(self) -> str | None:
+        return "packing" if self.packing else None
+
+    def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
+        layout = SequenceLayout(split, specials, self.length, isolated=True)
+        units = split_long_sentences(split, layout.max_text_tokens)
+        next_unit = _next_unit_greedy(units.starts, units.stops, layout.max_text_tokens)
+        starts = units.starts[chunk_starts(np.minimum(next_unit, units.next_document_start()))]
+        bounds = _bounds(starts, split)
+        if self.packing:
+            # Two texts of one document never fit in one sequence, so its separators are exactly its
+            # ends of documents.
+            num_separators = len(layout.separator_ids) * np.arange(len(starts))
+            next_start = _next_unit_greedy(
+                bounds[:-1] + num_separators, bounds[1:] + num_separators, layout.max_text_tokens
+            )
+            bounds = _bounds(starts[chunk_starts(next_start)], split)
+        return _SentenceSource(layout, bounds)
+
+
+def _next_unit_greedy(starts: IntArray, stops: IntArray, max_tokens: int) -> IntArray:
+    """Return the first unit that no longer fits in a sequence beginning with each unit, (U,)."""
+    return np.searchsorted(stops, starts + max_tokens, side="right")
+
+
+def _bounds(starts: IntArray, split: Split) -> IntArray:
+    return np.append(starts, split.num_tokens)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _SentenceSource:
+    layout: SequenceLayout
+    bounds: IntArray
+
+    @property
+    def num_sequences(self) -> int:
+        return len(self.bounds) - 1
+
+    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
+        starts = self.bounds[index]
+        return self.layout.lay_out(starts, self.bounds[index + 1] - starts)

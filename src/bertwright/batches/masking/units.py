@@ -1,0 +1,175 @@
+"""Selection of tokens, whole words, phrases and entities."""
+
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bertwright.batches.arrays import Int32Array, IntArray
+from bertwright.batches.masking.selection import (
+    FILLER_POSITION,
+    Fraction,
+    MaskSelection,
+    SelectedPositions,
+    fill_remaining_budget,
+    is_unspaced,
+    select_whole_units,
+    shuffle_candidates,
+)
+from bertwright.batches.token_info import DataRequirement, SequenceBatch
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.errors import UserError
+from bertwright.core.rng import CounterRng
+from bertwright.core.schedules import ConstantSchedule
+
+
+class TokenSelection(MaskSelection):
+    """Single tokens without replacement, uniformly (Devlin et al. 2019), or rare tokens first.
+
+    With ``rarity`` r a token is drawn with weight count^-r (Lample and Conneau 2019: 0.5).
+    """
+
+    kind: Literal["tokens"] = "tokens"
+    rarity: float = Field(default=0.0, ge=0.0)
+
+    def select_positions(
+        self,
+        batch: SequenceBatch,
+        vocabulary: Vocabulary,
+        rng: CounterRng,
+        num_to_mask: IntArray,
+        num_slots: int,
+    ) -> SelectedPositions:
+        length = batch.token_ids.shape[1]
+        if self.rarity:
+            order, num_candidates = self._order_by_rarity(batch, vocabulary, rng)
+        else:
+            order, num_candidates = shuffle_candidates(~batch.is_special, rng)
+        num_selected = np.minimum(num_to_mask, num_candidates)
+        rank = np.arange(num_slots)
+        positions = np.where(rank < num_selected, order[:, :num_slots], length)
+        positions.sort(axis=1)
+        weights = (rank < num_selected).astype(np.float32)
+        positions = np.where(rank < num_selected, positions, FILLER_POSITION)
+        return SelectedPositions(positions, weights, positions)
+
+    def _order_by_rarity(
+        self, batch: SequenceBatch, vocabulary: Vocabulary, rng: CounterRng
+    ) -> tuple[IntArray, IntArray]:
+        """Return columns in the order of weighted draws without replacement, candidates first.
+
+        Also returns the number of candidates (Efraimidis and Spirakis 2006).
+        """
+        column = np.arange(batch.token_ids.shape[1])
+        waiting_times = (
+            -np.log1p(-rng.uniform(column))
+            * vocabulary.smoothed_counts[batch.token_ids] ** self.rarity
+        )
+        order = np.argsort(np.where(batch.is_special, np.inf, waiting_times), axis=1, kind="stable")
+        return order, (~batch.is_special).sum(axis=1, keepdims=True)
+
+
+class WholeWordSelection(MaskSelection):
+    """All tokens of a word or none (google-research/bert, May 2019).
+
+    Words are taken in random order while they fit in the budget, which counts tokens; a word that
+    exceeds the rest of the budget is skipped. If that leaves more than a tenth of the budget,
+    single tokens of the skipped words fill it. In text without spaces tokens count as words. Words
+    end at special tokens, where the official code joins a continuation token at the start of a
+    truncated text to the word before.
+
+    This holds in a fraction ``whole`` of the sequences; in the others tokens are selected singly.
+    """
+
+    kind: Literal["whole-words"] = "whole-words"
+    whole: Fraction = Field(default=ConstantSchedule(value=1.0))
+
+    def select(
+        self, batch: SequenceBatch, vocabulary: Vocabulary, rng: CounterRng, progress: float
+    ) -> SelectedPositions:
+        whole_words = super().select(batch, vocabulary, rng, progress)
+        fraction = self.whole.at(progress)
+        if fraction == 1.0:
+            return whole_words
+        tokens = TokenSelection(masking_rate=self.masking_rate).select(
+            batch, vocabulary, rng, progress
+        )
+        whole = rng.fold_in("whole").uniform(0) < fraction
+        return SelectedPositions(
+            np.where(whole, whole_words.positions, tokens.positions),
+            np.where(whole, whole_words.weights, tokens.weights),
+            np.where(whole, whole_words.unit_ids, tokens.unit_ids),
+        )
+
+    def select_positions(
+        self,
+        batch: SequenceBatch,
+        vocabulary: Vocabulary,
+        rng: CounterRng,
+        num_to_mask: IntArray,
+        num_slots: int,
+    ) -> SelectedPositions:
+        words, *smaller = self._unit_levels(batch)
+        words = np.where(batch.is_special, -1, words)
+        unit_ids = np.where(select_whole_units(words, num_to_mask, rng), words, -1)
+        return SelectedPositions.from_unit_ids(
+            fill_remaining_budget(unit_ids, smaller, batch, rng, num_to_mask), num_slots
+        )
+
+    def _unit_levels(self, batch: SequenceBatch) -> list[NDArray[Any]]:
+        """Return unit ids (B, L) by level, largest units first, -1 for special tokens."""
+        word_ids = batch.token_info.word_ids
+        if word_ids is None:
+            raise UserError(f"selection {self.kind} needs an input format with word boundaries")
+        is_word_start = np.ones(word_ids.shape, np.bool_)
+        is_word_start[:, 1:] = (word_ids[:, 1:] != word_ids[:, :-1]) | batch.is_special[:, 1:]
+        column = np.arange(word_ids.shape[1], dtype=word_ids.dtype)
+        return [
+            np.where(
+                is_unspaced(is_word_start, batch.is_special) & (word_ids >= 0), column, word_ids
+            )
+        ]
+
+
+class PhraseSelection(WholeWordSelection):
+    """All of a phrase or none of it; text outside phrases is selected by words.
+
+    Phrases and words are taken in random order, with equal probability, while they fit in the
+    budget, which counts tokens; one that exceeds the rest is skipped. If that leaves more than a
+    tenth of the budget, whole words of the skipped phrases fill it, then single tokens. The part of
+    a phrase that is inside the sequence counts as one.
+    """
+
+    kind: Literal["phrases"] = "phrases"  # type: ignore[assignment]
+
+    data_requirements: ClassVar[frozenset[DataRequirement]] = frozenset({"phrases"})
+
+    def _annotated_unit_ids(self, batch: SequenceBatch) -> Int32Array | None:
+        return batch.token_info.phrase_ids
+
+    def _unit_levels(self, batch: SequenceBatch) -> list[NDArray[Any]]:
+        phrase_ids, [word_ids] = self._annotated_unit_ids(batch), super()._unit_levels(batch)
+        if phrase_ids is None:
+            raise UserError(
+                f"selection {self.kind} needs text with such annotations: prepare it with "
+                f"--annotations COLUMN, --phrases FILE or --tagger PIPELINE"
+            )
+        in_phrase = phrase_ids >= 0
+        is_unit_start = np.ones(word_ids.shape, np.bool_)
+        is_unit_start[:, 1:] = (phrase_ids[:, 1:] != phrase_ids[:, :-1]) | (
+            ~in_phrase[:, 1:] & (word_ids[:, 1:] != word_ids[:, :-1])
+        )
+        is_unit_start[:, 1:] |= batch.is_special[:, :-1]
+        is_text = word_ids >= 0
+        unit_ids = np.cumsum(is_unit_start & is_text, axis=1, dtype=np.int32) - 1
+        return [np.where(is_text, unit_ids, np.int32(-1)), word_ids]
+
+
+class EntitySelection(PhraseSelection):
+    """Like phrases, for named entities."""
+
+    kind: Literal["entities"] = "entities"  # type: ignore[assignment]
+
+    def _annotated_unit_ids(self, batch: SequenceBatch) -> Int32Array | None:
+        return batch.token_info.entity_ids

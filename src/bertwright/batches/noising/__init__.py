@@ -1,0 +1,13 @@
+"""Noising: corrupt a text that a decoder reconstructs.
+
+Reading order: ``noising`` (the axis), then one file per method: ``sentinels``, ``infilling``,
+``fragment``, ``translation``.
+"""
+
+from bertwright.batches.noising.fragment import Fragment
+from bertwright.batches.noising.infilling import Infilling
+from bertwright.batches.noising.noising import DecoderTargets, Noising
+from bertwright.batches.noising.sentinels import Sentinels
+from bertwright.batches.noising.translation import Translation
+
+__all__ = ["DecoderTargets", "Fragment", "Infilling", "Noising", "Sentinels", "Translation"]

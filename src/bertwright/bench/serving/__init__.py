@@ -1,1 +1,0 @@
-"""A server under load: how much of the model's speed is left, and what becomes of requests."""

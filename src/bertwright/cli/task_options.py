@@ -1,0 +1,278 @@
+"""Options that name a task and its data: a task by name, or one made of columns."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bertwright.cli.options import is_stated, refuse_options
+from bertwright.cli.output import log
+from bertwright.core.errors import UserError
+
+if TYPE_CHECKING:
+    from bertwright.tasks.data.task_data import TaskData
+    from bertwright.tasks.finetuning.run import ReporterFactory
+    from bertwright.tasks.task import Task
+
+COLUMN_TASKS = ("similarity", "retrieval", "rank")
+"""Named tasks that read columns of the user's choice."""
+
+TAG_COLUMNS = ("tag", "upos", "xpos", "feats")
+
+COLUMN_OPTIONS = ("text", "pair", "label", "other")
+
+TASK_HELP = (
+    "Task by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli, squad1, squad2, race, "
+    "swag, codah, dream, conll2003, ner, iob2, upos, xpos, feats, restoration, sick, "
+    "sick-relatedness, sick-similarity, sts-b-similarity, wic, similarity, retrieval, rank. "
+    "Several, separated by commas, are learned jointly."
+)
+
+SettingsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE ...]",
+        help="Further settings: adaptation (full, frozen, last, gradual, adapters, lora), "
+        "head.kind, head.pooling, head.layers, head.mix, head.activation, dropout, weight_decay, "
+        "warmup, schedule, perturbation (freelb, smart), language_model, task_sampling_power, "
+        "patience, max_grad_norm, bias_correction, calibrate, max_length, precision, compile, "
+        "seed; output_type.KEY for those of the output, such as output_type.stride.",
+    ),
+]
+TaskOption = Annotated[str | None, typer.Option(help=TASK_HELP)]
+DataOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder with a training and a development file; for several tasks one folder each."
+    ),
+]
+TrainOption = Annotated[Path | None, typer.Option(help="Training file.")]
+DevOption = Annotated[
+    Path | None,
+    typer.Option(help="Development file; by default a tenth of the training file is held out."),
+]
+TextOption = Annotated[str, typer.Option(help="Column of the text.")]
+PairOption = Annotated[str | None, typer.Option(help="Column of the second text.")]
+LabelOption = Annotated[str, typer.Option(help="Column of the label.")]
+OtherOption = Annotated[
+    list[str] | None, typer.Option(help="Column of negative texts; may be repeated.")
+]
+OutputTypeOption = Annotated[
+    str, typer.Option(help="Type of the label: class, labels (several at once), number, cloze.")
+]
+TagsOption = Annotated[
+    str | None,
+    typer.Option(help="Token classification: tag column of CoNLL files (tag, upos, xpos, feats)."),
+]
+EpochsOption = Annotated[int | None, typer.Option(help="Number of epochs (3).")]
+LearningRateOption = Annotated[
+    float | None,
+    typer.Option(help="Learning rate; by default scaled to the width of the encoder."),
+]
+BatchSizeOption = Annotated[int | None, typer.Option(help="Batch size in examples (32).")]
+SeedsOption = Annotated[
+    int, typer.Option(min=1, help="Number of repetitions, for mean and interval.")
+]
+
+
+@dataclass(frozen=True)
+class ParsedSettings:
+    """Settings of fine-tuning, and those of the output type, parsed and as they were typed."""
+
+    finetuning: dict[str, Any]
+    output_type: dict[str, Any]
+    output_type_text: dict[str, Any]
+
+
+def parse_settings(overrides: Sequence[str], seeds: int = 1, **stated: Any) -> ParsedSettings:
+    """Return the settings of KEY=VALUE arguments and of options.
+
+    Errors: UserError for a setting that is stated twice.
+    """
+    from bertwright.recipes.loading import apply_overrides, overrides_as_text
+
+    options = {name: value for name, value in stated.items() if value is not None}
+    paths = [*options, *(override.partition("=")[0] for override in overrides)]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise UserError(f"{twice} is stated twice: leave one out")
+    settings = apply_overrides(options, overrides)
+    output_type = settings.pop("output_type", {})
+    texts = overrides_as_text(o for o in overrides if o.startswith("output_type"))
+    if seeds > 1:
+        settings["seeds"] = seeds
+    return ParsedSettings(settings, output_type, texts.get("output_type", {}))
+
+
+def progress_reporter_factory(show_seed: bool) -> "ReporterFactory":
+    """Return a factory of a progress line for each run."""
+    from bertwright.training.clock import TrainingClock
+    from bertwright.training.reporters.progress_line import ProgressLine
+    from bertwright.training.reporters.reporter import Reporter, ReporterList, ThroughputMeter
+
+    def make_reporter(seed: int, clock: TrainingClock) -> Reporter:
+        if show_seed:
+            log(f"seed {seed}")
+        throughput = ThroughputMeter()
+        return ReporterList(throughput, ProgressLine(clock, throughput))
+
+    return make_reporter
+
+
+def require_one_task(task_data: "Sequence[TaskData]", verb: str) -> "TaskData":
+    """Return the only task. Errors: UserError where there are several."""
+    if len(task_data) > 1:
+        raise UserError(f"{verb} takes one task: name one")
+    return task_data[0]
+
+
+@dataclass(frozen=True)
+class TaskOptions:
+    """The options of a command line that name its task."""
+
+    task: str | None
+    data: Path | None
+    train: Path | None
+    dev: Path | None
+    text_column: str
+    pair_column: str | None
+    label_column: str
+    negative_columns: list[str]
+    output_type: str
+    tag_column: str | None
+
+    def task_data(self, context: typer.Context, settings: ParsedSettings) -> "list[TaskData]":
+        """Return the tasks with their data."""
+        from bertwright.tasks.data.task_data import TaskData
+
+        names = [] if self.task is None else self.task.split(",")
+        if "glue" in names:
+            raise UserError("--task glue: run bertwright glue, which fine-tunes on all its tasks")
+        if len(names) > 1:
+            refuse_options(
+                context, f"--task {self.task}: each has a folder in --data", "train", "dev"
+            )
+            if self.data is None:
+                raise UserError(f"--task {self.task}: --data DIR has a folder for each of them")
+            return [
+                TaskData(
+                    self._make_task(context, name, settings), find_task_folder(self.data, name)
+                )
+                for name in names
+            ]
+        task = self._make_task(context, names[0] if names else None, settings)
+        return [TaskData(task, self.data, self.train, self.dev)]
+
+    def _make_task(
+        self, context: typer.Context, name: str | None, settings: ParsedSettings
+    ) -> "Task":
+        task = self._find_task(context, name)
+        if settings.output_type:
+            task = _with_output_settings(task, settings)
+        self._require_negatives_used(task)
+        return task
+
+    def _require_negatives_used(self, task: "Task") -> None:
+        """Refuse negative columns where no loss and no metric uses them."""
+        from bertwright.tasks.metrics.ranking import RANKING_METRICS
+        from bertwright.tasks.outputs import SimilarityOutput
+
+        output, is_ranked = task.output_type, bool({*task.metrics} & {*RANKING_METRICS})
+        uses_pairs_only = isinstance(output, SimilarityOutput) and output.loss == "cosine"
+        if self.negative_columns and uses_pairs_only and not is_ranked:
+            raise UserError(
+                "--other: the loss cosine learns from pairs alone: leave it out, or choose "
+                "output_type.loss=in-batch or triplet"
+            )
+
+    def _find_task(self, context: typer.Context, name: str | None) -> "Task":
+        from bertwright.core.config import did_you_mean
+        from bertwright.tasks.catalogue import find_task, table_task, tagging_task
+        from bertwright.tasks.catalogue.table_tasks import with_columns
+        from bertwright.tasks.formats.examples import Example
+        from bertwright.tasks.formats.tables import Columns
+
+        columns = Columns(
+            self.text_column,
+            self.pair_column,
+            self.label_column,
+            negatives=tuple(self.negative_columns),
+        )
+        options = (*COLUMN_OPTIONS, "output_type")
+        if name in COLUMN_TASKS:
+            refuse_options(context, f"--task {name} states its output", "output_type", "tags")
+            if name == "rank":
+                refuse_options(context, "--task rank learns from pairs alone", "other")
+            label = (
+                self.label_column if name != "retrieval" or is_stated(context, "label") else None
+            )
+            pair = self.pair_column or "pair"
+            return with_columns(find_task(name), replace(columns, pair=pair, label=label))
+        if name is not None:
+            refuse_options(
+                context, f"--task {name} states its columns and output", *options, "tags"
+            )
+            return find_task(name)
+        if self.tag_column is not None:
+            refuse_options(context, "--tags reads words and their tags", *options)
+            if self.tag_column not in TAG_COLUMNS:
+                similar = did_you_mean(self.tag_column, TAG_COLUMNS)
+                raise UserError(f"--tags: no column {self.tag_column!r}{similar}")
+            return tagging_task("tag") if self.tag_column == "tag" else find_task(self.tag_column)
+        refuse_options(context, "--other is for --task similarity and retrieval", "other")
+        for option, column, text_columns in (
+            ("pair", self.pair_column, [self.text_column]),
+            ("label", self.label_column, [self.text_column, self.pair_column]),
+        ):
+            if column in text_columns:
+                raise UserError(f"--{option} {column}: that is the column of a text: name another")
+        task_name = (self.data or self.train or Path("task")).name.split(".")[0]
+        task = explain_errors(
+            lambda: table_task(task_name, columns, self.output_type), "--output-type"
+        )
+        if Example not in task.output_type.example_types():
+            raise UserError(
+                f"--output-type {self.output_type} is not for texts in columns: choose class, "
+                f"labels, number or cloze, or a task by name with --task"
+            )
+        return task
+
+
+def _with_output_settings(task: "Task", settings: ParsedSettings) -> "Task":
+    """Return the task with settings of its output type."""
+    from bertwright.recipes.loading import merge
+    from bertwright.recipes.yaml_values import restore_text_values
+    from bertwright.tasks.outputs import OutputType
+    from bertwright.tasks.task import Task
+
+    stated = merge(task.output_type.model_dump(mode="json"), settings.output_type)
+    if (kind := OutputType.kinds().get(str(stated.get("kind")))) is not None:
+        stated = restore_text_values(kind, stated, settings.output_type_text)
+    output = explain_errors(lambda: OutputType.parse(stated), "output_type")
+    is_same_kind = output.kind_name() == task.output_type.kind_name()
+    metrics = task.metrics if is_same_kind else ()
+    return Task(task.name, output, task.reader, metrics, task.labels, task.source)
+
+
+def find_task_folder(data: Path, task: str) -> Path:
+    """Return the folder of a task, in either case and spelling."""
+    name = task.lower().rpartition("/")[2].replace("-", "").replace("_", "")
+    for folder in sorted(data.iterdir()) if data.is_dir() else []:
+        if folder.is_dir() and folder.name.lower().replace("-", "").replace("_", "") == name:
+            return folder
+    raise UserError(f"{data}: there is no folder {task!r} in it")
+
+
+def explain_errors(make: Any, name: str) -> Any:
+    """Return what ``make`` returns; a mistake is a UserError that names the option."""
+    from pydantic import ValidationError
+
+    from bertwright.core.config import to_user_error
+
+    try:
+        return make()
+    except ValidationError as error:
+        raise to_user_error(error, name) from None
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from None

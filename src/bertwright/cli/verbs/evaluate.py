@@ -1,0 +1,48 @@
+"""``bertwright evaluate``: evaluate a model on data that it was not trained on."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.options import PluginOption
+from bertwright.cli.output import JsonOption, log, print_result
+
+
+def evaluate(
+    model: Annotated[Path, typer.Argument(help="Model folder, pre-trained or fine-tuned.")],
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="Prepared data folder (pre-trained model), or a "
+            "file of the task or a folder with a "
+            "development file (fine-tuned model)."
+        ),
+    ],
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the wrong predictions of a fine-tuned model as JSON lines, the most "
+            "confident first."
+        ),
+    ] = None,
+    plugin: PluginOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Evaluate a pre-trained model on held-out text, or a fine-tuned one on its task."""
+    from bertwright.runtime.process import configure_process
+
+    configure_process()
+    from bertwright.core.files import atomic_file
+    from bertwright.interop.loading import load
+    from bertwright.tasks.evaluation import evaluate as evaluation
+    from bertwright.tasks.finetuning.result_folder import write_json_lines
+
+    loaded = load(model)
+    result = evaluation.evaluate_with_baselines(loaded, data)
+    for warning in result.get("warnings", ()):
+        log(warning)
+    print_result(result, as_json)
+    if errors is not None:
+        with atomic_file(errors) as temporary:
+            write_json_lines(temporary, evaluation.prediction_errors(loaded, data))

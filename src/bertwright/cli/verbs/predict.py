@@ -1,0 +1,121 @@
+"""``bertwright predict``: predictions of a fine-tuned model, as JSON lines."""
+
+import json
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TextIO
+
+import typer
+
+from bertwright.cli.options import PluginOption, PrecisionOption, refuse_options
+from bertwright.cli.output import log
+
+if TYPE_CHECKING:
+    from bertwright.core.files import ResumableFile
+    from bertwright.data.readers.text_lines import LocatedLine
+
+
+def predict(
+    context: typer.Context,
+    model: Annotated[Path, typer.Argument(help="Fine-tuned model folder.")],
+    file: Annotated[
+        Path,
+        typer.Argument(help="Input file: .txt, .jsonl, .csv, .tsv or CoNLL; - for standard input."),
+    ] = Path("-"),
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Output file, instead of standard output.")
+    ] = None,
+    jsonl: Annotated[
+        bool, typer.Option("--jsonl", help="Read standard input as JSON lines.")
+    ] = False,
+    resume: Annotated[
+        bool,
+        typer.Option("--resume", help="Continue the output file of an interrupted run."),
+    ] = False,
+    precision: PrecisionOption = None,
+    plugin: PluginOption = None,
+) -> None:
+    """Predict for every line of a file or of standard input, in order.
+
+    A line is a text, a pair of texts separated by a tab, or words to tag separated by spaces.
+    """
+    from bertwright.runtime.process import configure_process
+
+    configure_process()
+    from bertwright.core.errors import UserError
+    from bertwright.core.files import require_different_file
+    from bertwright.data.readers.text_lines import read_lines
+    from bertwright.interop.loading import load
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
+    from bertwright.tasks.prediction import TRUNCATED_KEY, predict_file, predict_lines
+
+    if output is not None:
+        require_different_file(output, file)
+    if file != Path("-"):
+        refuse_options(context, "the format of a file is that of its name", "jsonl")
+    loaded = load(model, precision)
+    if not isinstance(loaded, FineTunedModel):
+        raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
+    if resume and output is None:
+        raise UserError("--resume continues a file: name it with -o")
+    with _open_output(output, resume, model, precision) as (stream, earlier_lines):
+        if file == Path("-"):
+            lines = _check_standard_input(read_lines(file), jsonl)
+            predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt", earlier_lines)
+        else:
+            predictions = predict_file(loaded, file, earlier_lines)
+        num_cut = 0
+        for prediction in predictions:
+            stream.write(json.dumps(prediction, ensure_ascii=False) + "\n")
+            num_cut += TRUNCATED_KEY in prediction
+    if num_cut:
+        output_type, is_siamese = loaded.task.output_type, loaded.example_encoder.is_siamese
+        stride = ", or with output_type.stride" * (output_type.can_use_stride and not is_siamese)
+        log(
+            f"{num_cut:,} texts were truncated ({TRUNCATED_KEY} counts the tokens that are "
+            f"missing): fine-tune with a greater max_length{stride}"
+        )
+
+
+def _check_standard_input(lines: Iterable[tuple[int, str]], jsonl: bool) -> Iterator["LocatedLine"]:
+    from bertwright.core.errors import UserError
+
+    for number, line in lines:
+        if not jsonl and line.startswith('{"'):
+            raise UserError(f"standard input line {number} is a JSON object: add --jsonl")
+        yield f"standard input line {number}", line
+
+
+@contextmanager
+def _open_output(
+    path: Path | None, resume: bool, model: Path, precision: str | None
+) -> Generator[tuple[TextIO, Iterator["LocatedLine"]]]:
+    """Yield a stream to write to, and the lines that an interrupted run has written."""
+    if path is None:
+        yield sys.stdout, iter(())
+        return
+    from bertwright.data.readers.text_lines import read_lines
+
+    file = resumable_output(path, model, precision)
+    with file.open(resume) as stream:
+        lines = read_lines(file.partial_path) if resume else ()
+        yield stream, ((f"{file.partial_path} line {number}", line) for number, line in lines)
+
+
+def resumable_output(path: Path, model: Path, precision: str | None) -> "ResumableFile":
+    """Return the output file, which is resumed only for the same model, precision and plugins."""
+    from bertwright import __version__
+    from bertwright.core.files import ResumableFile, content_hash
+    from bertwright.recipes.loading import imported_plugins
+
+    return ResumableFile(
+        path,
+        {
+            "model": content_hash(model),
+            "precision": str(precision),
+            "plugin": content_hash(*imported_plugins()),
+            "version of bertwright": __version__,
+        },
+    )

@@ -1,0 +1,92 @@
+"""``bertwright sensitivity``: what quantising each module of a model costs."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from bertwright.cli.options import PluginOption
+from bertwright.cli.output import JsonOption, print_result
+
+COLUMNS = {
+    "module": "module",
+    "loss": "loss",
+    "loss_increase": "increase",
+    "low": "from",
+    "high": "to",
+    "eigenvalue": "largest eigenvalue",
+    "deviation": "deviation",
+    "omega": "omega",
+    "gradient_norm": "gradient norm",
+}
+"""Columns of the table, by key."""
+
+
+def sensitivity(
+    model: Annotated[Path, typer.Argument(help="Fine-tuned model folder.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE ...]",
+            help="Quantisation: bits, other_bits, granularity (tensor, row, group), scheme "
+            "(symmetric, asymmetric), activations (bits, scheme, tensors, ranges, observer; "
+            "null: not at all).",
+        ),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder with the training and the development file.")
+    ] = None,
+    train: Annotated[
+        Path | None, typer.Option(help="Training file, for the ranges of activations.")
+    ] = None,
+    dev: Annotated[
+        Path | None,
+        typer.Option(help="Development file; by default a tenth of --train is held out."),
+    ] = None,
+    max_examples: Annotated[
+        int, typer.Option(min=1, help="Use at most N examples of each file.")
+    ] = 256,
+    num_subsets: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Number of training subsets for the eigenvalues of the Hessian; 0: skip.",
+        ),
+    ] = 4,
+    plugin: PluginOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure how much the loss rises when each module of a fine-tuned model is quantised alone.
+
+    Modules are the whole model, every block, every matrix and table, and the inputs and outputs of
+    every linear layer; blocks also get the largest eigenvalue of the Hessian of the loss.
+    """
+    from bertwright.compression.quantization.sensitivity import quantization_costs
+    from bertwright.compression.quantization.sharpness import block_sharpness
+    from bertwright.core.errors import UserError
+    from bertwright.core.rng import sample
+    from bertwright.interop.loading import load
+    from bertwright.recipes.loading import apply_overrides
+    from bertwright.runtime.markdown_report import markdown_table
+    from bertwright.tasks.adapters.quantization.config import Quantization
+    from bertwright.tasks.data.task_data import TaskData
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
+
+    options: dict[str, Any] = apply_overrides(
+        {"kind": "quantised", "activations": {}}, settings or []
+    )
+    quantization = Quantization.from_settings(options)
+    loaded = load(model, "float32")
+    if not isinstance(loaded, FineTunedModel):
+        raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
+    _, train_examples, dev_examples = TaskData(loaded.task, data, train, dev).load_splits()
+    train_examples = sample(train_examples, max_examples)
+    dev_examples = sample(dev_examples, max_examples)
+    costs = quantization_costs(loaded, quantization, train_examples, dev_examples)
+    results = {cost.module: cost.as_dict() for cost in costs}
+    for sharpness in block_sharpness(loaded, train_examples, num_subsets):
+        results[f"blocks.{sharpness.block}"] |= sharpness.as_dict()
+    if as_json:
+        print_result({"task": loaded.task.name, "modules": list(results.values())}, as_json)
+        return
+    print(*markdown_table(COLUMNS, list(results.values())), sep="\n")

@@ -1,0 +1,76 @@
+"""``bertwright serve``: serve models over HTTP."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bertwright.cli.options import PluginOption, PrecisionOption
+from bertwright.cli.output import log
+
+
+def serve(
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL...", help="Model folders, served under their names."),
+    ],
+    host: Annotated[
+        str, typer.Option(help="Address to bind; 0.0.0.0 for all interfaces.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 for any free one.")] = 8000,
+    precision: PrecisionOption = None,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option(help="File with one API key per line, or BERTWRIGHT_API_KEY."),
+    ] = None,
+    texts: Annotated[int, typer.Option(min=1, help="Maximum texts per request.")] = 512,
+    text_tokens: Annotated[int, typer.Option(min=3, help="Maximum tokens per text.")] = 8192,
+    body_bytes: Annotated[int, typer.Option(min=1, help="Maximum bytes per request.")] = 2_097_152,
+    queue_tokens: Annotated[
+        int, typer.Option(min=1, help="Maximum tokens that wait for a model; more are refused.")
+    ] = 65_536,
+    deadline_ms: Annotated[
+        float, typer.Option(min=0, help="How long an idle model waits to fill a batch.")
+    ] = 2.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, max=86_400, help="Seconds until a request times out.")
+    ] = 30.0,
+    plugin: PluginOption = None,
+) -> None:
+    """Serve models over HTTP: embeddings, masked tokens, classes, tags, answers, rankings.
+
+    OpenAI's /v1/embeddings, /embed, /predict and /rerank of Text Embeddings Inference, and
+    /fill-mask, /tag and /answer; a page to try them is at /, their reference at /docs. Ctrl-C stops
+    the server after all accepted requests are answered.
+    """
+    from bertwright.core.optional_dependencies import require_library
+    from bertwright.runtime.process import configure_process
+
+    for library in ("fastapi", "orjson", "uvicorn", "httptools", "prometheus-client"):
+        require_library(library, "serve")
+    configure_process()
+    from bertwright.core.errors import UserError
+    from bertwright.interop.loading import load
+    from bertwright.serving.app import create_app
+    from bertwright.serving.server import listen, run_server, server_address
+    from bertwright.serving.settings import ServingSettings, read_api_keys
+
+    names = [folder.resolve().name for folder in models]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two models are called {name}: rename a folder")
+    settings = ServingSettings(
+        max_texts=texts,
+        max_text_tokens=text_tokens,
+        max_body_bytes=body_bytes,
+        max_queue_tokens=queue_tokens,
+        max_batch_delay_ms=deadline_ms,
+        request_timeout_seconds=timeout,
+        api_keys=read_api_keys(api_key_file),
+    )
+    with listen(host, port, timeout) as sockets:
+        loaded = {name: load(path, precision) for name, path in zip(names, models, strict=True)}
+        app = create_app(loaded, settings)
+        log(f"serving {', '.join(names)} at {server_address(sockets)}")
+        run_server(app, sockets, timeout)
+    log("stopped: all accepted requests are answered")

@@ -1,0 +1,177 @@
+"""``bertwright study`` and ``bertwright compare``: recipes at equal cost, with a verdict."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from bertwright.cli.options import PluginOption
+from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.core.errors import TrainingInterrupted, UserError
+
+if TYPE_CHECKING:
+    from bertwright.studies.run import StudyResults
+    from bertwright.studies.study import EqualCost, Study
+
+app = typer.Typer(help="Run, list and show studies: arms at equal cost, with a verdict.")
+
+ProcessesOption = Annotated[
+    int, typer.Option(min=1, help="Number of runs in parallel; not where time is equal.")
+]
+BackendOption = Annotated[
+    Literal["ray"] | None,
+    typer.Option(help="Run on a Ray cluster that shares the output folder."),
+]
+
+
+@app.command("list")
+def list_studies(as_json: JsonOption = False) -> None:
+    """List the studies that come with bertwright."""
+    from bertwright.studies.study import load_all_studies
+
+    studies = {study.name: f"{study.system}: {study.question}" for study in load_all_studies()}
+    if as_json:
+        print_result(studies, as_json)
+        return
+    for name, question in studies.items():
+        typer.echo(f"{name:<24} {question}")
+
+
+@app.command()
+def show(study: str) -> None:
+    """Print a study as YAML, a template for your own."""
+    from bertwright.studies.study import Study, to_yaml
+
+    typer.echo(to_yaml(Study.load(study)), nl=False)
+
+
+@app.command()
+def run(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="STUDY ...", help="Studies by name, or your own YAML files; all by default."
+        ),
+    ] = None,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for runs and results; may be shared.")
+    ] = Path("studies"),
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Number of repetitions, instead of the study's.")
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Equal training time (10m), instead of what the study equalises."),
+    ] = None,
+    text: Annotated[
+        list[str] | None,
+        typer.Option(help="Your own text instead of the study's; may be repeated."),
+    ] = None,
+    processes: ProcessesOption = 1,
+    on: BackendOption = None,
+    plugin: PluginOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run studies; finished runs are kept, interrupted ones continue."""
+    from bertwright.studies.corpora import FileCorpus
+    from bertwright.studies.study import Study, load_all_studies
+
+    changes: dict[str, Any] = {}
+    if seeds is not None:
+        changes["seeds"] = seeds
+    if budget is not None:
+        changes["equal"] = _equal_time(budget)
+    if text:
+        changes["corpus"] = FileCorpus(paths=tuple(text))
+    named = [Study.load(name) for name in names] if names else load_all_studies()
+    studies = [study.model_copy(update=changes) for study in named]
+    results: dict[str, dict[str, Any]] = {}
+    for study in studies:
+        outcome = _run_study(study, output, None, processes, on)
+        results[study.name] = _write_report(study, outcome, output, as_json)
+    if as_json:
+        print_result(results, as_json)
+
+
+def compare(
+    first: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe, by name or file.")],
+    second: Annotated[str, typer.Argument(metavar="RECIPE", help="Another recipe.")],
+    data: Annotated[Path, typer.Option(help="Prepared data folder.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Folder for runs and results.")
+    ] = Path("comparison"),
+    budget: Annotated[str, typer.Option(help="Training time of each run: 90s, 10m, 1h.")] = "10m",
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Number of paired repetitions; fewer than 3 prove nothing.")
+    ] = 3,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--override", help="KEY.PATH=VALUE for both; may be repeated."),
+    ] = None,
+    plugin: PluginOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Train two recipes on your data for the same time and report which is better."""
+    from bertwright.recipes.loading import apply_overrides
+    from bertwright.studies.study import Arm, Study
+    from bertwright.studies.verdict import default_expectation
+
+    if first == second:
+        raise UserError(f"{first} is compared with itself: name another recipe")
+    study = Study(
+        name=f"{_recipe_label(first)} and {_recipe_label(second)}",
+        question=f"Is {first} better than {second}?",
+        arms={first: Arm(recipe=first), second: Arm(recipe=second)},
+        changes=apply_overrides({}, overrides or []),
+        equal=_equal_time(budget),
+        seeds=seeds,
+    )
+    results = _run_study(study, output, data, 1, None)
+    study = study.model_copy(update={"expected": default_expectation(results)})
+    result = _write_report(study, results, output, as_json)
+    if as_json:
+        print_result(result, as_json)
+
+
+def _recipe_label(recipe: str) -> str:
+    """Return a label for a recipe: its name, or the folder and name of its file."""
+    path = Path(recipe)
+    return f"{path.absolute().parent.name}-{path.stem}" if path.suffix else recipe
+
+
+def _equal_time(budget: str) -> "EqualCost":
+    from bertwright.studies.study import EqualCost
+    from bertwright.training.clock import parse_duration
+
+    parse_duration(budget)  # raises UserError for anything else
+    return EqualCost(time=budget)
+
+
+def _run_study(
+    study: "Study", output: Path, data: Path | None, processes: int, backend: str | None
+) -> "StudyResults":
+    """Run a study."""
+    from bertwright.studies.run import run_study
+
+    try:
+        return run_study(
+            study, output, data=data, num_processes=processes, backend=backend, log=log
+        )
+    except TrainingInterrupted as interrupted:
+        log(f"bertwright: {interrupted}; run the same command to continue")
+        raise typer.Exit(interrupted.exit_code) from None
+    except KeyboardInterrupt:
+        log("bertwright: stopped; run the same command to continue")
+        raise typer.Exit(130) from None
+
+
+def _write_report(
+    study: "Study", result: "StudyResults", output: Path, quiet: bool
+) -> dict[str, Any]:
+    """Write the report of a study, print it unless ``quiet``, and return it."""
+    from bertwright.studies.report import report_lines, write_report
+
+    report = write_report(study, result, output / study.name)
+    if not quiet:
+        typer.echo("\n".join(["", *report_lines(report)]))
+    return report

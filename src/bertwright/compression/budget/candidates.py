@@ -1,0 +1,124 @@
+"""Candidates: a shape of the model in a format.
+
+Size and speed are known before training, because they do not depend on the values of weights.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from statistics import median
+
+from bertwright.compression.budget.artefact_formats import ArtefactFormat, artefact_bytes
+from bertwright.compression.budget.goal import Goal
+from bertwright.compression.budget.shapes import ModelShape, full_shape, untrained_model
+from bertwright.interop.loading import load
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.provenance import examples_checksum, prediction_fingerprint
+from bertwright.timing.artefact_worker import random_task_sequences
+
+NUM_TIMED, NUM_WARMUP = 30, 5
+"""The numbers of timed runs and of untimed warm-up runs before them."""
+
+
+@dataclass(frozen=True)
+class BudgetCandidate:
+    """A shape in a format, with its size and latency.
+
+    ``milliseconds`` is None if the goal has no latency, or if the size misses the goal.
+    """
+
+    shape: ModelShape
+    format: ArtefactFormat
+    num_bytes: int
+    milliseconds: float | None
+
+    @property
+    def name(self) -> str:
+        """The shape and the format in words."""
+        return f"{self.shape.name}, {self.format.name}"
+
+    @property
+    def cost(self) -> str:
+        """The size and the latency in words."""
+        size = f"{self.num_bytes / 1e6:.4g} MB"
+        return size if self.milliseconds is None else f"{size}, {self.milliseconds:.2f} ms"
+
+
+class CandidatePool:
+    """The candidates of a model for a goal, measured on first use.
+
+    ``examples`` are the training examples. Candidates are kept in a folder in ``work`` and reused.
+    """
+
+    def __init__(
+        self,
+        model: FineTunedModel,
+        goal: Goal,
+        examples: Examples,
+        work: Path,
+        log: Callable[[str], None],
+    ) -> None:
+        self._model, self._full_shape = model, full_shape(model)
+        self._goal, self._examples, self._log = goal, examples, log
+        inputs = " ".join([*prediction_fingerprint(model), examples_checksum(examples)])
+        self._folder = work / f"candidates-{sha256(inputs.encode()).hexdigest()[:12]}"
+        self._candidates: dict[tuple[ModelShape, ArtefactFormat], BudgetCandidate] = {}
+        self._milliseconds_by_format: dict[tuple[ModelShape, str], float] = {}
+
+    @property
+    def measured(self) -> list[BudgetCandidate]:
+        """The measured candidates, in order."""
+        return list(self._candidates.values())
+
+    def measure(self, shape: ModelShape, format: ArtefactFormat) -> BudgetCandidate:
+        """Return a shape in a format; raise UserError if it does not exist."""
+        if (shape, format) not in self._candidates:
+            num_bytes, milliseconds = self._num_bytes(shape, format), None
+            if self._goal.max_milliseconds is not None and self._goal.is_met(num_bytes, None):
+                milliseconds = self._milliseconds(shape, format)
+            candidate = BudgetCandidate(shape, format, num_bytes, milliseconds)
+            self._log(f"{candidate.name}: {candidate.cost}")
+            self._candidates[shape, format] = candidate
+        return self._candidates[shape, format]
+
+    def folder(self, shape: ModelShape, format: ArtefactFormat) -> Path:
+        """Return the folder of an untrained candidate, which is written on first use."""
+        tokens = "trimmed" if format.trims_vocabulary else "all"
+        folder = self._folder / f"{shape.num_layers}-{shape.kept_fraction}-{format.kind}-{tokens}"
+        if not folder.exists():
+            format.write(untrained_model(self._model, shape), self._examples, folder)
+        return folder
+
+    # What a trimmed vocabulary saves, and the latency, do not depend on both shape and vocabulary.
+
+    def _num_bytes(self, shape: ModelShape, format: ArtefactFormat) -> int:
+        if format.trims_vocabulary and shape != self._full_shape:
+            before, after = (
+                self._num_bytes(self._full_shape, vocabulary)
+                for vocabulary in (format.with_full_vocabulary, format)
+            )
+            return self._num_bytes(shape, format.with_full_vocabulary) - (before - after)
+        return artefact_bytes(self.folder(shape, format))
+
+    def _milliseconds(self, shape: ModelShape, format: ArtefactFormat) -> float:
+        key = shape, format.kind
+        if key not in self._milliseconds_by_format:
+            folder = self.folder(shape, format.with_full_vocabulary)
+            self._milliseconds_by_format[key] = measure_milliseconds(folder, self._goal)
+        return self._milliseconds_by_format[key]
+
+
+def measure_milliseconds(folder: Path, goal: Goal) -> float:
+    """Return the median time of a forward pass of the goal's batch, for the model in a folder."""
+    model = load(folder)
+    assert isinstance(model, FineTunedModel)
+    sequences = random_task_sequences(model, goal.batch_size, goal.sequence_length)
+    seconds: list[float] = []
+    for _ in range(NUM_WARMUP + NUM_TIMED):
+        start = time.perf_counter()
+        model.head_outputs(sequences)
+        seconds.append(time.perf_counter() - start)
+    return 1000 * median(seconds[NUM_WARMUP:])

@@ -1,0 +1,219 @@
+"""Compression to a goal: measure, plan, train, write, evaluate."""
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from bertwright.compression.budget.artefact_formats import WEIGHTS_FORMAT, artefact_bytes
+from bertwright.compression.budget.candidates import CandidatePool
+from bertwright.compression.budget.goal import Goal
+from bertwright.compression.budget.planner import BudgetPlan, BudgetPlanner
+from bertwright.compression.budget.shapes import full_shape
+from bertwright.compression.compress import compress
+from bertwright.compression.method import CompressionMethod
+from bertwright.core.errors import UserError
+from bertwright.core.files import atomic_folder, require_creatable, require_new_folder, write_text
+from bertwright.interop.loading import load
+from bertwright.recipes.loading import merge
+from bertwright.tasks.adapters.quantization import Quantization
+from bertwright.tasks.data.task_data import TaskData
+from bertwright.tasks.evaluation.bootstrap import paired_difference
+from bertwright.tasks.evaluation.evaluate import evaluate
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.config import FineTuningConfig
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.outputs import Prediction
+from bertwright.timing.artefacts import Artefact, interleaved_seconds
+
+Log = Callable[[str], None]
+
+TRAINING_STEP_COST = 3
+"""The cost of a training step in forward passes."""
+
+NUM_TIMED_EXAMPLES = 64
+"""Examples used to estimate the training time."""
+
+BATCHES_PER_ROUND, NUM_ROUNDS = 10, 5
+"""Batches of each model per round, and the number of rounds."""
+
+
+@dataclass(frozen=True)
+class BudgetRun:
+    """A compression of a fine-tuned model to a goal.
+
+    ``settings`` are fine-tuning settings for all stages of the method. ``work_folder`` keeps the
+    candidates and the student after each stage but the last; an interrupted run resumes from it.
+    """
+
+    model: FineTunedModel
+    goal: Goal
+    data: TaskData
+    method: str
+    log: Log
+    settings: Mapping[str, Any]
+    work_folder: Path | None = None
+
+    def run(self, output: Path) -> dict[str, Any]:
+        """Write the best model that is small and fast enough, and return the result.
+
+        The result has the goal, the measured candidates, the estimates, the plan, and score, size
+        and latency of both models. A model that loses too much is written, too, and ``is_met`` is
+        False.
+
+        Raises UserError if no candidate is small and fast enough, for sequences longer than the
+        model reads, for invalid settings, and for a method that cannot be combined with a goal.
+        """
+        require_new_folder(output)
+        if self.work_folder is not None:
+            require_creatable(self.work_folder / "student")
+        self._require_possible()
+        task, train, dev = self.data.load_splits()
+        method = CompressionMethod.load(self.method)
+        with (
+            nullcontext(self.work_folder) if self.work_folder else TemporaryDirectory() as work,
+            TemporaryDirectory() as temporary,
+        ):
+            candidates = CandidatePool(self.model, self.goal, train, Path(work), self.log)
+            planner = BudgetPlanner(self.model, self.goal, method, candidates, train, dev, self.log)
+            plan = planner.plan()
+            self._log_plan(plan, train)
+            base = candidates.folder(full_shape(self.model), WEIGHTS_FORMAT)
+            compressed = candidates.folder(plan.candidate.shape, plan.candidate.format)
+            if plan.model is not None:
+                student = compress(
+                    self.model,
+                    self.method,
+                    TaskData(task, train=train, dev=dev),
+                    student=plan.model,
+                    work_folder=self.work_folder,
+                    settings=self.settings,
+                ).best.model
+                compressed = Path(temporary) / "compressed"
+                plan.candidate.format.write(student, train, compressed)
+            result = {
+                "goal": self.goal.text,
+                "candidates": {
+                    c.name: {"bytes": c.num_bytes, "milliseconds": c.milliseconds}
+                    for c in candidates.measured
+                },
+                **planner.estimates(),
+                "plan": plan.candidate.name,
+                "method": None if plan.model is None else self.method,
+                **self._evaluate(base, compressed, dev),
+            }
+            with atomic_folder(output) as folder:
+                shutil.copytree(compressed, folder, dirs_exist_ok=True)
+                write_text(folder / "budget.json", json.dumps(result, indent=1) + "\n")
+        return result
+
+    def _require_possible(self) -> None:
+        """Raise UserError for what can be checked before anything is measured."""
+        if "seeds" in self.settings:
+            raise UserError("a goal needs a single model: leave seeds= out")
+        for stage in self._stage_settings():
+            FineTuningConfig.from_settings(stage)
+        method = CompressionMethod.load(self.method)
+        if method.student is not None or method.sharing is not None:
+            raise UserError(
+                f"a goal needs a student made of the model itself, and {self.method} starts with "
+                f"another: choose another method"
+            )
+        if any(
+            isinstance(FineTuningConfig.from_settings(s).adaptation, Quantization)
+            for s in self._stage_settings()
+        ):
+            raise UserError(
+                "with a goal, weights are quantized after training: choose a method and an "
+                "adaptation without quantization, or leave --goal out"
+            )
+        chooses = any(stage.structured_pruning or stage.mixed_precision for stage in method.stages)
+        if chooses or method.layer_selection == "important":
+            raise UserError(
+                f"with a goal, the plan selects layers, heads and units, and {self.method} selects "
+                f"them itself: choose another method"
+            )
+        max_length = self.model.task_model.encoder.max_length
+        has_latency = self.goal.max_milliseconds is not None
+        if has_latency and max_length is not None and self.goal.sequence_length > max_length:
+            raise UserError(
+                f"--goal latency: the model reads sequences of at most {max_length} tokens, not "
+                f"{self.goal.sequence_length}: choose shorter ones"
+            )
+
+    def _log_plan(self, plan: BudgetPlan, train: Examples) -> None:
+        """Log the plan and its estimated time."""
+        self.log(f"plan: {plan.candidate.name}")
+        if plan.model is None:
+            self.log(f"no training needed, so {self.method} is not used")
+            return
+        minutes = self._estimated_seconds(plan.model, train) / 60
+        self.log(f"{self.method} trains the pruned model: about {minutes:.1f} minutes")
+
+    def _estimated_seconds(self, student: FineTunedModel, train: Examples) -> float:
+        """Estimate the training time: epochs of the student and one pass of the teacher per
+        stage."""
+        stages = self._stage_settings()
+        epochs = sum(FineTuningConfig.from_settings(stage).epochs for stage in stages)
+        student_seconds, teacher_seconds = (
+            _seconds_per_example(model, train) for model in (student, self.model)
+        )
+        per_example = TRAINING_STEP_COST * epochs * student_seconds + len(stages) * teacher_seconds
+        return len(train) * per_example
+
+    def _stage_settings(self) -> list[Mapping[str, Any]]:
+        stages = CompressionMethod.load(self.method).stages
+        return [merge(stage.settings, self.settings) for stage in stages]
+
+    def _evaluate(self, base: Path, compressed: Path, dev: Examples) -> dict[str, Any]:
+        """Evaluate the original and the compressed model from their folders."""
+        models: dict[str, dict[str, float]] = {}
+        predictions: list[Sequence[Prediction]] = []
+        folders = base, compressed
+        length = min(
+            self.goal.sequence_length,
+            self.model.task_model.encoder.max_length or self.goal.sequence_length,
+        )
+        shape = {"batch_size": self.goal.batch_size, "max_length": length, "threads": None}
+        seconds = interleaved_seconds(
+            [Artefact(folder) for folder in folders], shape, BATCHES_PER_ROUND, NUM_ROUNDS
+        )
+        for name, folder, times in zip(("base", "compressed"), folders, seconds, strict=True):
+            model = load(folder)
+            assert isinstance(model, FineTunedModel)
+            predictions.append(model.predict(dev))
+            models[name] = {
+                "score": evaluate(model, dev)["score"],
+                "bytes": artefact_bytes(folder),
+                "milliseconds": 1000 * median(times),
+            }
+        student = models["compressed"]
+        lost = models["base"]["score"] - student["score"]
+        unmet = self.goal.unmet(student["bytes"], student["milliseconds"], lost)
+        interval = paired_difference(self.model.task, dev, *predictions)
+        has_interval = isfinite(interval.low)
+        return {
+            **models,
+            "lost_points": 100 * lost,
+            "lost_points_interval": (
+                [100 * interval.low, 100 * interval.high] if has_interval else None
+            ),
+            "examples": len(dev),
+            "is_met": not unmet,
+            "unmet": unmet,
+        }
+
+
+def _seconds_per_example(model: FineTunedModel, examples: Examples) -> float:
+    timed = examples[:NUM_TIMED_EXAMPLES]
+    model.predict(timed)
+    start = time.perf_counter()
+    model.predict(timed)
+    return (time.perf_counter() - start) / len(timed)

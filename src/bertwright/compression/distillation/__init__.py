@@ -1,0 +1,1 @@
+"""Distillation of a smaller model, in pre-training and in fine-tuning."""

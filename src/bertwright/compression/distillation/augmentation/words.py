@@ -1,0 +1,110 @@
+"""Masking and replacement of words, and sampling of n-grams (Tang et al. 2019)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from bertwright.compression.distillation.augmentation.base import (
+    Augmentation,
+    AugmentationFunction,
+    AugmentationInputs,
+)
+from bertwright.compression.distillation.augmentation.similar_words import SimilarWords
+from bertwright.core.rng import integers, uniform
+from bertwright.data.annotations.tagger import Tagger
+from bertwright.data.tokenization.words import word_spans
+
+
+class WordAugmentation(Augmentation):
+    """An augmentation that masks words, or replaces them by others of the same part of speech.
+
+    With ``ngram_probability``, an n-gram of at most ``max_ngram`` words then stands for the whole
+    text. Copies without an original word are dropped. ``tagger`` is a spaCy pipeline; without one,
+    a word is replaced by one with the same neighbours in the training texts, or else by an equally
+    frequent one.
+    """
+
+    kind: Literal["words"] = "words"
+    mask_probability: float = Field(default=0.1, ge=0, le=1)
+    replace_probability: float = Field(default=0.1, ge=0, le=1)
+    ngram_probability: float = Field(default=0.25, ge=0, le=1)
+    max_ngram: int = Field(default=5, ge=1, le=65_536)
+    tagger: str | None = None
+
+    @model_validator(mode="after")
+    def _check_probabilities(self) -> Self:
+        if self.mask_probability + self.replace_probability > 1:
+            raise ValueError("mask_probability and replace_probability must add up to at most 1")
+        return self
+
+    @property
+    def inserts_masks(self) -> bool:
+        return self.mask_probability > 0
+
+    def build(self, inputs: AugmentationInputs) -> AugmentationFunction:
+        tagger = None if self.tagger is None else Tagger(self.tagger)
+        words = SimilarWords(inputs.texts, tagger) if self.replace_probability else None
+        return _WordAugmenter(self, words, inputs.mask_token, inputs.seed)
+
+
+@dataclass(frozen=True)
+class _WordAugmenter:
+    config: WordAugmentation
+    similar_words: SimilarWords | None
+    mask_token: str
+    seed: int
+
+    def __call__(self, texts: Sequence[str]) -> list[list[str | None]]:
+        return [self._copies(text) for text in texts]
+
+    def _copies(self, text: str) -> list[str | None]:
+        spans = word_spans(text)
+        words = [text[start:stop] for start, stop in spans]
+        keys = [] if self.similar_words is None else self.similar_words.context_keys(text, spans)
+        return [self._copy(text, spans, words, keys, n) for n in range(self.config.num_copies)]
+
+    def _copy(
+        self,
+        text: str,
+        spans: Sequence[tuple[int, int]],
+        words: Sequence[str],
+        keys: Sequence[int],
+        copy_index: int,
+    ) -> str | None:
+        config, key = self.config, self.config.random_key(self.seed, text)
+        actions, choices = (uniform(key, copy_index, n, np.arange(len(words))) for n in (0, 1))
+        new = list(words)
+        threshold = config.mask_probability + config.replace_probability
+        for index, word in enumerate(words):
+            if not word[0].isalnum():
+                continue
+            if actions[index] < config.mask_probability:
+                new[index] = self.mask_token
+            elif self.similar_words is not None and actions[index] < threshold:
+                new[index] = self.similar_words.substitute(word, keys[index], float(choices[index]))
+        first, stop = 0, len(words)
+        if words and uniform(key, copy_index, 2) < config.ngram_probability:
+            size = 1 + int(integers(key, min(config.max_ngram, len(words)), copy_index, 3))
+            first = int(integers(key, len(words) - size + 1, copy_index, 4))
+            stop = first + size
+        kept = (new[n] == words[n] and words[n][0].isalnum() for n in range(first, stop))
+        return _join_words(text, spans, new, first, stop) if any(kept) else None
+
+
+def _join_words(
+    text: str, spans: Sequence[tuple[int, int]], words: Sequence[str], first: int, stop: int
+) -> str:
+    """Join the words from ``first`` to ``stop`` with the characters between them in a text.
+
+    At the ends of the text, what precedes or follows the words is included.
+    """
+    parts = [text[: spans[0][0]]] if first == 0 else []
+    for index in range(first, stop):
+        parts.append(words[index])
+        is_last = index + 1 == len(spans)
+        if is_last or index + 1 < stop:
+            parts.append(text[spans[index][1] : None if is_last else spans[index + 1][0]])
+    return "".join(parts)

@@ -1,0 +1,1 @@
+"""Recipes of distillation in pre-training."""

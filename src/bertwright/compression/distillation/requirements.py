@@ -1,0 +1,97 @@
+"""Checks of whether a teacher can distil into a student in pre-training."""
+
+from hashlib import sha256
+
+from torch import nn
+
+from bertwright.compression.distillation.losses import DistillationTerms
+from bertwright.compression.distillation.losses.layers import LayerLoss
+from bertwright.core.errors import UserError
+from bertwright.models.model import Model
+from bertwright.objectives.masked import MaskedLM
+from bertwright.tasks.provenance import weight_bytes
+from bertwright.training.distillation_loss import DISTILLATION_PREFIX
+
+
+def model_fingerprint(model: Model) -> str:
+    """Return the recipe name and a hash of the weights of a model."""
+    digest = sha256()
+    for data in weight_bytes(model):
+        digest.update(data)
+    return f"{model.recipe.name} {digest.hexdigest()[:16]}"
+
+
+def masked_objective_name(student: Model, teacher: Model) -> str:
+    """Return the name of the student's masked-token objective.
+
+    Raises UserError unless there is exactly one and the teacher predicts tokens, too.
+    """
+    recipe = student.recipe
+    objectives = recipe.objectives
+    masked = [name for name, objective in objectives.items() if type(objective) is MaskedLM]
+    has_generator = any(objective.is_generator for objective in objectives.values())
+    if len(masked) != 1 or has_generator or teacher.output is None:
+        raise UserError(
+            "distillation in pre-training compares predictions of masked tokens: teacher and "
+            "student need the objective masked, and no generator"
+        )
+    phases = range(len(recipe.phases))
+    if recipe.phases[0].depth < 1.0:
+        raise UserError(
+            "distillation does not support progressive stacking: set the depth of all phases to 1"
+        )
+    turns = [turn for phase in phases for turn in recipe.objective_schedule(phase)]
+    if any(masked[0] not in turn.objectives for turn in turns):
+        raise UserError(
+            f"distillation needs the objective {masked[0]} in every step: leave out objectives of "
+            f"phases and shares of objectives but {masked[0]}"
+        )
+    student_length = max(recipe.input_format_of(phase).length for phase in phases)
+    max_length = teacher.encoder.max_length
+    if max_length is not None and max_length < student_length:
+        raise UserError(
+            f"the teacher reads sequences of at most {max_length} positions, and its student reads "
+            f"{student_length}: set a smaller assembly.length"
+        )
+    return masked[0]
+
+
+def require_block_schedule(student: Model, distillation_terms: DistillationTerms) -> None:
+    depth = student.recipe.encoder.depth
+    if depth.sharing != "none" or student.decoder is not None:
+        raise UserError(
+            "a block schedule needs encoder blocks with parameters of their own: set "
+            "encoder.depth.sharing to none, and leave out block_schedule for a decoder"
+        )
+    if next(distillation_terms.parameters(), None) is not None:
+        raise UserError(
+            "a block schedule trains no projections: the student needs the teacher's hidden size "
+            "between its blocks, as mobilebert and ib-bert have"
+        )
+    layers = list(range(1, len(depth.sublayer_orders()) + 1))
+    for term in distillation_terms.modules_list:
+        if isinstance(term, LayerLoss) and [layer for layer, _ in term.pairs] != layers:
+            raise UserError(
+                "a block schedule needs one teacher layer for every block: leave out layers.pairs, "
+                "layers.subset and layers.embeddings"
+            )
+
+
+def require_same_shapes(student: Model, teacher: Model) -> None:
+    teacher_parameters = dict(teacher.named_parameters())
+    for name, parameter in non_block_parameters(student).items():
+        other = teacher_parameters.get(name)
+        shape = None if other is None else tuple(other.shape)
+        is_required = name.startswith(("encoder.", "output."))
+        if shape != tuple(parameter.shape) and (is_required or other is not None):
+            raise UserError(
+                f"copy_non_block_weights needs the same shapes outside the blocks, and {name} is "
+                f"{tuple(parameter.shape)} in the student and {shape or 'missing'} in the teacher: "
+                f"choose the same embeddings and the same output"
+            )
+
+
+def non_block_parameters(model: Model) -> dict[str, nn.Parameter]:
+    """Return the parameters outside the blocks, by name."""
+    excluded = ("encoder.blocks.", DISTILLATION_PREFIX)
+    return {n: p for n, p in model.named_parameters() if not n.startswith(excluded)}

@@ -1,0 +1,92 @@
+"""Unlabelled examples, and the labels that a teacher predicts for them."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bertwright.core.errors import UserError
+from bertwright.tasks.formats.examples import (
+    Example,
+    ExtractiveQuestion,
+    MultipleChoice,
+    TaggedSentence,
+    TaskExample,
+)
+from bertwright.tasks.outputs import Prediction
+from bertwright.tasks.prediction import read_inputs
+from bertwright.tasks.task import Task
+
+LABELLING_KINDS = ("class", "labels", "number")
+"""The output types whose labels a text can have."""
+
+
+@dataclass(frozen=True)
+class UnlabelledFile:
+    """The inputs of a task in a file, which can be iterated over more than once."""
+
+    path: Path
+    task: Task
+
+    def __iter__(self) -> Iterator[TaskExample]:
+        return read_inputs(self.path, self.task)
+
+
+def require_labelling(task: Task) -> None:
+    """Raise UserError for a task whose labels a text alone cannot have."""
+    if task.output_type.kind_name() not in (*LABELLING_KINDS, "tags"):
+        raise UserError(
+            f"task {task.name} needs more than a text per example: unlabelled texts cannot be used "
+            f"for it"
+        )
+
+
+def example_texts(example: TaskExample) -> list[str]:
+    """Return all texts of an example."""
+    match example:
+        case TaggedSentence():
+            return [" ".join(example.words)]
+        case ExtractiveQuestion():
+            return [example.question, example.text]
+        case MultipleChoice():
+            return [example.text, example.question, *example.options]
+        case Example():
+            pair = [] if example.pair is None else [example.pair]
+            return [example.text, *pair, *example.negatives]
+
+
+def without_label(example: TaskExample) -> TaskExample:
+    """Return an example without its label."""
+    if isinstance(example, TaggedSentence):
+        return replace(example, tags=None)
+    return replace(example, label=None) if isinstance(example, Example) else example
+
+
+def pseudo_labelled(example: TaskExample, prediction: Prediction) -> TaskExample:
+    """Return an example with its label, or else with the teacher's prediction."""
+    if isinstance(example, TaggedSentence):
+        return replace(example, tags=prediction.value) if example.tags is None else example
+    assert isinstance(example, Example)
+    return replace(example, label=prediction.value) if example.label is None else example
+
+
+def to_json_line(example: TaskExample) -> str:
+    """Return an example as a line of JSON, without a line break."""
+    if isinstance(example, TaggedSentence):
+        fields = {"words": example.words, "tags": example.tags}
+    else:
+        assert isinstance(example, Example)
+        fields = {"text": example.text, "pair": example.pair, "label": example.label}
+    fields = {name: value for name, value in fields.items() if value is not None}
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def from_json_line(line: str) -> TaskExample:
+    """Return the example of a line of :func:`to_json_line`."""
+    fields = json.loads(line)
+    if "words" in fields:
+        tags = fields.get("tags")
+        return TaggedSentence(tuple(fields["words"]), None if tags is None else tuple(tags))
+    label = fields.get("label")
+    label = tuple(label) if isinstance(label, list) else label
+    return Example(fields["text"], fields.get("pair"), label)

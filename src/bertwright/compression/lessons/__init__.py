@@ -1,1 +1,0 @@
-"""Published ways to teach a small model in pre-training, a file each, and who teaches so."""

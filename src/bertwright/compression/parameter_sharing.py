@@ -1,0 +1,78 @@
+"""Share the parameters of a trained model's blocks and factorise its embeddings (ALBERT, Lan et al.
+2020)."""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.compression.vocabulary.factorised_embeddings import factorise_embeddings
+from bertwright.core.config import Settings
+from bertwright.core.errors import UserError
+from bertwright.models.model import Model
+from bertwright.models.saving import model_from_tensors
+from bertwright.models.text_model import TextModel
+
+SharedInit = Literal["mean"] | Annotated[int, Field(ge=1)]
+
+
+class ParameterSharing(Settings):
+    """Parameter sharing between blocks.
+
+    Attributes:
+        modules: which modules are shared, with their norms.
+        init: the initial value: the mean over the blocks, or the block of this number, from 1.
+        embedding_reduction: the factor by which the embedding width shrinks, with a projection up
+            to the width of the encoder; None keeps it.
+    """
+
+    modules: Literal["all", "attention", "feed-forward"] = "all"
+    init: SharedInit = "mean"
+    embedding_reduction: int | None = Field(default=None, ge=2, le=65_536)
+
+    def apply(self, model: TextModel) -> TextModel:
+        """Return an encoder with shared blocks, without heads if its embeddings are factorised.
+
+        Raises UserError for an encoder whose blocks differ in shape, or whose embeddings cannot be
+        factorised.
+        """
+        small = self.share_blocks(model.model)
+        if self.embedding_reduction is not None:
+            small = factorise_embeddings(
+                small, max(small.recipe.encoder.width // self.embedding_reduction, 2)
+            )
+        return TextModel(small, model.tokenizer, model.precision)
+
+    def share_blocks(self, model: Model) -> Model:
+        """Return a model whose blocks share parameters."""
+        recipe, depth = model.recipe, model.recipe.encoder.depth
+        try:
+            shared_depth = depth.copy_with("depth", sharing=self.modules)
+            encoder = recipe.encoder.copy_with("encoder", depth=shared_depth)
+            recipe = recipe.model_copy(update={"encoder": encoder})
+        except ValueError as error:
+            raise UserError(str(error)) from error
+        with torch.device("meta"):
+            shared = Model(recipe, model.vocab_size)
+        names_by_parameter: dict[int, list[str]] = {}
+        for name, parameter in shared.named_parameters(remove_duplicate=False):
+            names_by_parameter.setdefault(id(parameter), []).append(name)
+        tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+        weights = {
+            names[0]: self._initial_value([tensors.pop(name) for name in names])
+            for names in names_by_parameter.values()
+        }
+        # Tensors left over are unexpected: model_from_tensors raises for them.
+        weights |= tensors
+        return model_from_tensors(recipe, model.vocab_size, weights, recipe.name)
+
+    def _initial_value(self, tensors: list[Tensor]) -> Tensor:
+        """Return the value that tensors of several blocks share at first."""
+        if len(tensors) == 1 or self.init == "mean":
+            return torch.stack([tensor.detach() for tensor in tensors]).mean(0)
+        if self.init > len(tensors):
+            raise UserError(
+                f"sharing.init: there is no block {self.init}: the model has {len(tensors)}"
+            )
+        return tensors[self.init - 1].detach()

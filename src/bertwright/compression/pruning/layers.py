@@ -1,0 +1,134 @@
+"""Layer pruning: students made of some of their teacher's layers."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from bertwright.compression.task_loss import example_batches, mean_loss
+from bertwright.core.errors import UserError
+from bertwright.core.rng import sample
+from bertwright.encoder.config import EncoderConfig
+from bertwright.encoder.depth import RepeatedBlocksConfig
+from bertwright.models.model import Model
+from bertwright.models.saving import model_from_tensors
+from bertwright.models.text_model import TextModel
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.examples import Examples
+
+LayerStrategy = Literal["first", "last", "even"]
+
+
+def require_layers(num_layers: int, num_available: int) -> None:
+    """Raise UserError unless this many layers can be kept."""
+    if not num_available:
+        raise UserError(
+            "the model has no layers to keep: name another student, or make it smaller with trim"
+        )
+    if not 1 <= num_layers <= num_available:
+        raise UserError(
+            f"{num_layers} of {num_available} layers cannot be kept: choose from 1 to "
+            f"{num_available}"
+        )
+
+
+def default_num_layers(depth: int) -> int:
+    """Return the default number of layers to keep: half."""
+    return max(depth // 2, 1)
+
+
+def select_layers(
+    num_layers: int, num_available: int, strategy: LayerStrategy = "even"
+) -> list[int]:
+    """Return the indices of the layers to keep: the first, the last, or evenly spaced ones.
+
+    Evenly spaced ones include the first and the last (Sanh et al. 2019).
+    """
+    require_layers(num_layers, num_available)
+    if strategy == "first":
+        return list(range(num_layers))
+    if strategy == "last":
+        return list(range(num_available - num_layers, num_available))
+    if num_layers == 1:
+        return [0]
+    return [round(n * (num_available - 1) / (num_layers - 1)) for n in range(num_layers)]
+
+
+def prune_layers(model: TextModel, layers: Sequence[int]) -> TextModel:
+    """Return a model of some layers of another, with its embeddings and its LM head.
+
+    Raises UserError for an encoder whose blocks differ in kind or share their parameters.
+    """
+    return TextModel(prune_model_layers(model.model, layers), model.tokenizer, model.precision)
+
+
+def prune_model_layers(model: Model, layers: Sequence[int]) -> Model:
+    """Prune the layers of a model without its tokenizer, as :func:`prune_layers` does."""
+    recipe = model.recipe
+    encoder = prune_config_layers(recipe.encoder, layers)
+    new_index: dict[str, int] = {f"encoder.blocks.{old}.": new for new, old in enumerate(layers)}
+    weights = {}
+    for name, tensor in model.state_dict().items():
+        block = next((prefix for prefix in new_index if name.startswith(prefix)), None)
+        if block is not None:
+            weights[f"encoder.blocks.{new_index[block]}.{name.removeprefix(block)}"] = tensor
+        elif not name.startswith("encoder.blocks."):
+            weights[name] = tensor
+    pruned_recipe = recipe.model_copy(update={"encoder": encoder})
+    return model_from_tensors(pruned_recipe, model.vocab_size, weights, recipe.name)
+
+
+def prune_config_layers(config: EncoderConfig, layers: Sequence[int]) -> EncoderConfig:
+    """Return the config of some layers of an encoder.
+
+    Raises UserError for one whose blocks differ in kind or share their parameters.
+    """
+    depth = config.depth
+    if (
+        not isinstance(depth, RepeatedBlocksConfig)
+        or depth.sharing != "none"
+        or config.sliding_window is not None
+    ):
+        raise UserError(
+            "layers can be kept of a stack whose blocks are alike and share no parameters: choose "
+            "a model without encoder.sliding_window and with another encoder.depth"
+        )
+    pruned_sizes = config.pruned_sizes
+    if pruned_sizes is not None:
+        kept = {
+            name: None if sizes is None else tuple(sizes[n] for n in layers)
+            for name, sizes in (("heads", pruned_sizes.heads), ("units", pruned_sizes.units))
+        }
+        pruned_sizes = pruned_sizes.model_copy(update=kept)
+    try:
+        return config.copy_with(
+            "encoder",
+            depth=depth.model_copy(update={"layers": len(layers)}),
+            pruned_sizes=pruned_sizes,
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+MAX_EXAMPLES, BATCH_SIZE = 512, 32
+"""Examples evaluated without each layer, and their number per batch."""
+
+
+def important_layers(model: FineTunedModel, examples: Examples, num_layers: int) -> list[int]:
+    """Return the indices, in order, of the layers whose removal raises the loss most (Kovaleva et
+    al. 2019, section 4.5).
+
+    Raises UserError if the model has fewer layers.
+    """
+    require_layers(num_layers, len(model.task_model.encoder.blocks))
+    losses = layer_ablation_losses(model, sample(examples, MAX_EXAMPLES))
+    return sorted(np.argsort(losses, kind="stable")[::-1][:num_layers].tolist())
+
+
+def layer_ablation_losses(model: FineTunedModel, examples: Examples) -> list[float]:
+    """Return the mean loss of examples when each layer in turn passes on its input."""
+    batches, losses = example_batches(model, examples, BATCH_SIZE), list[float]()
+    for layer in range(len(model.task_model.encoder.blocks)):
+        with model.task_model.encoder.skip_block(layer):
+            losses.append(mean_loss(batches))
+    return losses

@@ -1,0 +1,187 @@
+"""The base of weight pruning: weights are multiplied by gates, functions of a score per weight and
+of the progress."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from bertwright.core.errors import UserError
+from bertwright.encoder.encoder import Encoder
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
+from bertwright.tasks.adapters.lora import matrix_names
+from bertwright.tasks.adapters.parametrisation import WeightParametrisation
+from bertwright.training.callbacks.callback import Callback
+from bertwright.training.clock import Progress
+
+
+class WeightPruning(AdaptationConfig):
+    """An adaptation that trains all weights and prunes the matrices of some sublayers.
+
+    Attributes:
+        learns_scores: True if scores are trained with the weights; otherwise they are magnitudes.
+        has_penalty: True if open gates add to the loss.
+    """
+
+    sublayers: tuple[Literal["attention", "feed_forward"], ...] = ("attention", "feed_forward")
+    learns_scores: ClassVar[bool] = True
+    has_penalty: ClassVar[bool] = False
+
+    @property
+    def final_adaptation(self) -> AdaptationConfig:
+        return FullFineTuningConfig()
+
+    @property
+    def score_scale(self) -> float:
+        """How many times faster than weights scores are trained."""
+        return 1.0
+
+    @property
+    def score_offset(self) -> float:
+        """The initial score."""
+        return 0.0
+
+    def level(self, fraction: float) -> float:
+        """Return the density, threshold or penalty at a fraction of the training."""
+        raise TypeError(f"{type(self).__name__} does not implement level")
+
+    def is_done(self, level: float, fraction: float) -> bool:
+        """Return True if the last step reached the final level."""
+        raise TypeError(f"{type(self).__name__} does not implement is_done")
+
+    def gates(
+        self, scores: Mapping[str, Tensor], level: float, rng: DropoutRng | None
+    ) -> dict[str, Tensor]:
+        """Return the factors of the weights, shaped like the scores.
+
+        ``rng`` is that of the step; None in a finished model.
+        """
+        raise TypeError(f"{type(self).__name__} does not implement gates")
+
+    def compute_penalty(self, scores: Iterable[Tensor], level: float) -> Tensor:
+        """Return the penalty of open gates, 0-d float32."""
+        raise TypeError(f"{type(self).__name__} has no penalty")
+
+    def require_nonempty(self, shapes: Mapping[str, torch.Size]) -> None:
+        """Raise UserError if nothing would be left of a matrix of these shapes."""
+
+    def build_parametrisation(self, encoder: Encoder) -> "PruningGates":
+        names = matrix_names(encoder, self.sublayers)
+        parameters = dict(encoder.named_parameters())
+        if not names:
+            raise UserError(
+                f"adaptation.sublayers: {' and '.join(self.sublayers)} of this encoder has no "
+                f"matrices: choose another"
+            )
+        shapes = {name: parameters[name].shape for name in names}
+        self.require_nonempty(shapes)
+        return PruningGates(self, shapes)
+
+
+class PruningGates(WeightParametrisation):
+    """The gates of a weight pruning, for matrices of some shapes.
+
+    The trained parameters are (scores - ``score_offset``) / ``score_scale``: Adam moves every
+    parameter by the learning rate, so the scores move faster. Their gradient is that of the scores,
+    so that it is clipped together with that of the weights.
+    """
+
+    def __init__(self, config: WeightPruning, shapes: Mapping[str, torch.Size]) -> None:
+        super().__init__()
+        self.config, self.matrix_names = config, list(shapes)
+        score_shapes = shapes.values() if config.learns_scores else ()
+        self.learned_scores = nn.ParameterList(
+            nn.Parameter(torch.empty(shape)) for shape in score_shapes
+        )
+        self.schedule = _PruningSchedule(self)
+        self.callbacks = [self.schedule]
+
+    @property
+    def parameter_roles(self) -> dict[str, ParameterRole]:
+        """The role of every score: a gate, without weight decay."""
+        return {name: ParameterRole("gate") for name, _ in self.named_parameters()}
+
+    @property
+    def is_final(self) -> bool:
+        return self.config.is_done(self.schedule.level, self.schedule.fraction)
+
+    @property
+    def has_penalty(self) -> bool:
+        return self.config.has_penalty
+
+    @torch.no_grad()
+    def init_parameters(self, seed: int) -> None:
+        self.schedule.reset(seed)
+        for score in self.learned_scores:
+            score.zero_()
+
+    def forward(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        gates = self._gates(weights)
+        return {name: weights[name] * gates[name].to(weights[name]) for name in self.matrix_names}
+
+    def penalty(self) -> Tensor:
+        return self.config.compute_penalty(self._scores().values(), self.schedule.level)
+
+    def _gates(self, weights: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        if self.config.learns_scores:
+            rng = self.schedule.rng if self.training else None
+            return self.config.gates(self._scores(), self.schedule.level, rng)
+        return self.schedule.masks(
+            {name: weights[name].detach().abs() for name in self.matrix_names}
+        )
+
+    def _scores(self) -> dict[str, Tensor]:
+        scale, offset = self.config.score_scale, self.config.score_offset
+        values = (parameter.float() for parameter in self.learned_scores)
+        return {
+            name: offset + scale * value.detach() + (value - value.detach())
+            for name, value in zip(self.matrix_names, values, strict=True)
+        }
+
+
+class _PruningSchedule(Callback):
+    """The schedule of a pruning.
+
+    A mask by magnitudes stays until the level changes, so it is part of a checkpoint.
+    """
+
+    name = "pruning"
+
+    def __init__(self, gates: PruningGates) -> None:
+        self._config = gates.config
+        self.reset(0)
+
+    def reset(self, seed: int) -> None:
+        """Return to the state before the first step."""
+        self._seed, self.fraction = seed, 0.0
+        self.level = self._config.level(0.0)
+        self.rng: DropoutRng | None = None
+        self._masks: dict[str, Tensor] = {}
+        self._mask_level: float | None = None
+
+    def masks(self, magnitudes: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return the gates of weights with these magnitudes."""
+        if self.level != self._mask_level:
+            self._masks = self._config.gates(magnitudes, self.level, None)
+            self._mask_level = self.level
+        return self._masks
+
+    def before_step(self, progress: Progress) -> None:
+        self.level = self._config.level(progress.fraction)
+        self.fraction = 2 * progress.midpoint - progress.fraction
+        self.rng = DropoutRng.for_step(self._seed, progress.step)
+
+    def state(self) -> dict[str, Tensor]:
+        if self._mask_level is None:
+            return {}
+        level = torch.tensor(self._mask_level, dtype=torch.float64)
+        return {"masked_at": level, **{f"mask.{name}": mask for name, mask in self._masks.items()}}
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        tensors = dict(state)
+        if tensors:
+            self._mask_level = float(tensors.pop("masked_at"))
+            self._masks = {name.removeprefix("mask."): mask for name, mask in tensors.items()}

@@ -1,0 +1,183 @@
+"""Weight pruning by magnitude, by movement, by movement above a threshold, and by L0 gates."""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.compression.pruning.masks import (
+    num_kept_weights,
+    straight_through,
+    threshold_mask,
+    top_mask,
+)
+from bertwright.compression.pruning.weight_pruning import WeightPruning
+from bertwright.core.errors import UserError
+from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
+from bertwright.modules.dropout_rng import DropoutRng, uniform_for_step
+from bertwright.modules.hard_concrete import HardConcrete
+
+DENSITY_STEPS = 200
+"""The resolution of the density: masks are computed anew only when it changes by a step.
+
+Within half a step of the final density, it is that density exactly."""
+
+GATE_STREAM = 67
+"""The stream of the random numbers of gates."""
+
+GATE_DISTRIBUTION = HardConcrete(temperature=2 / 3, low=-0.1, high=1.1)
+
+
+class DensityPruning(WeightPruning):
+    """A weight pruning that keeps a ``density`` of the weights, a number or a schedule."""
+
+    density: NumberOrSchedule
+
+    def level(self, fraction: float) -> float:
+        density, last = self.density.at(fraction), self.density.at(1.0)
+        is_last = abs(density - last) < 0.5 / DENSITY_STEPS
+        rounded = last if is_last else round(density * DENSITY_STEPS) / DENSITY_STEPS
+        return min(max(rounded, 0.0), 1.0)
+
+    def is_done(self, level: float, fraction: float) -> bool:
+        return level <= self.level(1.0)
+
+    def require_nonempty(self, shapes: Mapping[str, torch.Size]) -> None:
+        last = self.level(1.0)
+        for name, shape in shapes.items():
+            if not num_kept_weights(shape.numel(), last):
+                raise UserError(
+                    f"adaptation.density: a final density of {self.density.at(1.0):g} leaves none "
+                    f"of the {shape.numel()} weights of {name}: choose a higher one"
+                )
+
+
+class MagnitudePruning(DensityPruning):
+    """Magnitude pruning: keep the largest weights of each matrix or of all (Gordon et al. 2020)."""
+
+    kind: Literal["magnitude"] = "magnitude"
+    scope: Literal["matrix", "all"] = "matrix"
+    learns_scores: ClassVar[bool] = False
+
+    def require_nonempty(self, shapes: Mapping[str, torch.Size]) -> None:
+        total = torch.Size([sum(shape.numel() for shape in shapes.values())])
+        super().require_nonempty(shapes if self.scope == "matrix" else {"all matrices": total})
+
+    def gates(
+        self, scores: Mapping[str, Tensor], level: float, rng: DropoutRng | None
+    ) -> dict[str, Tensor]:
+        if self.scope == "matrix":
+            return {name: top_mask(magnitude, level) for name, magnitude in scores.items()}
+        magnitudes = torch.cat([magnitude.flatten() for magnitude in scores.values()])
+        masks = top_mask(magnitudes, level).split([m.numel() for m in scores.values()])
+        return {
+            name: mask.view_as(magnitude)
+            for mask, (name, magnitude) in zip(masks, scores.items(), strict=True)
+        }
+
+
+class MovementPruning(DensityPruning):
+    """Movement pruning: keep the weights of each matrix that move away from zero.
+
+    The gradient of a weight's score is its gradient times the weight; those with the highest scores
+    are kept (Sanh et al. 2020, section 4).
+    """
+
+    kind: Literal["movement"] = "movement"
+
+    def gates(
+        self, scores: Mapping[str, Tensor], level: float, rng: DropoutRng | None
+    ) -> dict[str, Tensor]:
+        return {n: straight_through(top_mask(score, level), score) for n, score in scores.items()}
+
+
+class SoftMovementPruning(WeightPruning):
+    """Soft movement pruning: keep the weights whose score's sigmoid exceeds a rising ``threshold``.
+
+    Every matrix keeps as many as it needs (Sanh et al. 2020, section 4.3). The mean sigmoid, over
+    each matrix and over all, adds ``penalty`` at the final threshold, and proportionally less
+    before. Scores are trained ``score_learning_rate_scale`` times faster than weights.
+    """
+
+    kind: Literal["movement-soft"] = "movement-soft"
+    threshold: NumberOrSchedule
+    penalty: float = Field(default=400.0, ge=0)
+    score_learning_rate_scale: float = Field(default=300.0, gt=0)
+    has_penalty: ClassVar[bool] = True
+
+    @property
+    def score_scale(self) -> float:
+        return self.score_learning_rate_scale
+
+    def level(self, fraction: float) -> float:
+        return self.threshold.at(fraction)
+
+    def is_done(self, level: float, fraction: float) -> bool:
+        return level >= self.level(1.0) * (1 - 1 / DENSITY_STEPS)
+
+    def gates(
+        self, scores: Mapping[str, Tensor], level: float, rng: DropoutRng | None
+    ) -> dict[str, Tensor]:
+        return {
+            name: straight_through(threshold_mask(score, level), score)
+            for name, score in scores.items()
+        }
+
+    def compute_penalty(self, scores: Iterable[Tensor], level: float) -> Tensor:
+        ratio = level / last if (last := self.level(1.0)) else 1.0
+        return self.penalty * ratio * _mean_of_means(torch.sigmoid(score) for score in scores)
+
+
+class HardConcretePruning(WeightPruning):
+    """L0 regularisation: every weight has a random hard-concrete gate with a trained probability.
+
+    Open gates add ``penalty``, the mean over each matrix and over all (Louizos et al. 2018; Sanh et
+    al. 2020, section 5). The finished model has deterministic gates, some of them closed, so it is
+    that of the last epoch. Scores are trained ``score_learning_rate_scale`` times faster than
+    weights.
+    """
+
+    kind: Literal["l0"] = "l0"
+    penalty: NumberOrSchedule = ConstantSchedule(value=125.0)
+    initial_score: float = 2.197
+    score_learning_rate_scale: float = Field(default=3000.0, gt=0)
+    has_penalty: ClassVar[bool] = True
+
+    @property
+    def score_scale(self) -> float:
+        return self.score_learning_rate_scale
+
+    @property
+    def score_offset(self) -> float:
+        return self.initial_score
+
+    def level(self, fraction: float) -> float:
+        return self.penalty.at(fraction)
+
+    def is_done(self, level: float, fraction: float) -> bool:
+        return fraction > 1 - 1e-9
+
+    def gates(
+        self, scores: Mapping[str, Tensor], level: float, rng: DropoutRng | None
+    ) -> dict[str, Tensor]:
+        return {
+            name: GATE_DISTRIBUTION.gates(
+                score, None if rng is None else _uniform_like(rng.for_block(index), score)
+            )
+            for index, (name, score) in enumerate(scores.items())
+        }
+
+    def compute_penalty(self, scores: Iterable[Tensor], level: float) -> Tensor:
+        return level * _mean_of_means(GATE_DISTRIBUTION.open_probability(s) for s in scores)
+
+
+def _mean_of_means(values: Iterable[Tensor]) -> Tensor:
+    """Return the mean over matrices of their means."""
+    return torch.stack([value.mean() for value in values]).mean()
+
+
+def _uniform_like(rng: DropoutRng, like: Tensor) -> Tensor:
+    indices = torch.arange(like.numel(), dtype=torch.int32, device=like.device)
+    return uniform_for_step(rng, indices.view(like.shape), GATE_STREAM)

@@ -1,0 +1,1 @@
+"""The cost of quantization: sensitivity of single modules, and the sharpness of the loss."""

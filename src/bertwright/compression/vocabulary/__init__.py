@@ -1,0 +1,1 @@
+"""Smaller vocabularies and embeddings."""

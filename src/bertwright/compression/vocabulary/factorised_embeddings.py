@@ -1,0 +1,100 @@
+"""Factorisation of a trained encoder's embedding tables (Lan et al. 2020, section 3.1)."""
+
+import torch
+from torch import Tensor
+
+from bertwright.compression.vocabulary.projected_embeddings import principal_axes
+from bertwright.core.errors import UserError
+from bertwright.encoder.config import EncoderConfig
+from bertwright.models.model import Model
+from bertwright.models.saving import model_from_tensors
+from bertwright.modules.attention.positions import LearnedPositionsConfig
+from bertwright.modules.embeddings.embeddings import (
+    FactorisedEmbeddingsConfig,
+    TokenEmbeddingsConfig,
+)
+from bertwright.modules.norms import LayerNorm, LayerNormConfig
+from bertwright.tasks.fine_tuned_model import ENCODER_ONLY
+
+
+@torch.no_grad()
+def factorise_embeddings(model: Model, width: int) -> Model:
+    """Return the encoder of a model with narrower tables and a projection up to its width.
+
+    The tables are the truncated singular value decomposition of all summed tables. A norm after the
+    sum divides by the length of its input, which is the same at either width, and subtracts a mean:
+    that of the wide vectors is subtracted before, and the narrow ones are rotated so that theirs is
+    0, which costs one dimension. So nothing changes if the subspace contains all of the tables.
+
+    Raises UserError for embeddings that are no sum of tables, or not wider than ``width``.
+    """
+    config, encoder = model.recipe.encoder, model.encoder
+    recipe = model.recipe.model_copy(
+        update={**ENCODER_ONLY, "encoder": _factorised_config(config, width)}
+    )
+    tables = {n: t.double() for n, t in encoder.embeddings.named_parameters() if t.ndim == 2}
+    rows = torch.cat(list(tables.values()))
+    if config.embeddings.norm:
+        rows -= rows.mean(1, keepdim=True)
+        axes = principal_axes(rows, width - 1) @ _zero_mean_basis(width).to(rows)
+    else:
+        axes = principal_axes(rows, width)
+    parts = (rows @ axes).split([len(table) for table in tables.values()])
+    parameters: dict[str, Tensor] = dict(zip(tables, parts, strict=True))
+    norm = encoder.embeddings.sum.norm
+    gain, bias = torch.ones(config.width).to(rows), torch.zeros(config.width).to(rows)
+    if isinstance(norm, LayerNorm):
+        gain = gain if norm.weight is None else norm.weight.double()
+        bias = bias if norm.bias is None else norm.bias.double()
+        gain = gain * (config.width / width) ** 0.5
+        parameters |= {
+            f"sum.norm.{name}": torch.ones(width) if name == "weight" else torch.zeros(width)
+            for name, _ in norm.named_parameters()
+        }
+    parameters |= {"up_projection.weight": gain[:, None] * axes, "up_projection.bias": bias}
+    weights = {f"encoder.{name}": tensor for name, tensor in encoder.named_parameters()}
+    weights = {n: t for n, t in weights.items() if not n.startswith("encoder.embeddings.")}
+    weights |= {f"encoder.embeddings.{name}": tensor.float() for name, tensor in parameters.items()}
+    return model_from_tensors(recipe, model.vocab_size, weights, recipe.name)
+
+
+def _factorised_config(config: EncoderConfig, width: int) -> EncoderConfig:
+    embeddings = config.embeddings
+    is_sum = (
+        isinstance(config.positions, LearnedPositionsConfig) or not config.positions.is_additive
+    )
+    is_plain = (
+        isinstance(embeddings, TokenEmbeddingsConfig)
+        and not embeddings.scaled
+        and not embeddings.query_vector
+        and config.num_directions == 1
+    )
+    has_layer_norm = isinstance(config.norm, LayerNormConfig) or not embeddings.norm
+    if not (is_plain and is_sum and has_layer_norm) or config.embeddings_width != config.width:
+        raise UserError(
+            "only embeddings that are a sum of learned tables, followed by a layernorm or nothing, "
+            "can be factorised: leave embedding_reduction out"
+        )
+    if not 2 <= width < config.width:
+        raise UserError(
+            f"embeddings of width {width} are not narrower than {config.width}: choose another "
+            f"embedding_reduction"
+        )
+    stated = {
+        n: v
+        for n, v in dict(embeddings).items()
+        if n in FactorisedEmbeddingsConfig.model_fields and n != "kind"
+    }
+    try:
+        return config.copy_with(
+            "encoder", embeddings=FactorisedEmbeddingsConfig(**stated, width=width)
+        )
+    except ValueError as error:
+        raise UserError(str(error)) from error
+
+
+def _zero_mean_basis(width: int) -> Tensor:
+    """Return orthonormal vectors (width - 1, width) whose mean is 0."""
+    ones = torch.ones(width, 1, dtype=torch.float64)
+    first = torch.cat((ones, torch.eye(width, dtype=torch.float64)[:, 1:]), 1)
+    return torch.linalg.qr(first).Q[:, 1:].T

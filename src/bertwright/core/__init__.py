@@ -1,0 +1,1 @@
+"""Foundations without torch: configuration, errors, files, random numbers, statistics."""

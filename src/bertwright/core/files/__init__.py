@@ -1,0 +1,50 @@
+"""Atomic writes, checks of paths before work starts, and reads with readable errors.
+
+An output is written to a temporary folder next to its target and renamed when it is complete. The
+temporary folder has a random name, is locked while its process lives, and is removed by the next
+process that writes the same output.
+"""
+
+from bertwright.core.files.atomic import atomic_file, atomic_folder, write_text
+from bertwright.core.files.checks import (
+    require_creatable,
+    require_different_file,
+    require_file,
+    require_new_folder,
+    require_writable,
+)
+from bertwright.core.files.destination import is_stream, open_stream
+from bertwright.core.files.disk import explain_full_disk, file_lock, output_lock, sync_folder
+from bertwright.core.files.json_files import (
+    content_hash,
+    file_digests,
+    loads_json,
+    parse_json,
+    read_results,
+    read_text,
+)
+from bertwright.core.files.resumable import ResumableFile
+
+__all__ = [
+    "ResumableFile",
+    "atomic_file",
+    "atomic_folder",
+    "content_hash",
+    "explain_full_disk",
+    "file_digests",
+    "file_lock",
+    "is_stream",
+    "loads_json",
+    "open_stream",
+    "output_lock",
+    "parse_json",
+    "read_results",
+    "read_text",
+    "require_creatable",
+    "require_different_file",
+    "require_file",
+    "require_new_folder",
+    "require_writable",
+    "sync_folder",
+    "write_text",
+]

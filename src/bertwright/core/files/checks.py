@@ -1,0 +1,55 @@
+"""Checks of input and output paths before anything is computed."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from bertwright.core.errors import UserError
+from bertwright.core.files.destination import is_stream, resolve_output
+
+
+def require_file(path: Path) -> None:
+    """Raise UserError unless a path is a regular file."""
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a file")
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file")
+    if not path.is_file():
+        raise UserError(f"{path} is not a regular file: copy its content into one")
+
+
+def require_new_folder(path: Path) -> None:
+    """Raise UserError if a folder is not empty or cannot be created."""
+    require_creatable(resolve_output(path))
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise UserError(f"{path} already exists: choose another folder, or remove it")
+
+
+def require_writable(file: Path) -> None:
+    """Raise UserError if a file cannot be written or replaced."""
+    if is_stream(file):
+        if not os.access(file, os.W_OK):
+            raise UserError(f"{file} cannot be written to: choose another file")
+        return
+    if file.is_dir():
+        raise UserError(f"{file} is a folder: name a file")
+    require_creatable(resolve_output(file))
+
+
+def require_creatable(path: Path) -> None:
+    """Raise UserError if nothing can be created at a path."""
+    path = path.absolute()
+    parent = next((folder for folder in path.parents if folder.exists()), path)
+    # Permission bits do not hold for root, nor on every file system.
+    try:
+        with tempfile.TemporaryFile(dir=parent):
+            pass
+    except OSError as error:
+        raise UserError(f"{path} cannot be created: {parent} is not a writable folder") from error
+
+
+def require_different_file(output: Path, source: Path) -> None:
+    """Raise UserError if an output would replace the input; a device may be both."""
+    both_exist = output.exists() and source.exists() and not is_stream(output)
+    if both_exist and output.samefile(source):
+        raise UserError(f"{output} is the input: choose another output file")

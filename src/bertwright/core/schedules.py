@@ -1,0 +1,204 @@
+"""Schedules of learning rates, dropouts, sequence lengths, batch sizes and loss weights.
+
+A schedule is a number, or ``{kind: linear, from: .3, to: .15}``. It is evaluated at the progress of
+its training phase, a number from 0 to 1.
+"""
+
+import math
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from bertwright.core.config import Config, Settings
+
+
+class Schedule(Config):
+    """A value as a function of progress."""
+
+    def at(self, progress: float) -> float:
+        """Return the value at a progress in [0, 1]."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a schedule")
+
+    @property
+    def turning_points(self) -> tuple[float, ...]:
+        """Return the progress values between which the schedule is monotonic."""
+        return (0.0, 1.0)
+
+    def value_range(self) -> tuple[float, float]:
+        """Return the minimum and maximum over all progress."""
+        values = [self.at(progress) for progress in self.turning_points]
+        return min(values), max(values)
+
+
+class ConstantSchedule(Schedule):
+    """A constant value."""
+
+    kind: Literal["constant"] = "constant"
+    value: float = 1.0
+
+    def at(self, progress: float) -> float:
+        return self.value
+
+
+class LinearSchedule(Schedule):
+    """A straight line from one value to another."""
+
+    kind: Literal["linear"] = "linear"
+    start: float = Field(alias="from")
+    end: float = Field(alias="to")
+
+    def at(self, progress: float) -> float:
+        return self.start + (self.end - self.start) * progress
+
+
+class CosineSchedule(Schedule):
+    """A half cosine wave from one value to another."""
+
+    kind: Literal["cosine"] = "cosine"
+    start: float = Field(alias="from", default=1.0)
+    end: float = Field(alias="to", default=0.0)
+
+    def at(self, progress: float) -> float:
+        return self.end + (self.start - self.end) * 0.5 * (1.0 + math.cos(math.pi * progress))
+
+
+class WarmupSchedule(Schedule):
+    """A linear warmup from 0 to 1, then a decay to ``floor``.
+
+    ``warmup`` and ``cooldown`` are fractions of the phase. ``decay`` is ``linear`` (BERT),
+    ``cosine`` (GPT), ``constant``, or ``trapezoid`` (warmup-stable-decay): constant, then linear
+    over the ``cooldown``.
+    """
+
+    kind: Literal["warmup"] = "warmup"
+    warmup: float = Field(default=0.1, ge=0.0, le=1.0)
+    decay: Literal["linear", "cosine", "constant", "trapezoid"] = "linear"
+    cooldown: float = Field(default=0.3, gt=0.0, le=1.0)
+    floor: float = Field(default=0.0, ge=0.0, le=1.0)
+
+    @property
+    def turning_points(self) -> tuple[float, ...]:
+        return (0.0, self.warmup, 1.0)
+
+    def value_range(self) -> tuple[float, float]:
+        lowest, highest = super().value_range()
+        # A cooldown may begin before the warmup ends, so no turning point reaches 1.
+        return lowest, 1.0 if self.warmup else highest
+
+    def at(self, progress: float) -> float:
+        if progress < self.warmup:
+            return progress / self.warmup
+        remaining = 1.0 - progress
+        decayed = {
+            "constant": 1.0,
+            "linear": remaining / max(1.0 - self.warmup, 1e-9),
+            "cosine": 0.5
+            * (1.0 + math.cos(math.pi * (progress - self.warmup) / max(1.0 - self.warmup, 1e-9))),
+            "trapezoid": min(1.0, remaining / self.cooldown),
+        }[self.decay]
+        return self.floor + (1.0 - self.floor) * max(decayed, 0.0)
+
+
+class SquareRootSchedule(Schedule):
+    """A change from one value to another with the square root of progress.
+
+    From 1 to 0 it is the 1-sqrt cooldown (Haegele et al. 2024, section 3).
+    """
+
+    kind: Literal["root"] = "root"
+    start: float = Field(alias="from", default=1.0)
+    end: float = Field(alias="to", default=0.0)
+
+    def at(self, progress: float) -> float:
+        return self.start + (self.end - self.start) * math.sqrt(progress)
+
+
+class CubicSchedule(Schedule):
+    """A change with the cube of the remaining progress: sparsity (Zhu and Gupta 2017)."""
+
+    kind: Literal["cubic"] = "cubic"
+    start: float = Field(alias="from", default=1.0)
+    end: float = Field(alias="to", default=0.0)
+
+    def at(self, progress: float) -> float:
+        return self.end + (self.start - self.end) * (1.0 - progress) ** 3
+
+
+class InverseSquareRootSchedule(Schedule):
+    """A linear rise from 0 to 1 over ``warmup``, then sqrt(warmup / progress).
+
+    This is the Transformer's schedule, scaled to 1 (Vaswani et al. 2017, section 5.3). Without
+    ``rise`` it is 1 during the warmup (T5; Adafactor's relative step).
+    """
+
+    kind: Literal["inverse-root"] = "inverse-root"
+    warmup: float = Field(default=0.04, gt=0.0, le=1.0)
+    rise: bool = True
+
+    @property
+    def turning_points(self) -> tuple[float, ...]:
+        return (0.0, self.warmup, 1.0)
+
+    def at(self, progress: float) -> float:
+        if progress < self.warmup:
+            return progress / self.warmup if self.rise else 1.0
+        return math.sqrt(self.warmup / progress)
+
+
+class SlantedTriangularSchedule(Schedule):
+    """A linear rise from 1 / ``ratio`` to 1 over ``warmup``, then a linear fall back.
+
+    Source: Howard and Ruder 2018, section 3.2.
+    """
+
+    kind: Literal["slanted-triangle"] = "slanted-triangle"
+    warmup: float = Field(default=0.1, gt=0.0, lt=1.0)
+    ratio: float = Field(default=32.0, ge=1.0)
+
+    @property
+    def turning_points(self) -> tuple[float, ...]:
+        return (0.0, self.warmup, 1.0)
+
+    def at(self, progress: float) -> float:
+        rising = progress < self.warmup
+        height = progress / self.warmup if rising else (1.0 - progress) / (1.0 - self.warmup)
+        return (1.0 + height * (self.ratio - 1.0)) / self.ratio
+
+
+class ScheduleSegment(Settings):
+    """A segment of a piecewise schedule: a ``value`` over a ``fraction`` of the phase."""
+
+    fraction: float = Field(gt=0.0)
+    value: "NumberOrSchedule"
+
+
+class PiecewiseSchedule(Schedule):
+    """A sequence of schedules, each over its fraction; fractions are scaled to a sum of 1."""
+
+    kind: Literal["parts"] = "parts"
+    parts: tuple[ScheduleSegment, ...] = Field(min_length=1)
+
+    def at(self, progress: float) -> float:
+        remaining = progress * sum(part.fraction for part in self.parts)
+        for part in self.parts[:-1]:
+            if remaining < part.fraction:
+                return part.value.at(remaining / part.fraction)
+            remaining -= part.fraction
+        last = self.parts[-1]
+        return last.value.at(min(remaining / last.fraction, 1.0))
+
+    def value_range(self) -> tuple[float, float]:
+        ranges = [part.value.value_range() for part in self.parts]
+        return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def _constant_from_number(value: Any) -> Any:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return ConstantSchedule(value=float(value))
+    return value
+
+
+NumberOrSchedule = Annotated[Schedule, BeforeValidator(_constant_from_number)]
+"""Type of a recipe field that accepts a number or a schedule."""
+
+ScheduleSegment.model_rebuild()

@@ -1,0 +1,1 @@
+"""Readers, tokenizers, preparation and shards of text data. No module here imports torch."""

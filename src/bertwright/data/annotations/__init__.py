@@ -1,0 +1,1 @@
+"""Phrases and entities of documents."""

@@ -1,0 +1,212 @@
+"""Annotated phrases and entities, from a column, a sidecar file or a list of phrases.
+
+Character offsets are mapped through the cleaning of a text to its tokens.
+"""
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bertwright.core.errors import UserError
+from bertwright.core.files import loads_json
+from bertwright.data.document import PHRASE, Annotation, Document
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.data.tokenization.words import word_spans
+
+ANNOTATION_EXAMPLE = '{"start": 0, "stop": 5, "label": "phrase"}'
+
+
+def parse_annotations(value: Any, location: str) -> tuple[Annotation, ...]:
+    """Parse a list of objects with ``start``, ``stop`` and optional ``label``.
+
+    Offsets count characters; the default label is a phrase. Errors: UserError for other values.
+    """
+    if isinstance(value, str):
+        try:
+            value = loads_json(value)
+        except ValueError:
+            value = None
+    if not isinstance(value, list):
+        raise UserError(f"{location}: annotations are a list of objects with start, stop and label")
+    annotations: list[Annotation] = []
+    items: list[Any] = value
+    for item in items:
+        fields: dict[str, Any] = item if isinstance(item, dict) else {}
+        start, stop, label = fields.get("start"), fields.get("stop"), fields.get("label", PHRASE)
+        match start, stop, label:
+            case int(), int(), str() if 0 <= start < stop:
+                annotations.append(Annotation(start, stop, label))
+            case _:
+                raise UserError(f"{location}: {item!r} is not a span: write {ANNOTATION_EXAMPLE}")
+    return tuple(annotations)
+
+
+def require_spans_within(annotations: Iterable[Annotation], length: int, location: str) -> None:
+    """Raise UserError if an annotation ends after ``length`` characters."""
+    for annotation in annotations:
+        if annotation.stop > length:
+            raise UserError(
+                f"{location}: {annotation.start} to {annotation.stop} is not a span of {length} "
+                f"characters: write {ANNOTATION_EXAMPLE}"
+            )
+
+
+def to_visible_offsets(
+    annotations: Iterable[Annotation], offset_of: Callable[[int], int]
+) -> list[Annotation]:
+    """Return annotations in order, with offsets among the characters that cleaning keeps.
+
+    ``offset_of`` maps an old offset to the new one.
+    """
+    counted = (replace(a, start=offset_of(a.start), stop=offset_of(a.stop)) for a in annotations)
+    return sorted((a for a in counted if a.start < a.stop), key=lambda a: (a.start, -a.stop))
+
+
+def attach_annotations(
+    texts: Iterable[str], annotations: Sequence[Annotation]
+) -> Iterator[tuple[str, tuple[Annotation, ...]]]:
+    """Yield the cleaned parts of a text with their annotations.
+
+    ``annotations`` are as returned by :func:`to_visible_offsets`: cleaning changes white space
+    only, so visible characters keep their index. Annotations across two parts are dropped.
+    """
+    if not annotations:
+        yield from ((text, ()) for text in texts)
+        return
+    before, index = 0, 0
+    for text in texts:
+        offsets = _visible_offsets(text)
+        after, inside = before + len(offsets), list[Annotation]()
+        while index < len(annotations) and annotations[index].start < after:
+            annotation = annotations[index]
+            index += 1
+            if before <= annotation.start and annotation.stop <= after:
+                start = offsets[annotation.start - before]
+                stop = offsets[annotation.stop - 1 - before] + 1
+                inside.append(Annotation(start, stop, annotation.label))
+        yield text, tuple(inside)
+        before = after
+
+
+def attach_row_annotations(
+    raw_text: str, texts: Iterable[str], annotations: Sequence[Annotation]
+) -> Iterator[tuple[str, tuple[Annotation, ...]]]:
+    """Yield the documents of a table row with annotations, given as offsets in ``raw_text``."""
+    offsets = _visible_offsets(raw_text) if annotations else []
+    return attach_annotations(texts, to_visible_offsets(annotations, partial(bisect_left, offsets)))
+
+
+def _visible_offsets(text: str) -> list[int]:
+    """Return the offsets of characters that cleaning keeps: all but white space and NUL."""
+    return [n for n, char in enumerate(text) if not (char.isspace() or char == "\0")]
+
+
+class PhraseList:
+    """A list of phrases and names to find in texts, ignoring case."""
+
+    def __init__(self, entries: Sequence[tuple[str, str]]) -> None:
+        self._by_first_word: dict[str, list[tuple[tuple[str, ...], str]]] = {}
+        for entry, label in entries:
+            words = tuple(_casefolded_words(entry))
+            if words:
+                self._by_first_word.setdefault(words[0], []).append((words, label))
+        for candidates in self._by_first_word.values():
+            candidates.sort(key=lambda pair: -len(pair[0]))
+
+    @classmethod
+    def read(cls, path: Path) -> "PhraseList":
+        """Read a file of one phrase per line, with the entity type after a tab.
+
+        Errors: UserError for a file that is unreadable or empty.
+        """
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"--phrases {path} cannot be read: {error}") from None
+        entries = [line.partition("\t") for line in lines if line.strip()]
+        if not entries:
+            raise UserError(f"--phrases {path} is empty: write one phrase per line")
+        return cls([(entry, label.strip() or PHRASE) for entry, _, label in entries])
+
+    def find(self, text: str) -> Iterator[Annotation]:
+        """Yield matches from the left, without overlap; the longest phrase wins."""
+        spans = word_spans(text)
+        words = [text[start:stop].casefold() for start, stop in spans]
+        index = 0
+        while index < len(words):
+            size = 1
+            for phrase, label in self._by_first_word.get(words[index], ()):
+                if tuple(words[index : index + len(phrase)]) == phrase:
+                    size = len(phrase)
+                    yield Annotation(spans[index][0], spans[index + size - 1][1], label)
+                    break
+            index += size
+
+
+def _casefolded_words(text: str) -> list[str]:
+    return [text[start:stop].casefold() for start, stop in word_spans(text)]
+
+
+def annotation_token_spans(
+    tokenizer: Tokenizer, document: Document, annotations: Sequence[Annotation]
+) -> Iterator[tuple[Annotation, int, int]]:
+    """Yield annotations of a document with their token spans [start, stop).
+
+    Phrases and entities are each in order and without overlap: of two that overlap, the later one
+    is dropped, or the shorter one if both start together.
+    """
+    if not annotations:
+        return
+    begins: list[int] = []
+    ends: list[int] = []
+    part_start = 0
+    for part in document.parts:
+        offsets = tokenizer.offsets(part)
+        begins += [part_start + begin for begin, _ in offsets]
+        ends += [part_start + end for _, end in offsets]
+        part_start += len(part) + 1
+    next_free = {True: 0, False: 0}
+    for annotation in sorted(annotations, key=lambda a: (a.start, -a.stop)):
+        start = bisect_left(ends, annotation.start + 1)
+        stop = bisect_left(begins, annotation.stop)
+        is_phrase = annotation.label == PHRASE
+        if next_free[is_phrase] <= start < stop:
+            next_free[is_phrase] = stop
+            yield annotation, start, stop
+
+
+def sidecar_path(name: str) -> Path:
+    """Return the annotation file of a text: ``story.txt.json`` for ``story.txt``."""
+    return Path(f"{name}.json")
+
+
+def read_sidecar(name: str, blocks: Iterable[str]) -> list[Annotation]:
+    """Return the annotations next to a text, given its blocks, as offsets of visible characters.
+
+    Errors: UserError for a file that is not a list of spans within the text.
+    """
+    path = sidecar_path(name)
+    try:
+        value: Any = loads_json(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is not a readable JSON file: {error}") from None
+    annotations = parse_annotations(value, str(path))
+    offsets = deque(sorted({offset for a in annotations for offset in (a.start, a.stop)}))
+    visible_offsets, num_visible, length = dict[int, int](), 0, 0
+    for block in blocks:
+        begin, length = length, length + len(block)
+        while offsets and offsets[0] <= length:
+            offset = offsets.popleft()
+            visible_offsets[offset] = num_visible + count_visible(block[: offset - begin])
+        num_visible += count_visible(block)
+    require_spans_within(annotations, length, str(path))
+    return to_visible_offsets(annotations, visible_offsets.__getitem__)
+
+
+def count_visible(text: str) -> int:
+    """Return the number of characters that are not white space."""
+    return len("".join(text.split()))

@@ -1,0 +1,185 @@
+"""Assignment of documents to training and held-out splits, by a hash of their content."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from bertwright.core.errors import UserError
+from bertwright.data.document import Document, document_fingerprint
+from bertwright.data.tokenization.sentences import sentence_ends
+
+TRAIN, HELDOUT = "train", "heldout"
+
+HELDOUT_TOLERANCE = 1.5
+"""Maximum ratio between the requested and the achieved held-out fraction of tokens."""
+
+_CHARACTER_TOLERANCE = 1.4
+"""The same ratio in characters, which is stricter, as tokens vary in length."""
+
+_DEFAULT_FRACTION = 0.05
+
+_LOOKAHEAD_DOCUMENTS = 1 << 16
+_LOOKAHEAD_CHARACTERS = 1 << 23
+
+SplitAssignment = Iterator[tuple[str, Document]]
+
+
+def assign_splits(documents: Iterable[Document], fraction: float) -> SplitAssignment:
+    """Yield (split, document) for every document; both splits get at least one.
+
+    A document is held out if its fingerprint, as a number in [0, 1), is below ``fraction``. If that
+    leaves a split empty among the first documents (all, in a small text), the one with the lowest
+    fingerprint is held out, or the one with the highest is kept.
+
+    If documents are too few or too unequal for that, some are split at the end of a sentence: in a
+    small text the one that exceeds the fraction, in order of fingerprints; in a large text every
+    document longer than that fraction of the first documents.
+
+    Errors: UserError for a text of a single sentence, pair of translations or dialogue.
+    """
+    stream = iter(documents)
+    first, is_complete = _lookahead(stream)
+    if fraction == 0:
+        yield from ((TRAIN, document) for document in first)
+        yield from ((TRAIN, document) for document in stream)
+        return
+    if len(first) == 1:
+        train, heldout = _split_document(first[0], fraction)
+        yield from ((TRAIN, train), (HELDOUT, heldout))
+        return
+    assigned = _assign_by_fingerprint(first, fraction)
+    if is_complete:
+        yield from assigned if _is_close(assigned, fraction) else _assign_by_size(first, fraction)
+        return
+    max_length = min(fraction, _DEFAULT_FRACTION) * _LOOKAHEAD_CHARACTERS
+    for split, document in assigned:
+        yield from _split_if_longer(split, document, max_length, fraction)
+    for document in stream:
+        split = HELDOUT if document_fingerprint(document) / 2.0**64 < fraction else TRAIN
+        yield from _split_if_longer(split, document, max_length, fraction)
+
+
+def heldout_warning(requested: float, achieved: float) -> str:
+    """Return a warning if the achieved held-out fraction is far from the requested one, else "".
+
+    Both are fractions of the tokens.
+    """
+    if requested == 0 or requested / HELDOUT_TOLERANCE <= achieved <= requested * HELDOUT_TOLERANCE:
+        return ""
+    return (
+        f"{achieved:.1%} of the tokens are held out instead of {requested:.1%}: there are few "
+        f"documents, or some are long and have no sentence ends to split at; separate them by "
+        f"blank lines (or rows of a table), add some, or change --heldout"
+    )
+
+
+def _lookahead(stream: Iterator[Document]) -> tuple[list[Document], bool]:
+    """Return the first documents, and whether these are all."""
+    first: list[Document] = []
+    size = 0
+    for document in stream:
+        first.append(document)
+        size += len(document)
+        if len(first) > 1 and (len(first) >= _LOOKAHEAD_DOCUMENTS or size >= _LOOKAHEAD_CHARACTERS):
+            return first, False
+    return first, True
+
+
+def _assign_by_fingerprint(
+    documents: Sequence[Document], fraction: float
+) -> list[tuple[str, Document]]:
+    values = [document_fingerprint(document) / 2.0**64 for document in documents]
+    highest = max(values, default=1.0)
+    limit = min(max(fraction, min(values, default=0.0)), highest)
+    return [
+        (HELDOUT if value <= limit and value < highest else TRAIN, document)
+        for document, value in zip(documents, values, strict=True)
+    ]
+
+
+def _is_close(assignment: Sequence[tuple[str, Document]], fraction: float) -> bool:
+    total = sum(len(document) for _, document in assignment)
+    heldout = sum(len(document) for split, document in assignment if split == HELDOUT)
+    return (
+        fraction * total / _CHARACTER_TOLERANCE
+        <= heldout
+        <= fraction * total * _CHARACTER_TOLERANCE
+    )
+
+
+def _assign_by_size(documents: Sequence[Document], fraction: float) -> SplitAssignment:
+    """Hold out documents in order of fingerprints until the fraction is reached.
+
+    Of a document that would exceed it, only the end is held out.
+    """
+    remaining = target = fraction * sum(map(len, documents))
+    heldout: dict[int, list[tuple[str, Document]]] = {}
+    order = sorted(range(len(documents)), key=lambda index: document_fingerprint(documents[index]))
+    for index in order:
+        document = documents[index]
+        is_last = len(heldout) + 1 == len(documents)
+        if target - remaining >= target / _CHARACTER_TOLERANCE:
+            break
+        if len(document) - remaining <= (_CHARACTER_TOLERANCE - 1) * target and not is_last:
+            heldout[index] = [(HELDOUT, document)]
+            remaining -= len(document)
+        elif halves := _split_near(document, remaining):
+            heldout[index] = list(zip((TRAIN, HELDOUT), halves, strict=True))
+            break
+    if not heldout:
+        smallest = min(order, key=lambda index: len(documents[index]))
+        heldout[smallest] = [(HELDOUT, documents[smallest])]
+    for index, document in enumerate(documents):
+        yield from heldout.get(index, [(TRAIN, document)])
+
+
+def _split_near(document: Document, num_characters: float) -> tuple[Document, Document] | None:
+    """Split a document so that the second part has about ``num_characters``.
+
+    Return None if no sentence ends near there.
+    """
+    if not 0 < num_characters < len(document) or not (ends := _split_offsets(document)):
+        return None
+    first, second = _split_document(document, num_characters / len(document), ends)
+    least, most = num_characters / _CHARACTER_TOLERANCE, num_characters * _CHARACTER_TOLERANCE
+    return (first, second) if least <= len(second) <= most else None
+
+
+def _split_if_longer(
+    split: str, document: Document, max_length: float, fraction: float
+) -> SplitAssignment:
+    if len(document) > max_length and (halves := _split_near(document, fraction * len(document))):
+        yield from zip((TRAIN, HELDOUT), halves, strict=True)
+    else:
+        yield split, document
+
+
+def _split_offsets(document: Document) -> list[int]:
+    """Return where a document may be split; dialogues and translations have no such offsets."""
+    if document.translation is not None or document.speakers:
+        return []
+    return list(sentence_ends(document.text))
+
+
+def _split_document(
+    document: Document, fraction: float, offsets: Sequence[int] = ()
+) -> tuple[Document, Document]:
+    """Split a document so that the second part is about ``fraction`` of it."""
+    text, target = document.text, (1.0 - fraction) * len(document.text)
+    offsets = offsets or _split_offsets(document)
+    if not offsets:
+        raise UserError(
+            "the text is a single sentence, so none can be held out: add text, or use --heldout 0"
+        )
+    end = min(offsets, key=lambda offset: abs(offset - target))
+    first = tuple(a for a in document.annotations if a.stop <= end)
+    rest = text[end:].strip()
+    start = len(text.rstrip()) - len(rest)
+    second = tuple(
+        replace(a, start=a.start - start, stop=a.stop - start)
+        for a in document.annotations
+        if a.start >= start
+    )
+    return (
+        replace(document, text=text[:end], annotations=first),
+        replace(document, text=rest, annotations=second),
+    )

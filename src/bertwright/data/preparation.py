@@ -1,0 +1,272 @@
+"""Preparation of a data set from text files.
+
+One process reads documents, drops duplicates and assigns splits; workers tokenize; the first
+process writes. Everything streams, so memory does not grow with the text, except for about 30 bytes
+per document for deduplication. The result does not depend on the number of workers.
+"""
+
+import json
+import time
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.core.errors import UserError
+from bertwright.core.files import atomic_folder, require_new_folder
+from bertwright.core.hardware import num_cores
+from bertwright.core.parallel import CHUNK_CHARACTERS, map_in_order
+from bertwright.data.annotations.alignment import PhraseList, annotation_token_spans, sidecar_path
+from bertwright.data.annotations.tagger import Tagger
+from bertwright.data.deduplication import drop_duplicates, drop_near_duplicates
+from bertwright.data.document import PHRASE, Document, ReadCounts
+from bertwright.data.holdout import HELDOUT, TRAIN, assign_splits
+from bertwright.data.readers.dialogues import join_turns
+from bertwright.data.readers.sources import TextSource, find_sources, require_languages
+from bertwright.data.readers.tables import read_documents
+from bertwright.data.shards.dataset import REPORT_FILE, Dataset
+from bertwright.data.shards.dataset_writer import DatasetWriter
+from bertwright.data.shards.writer import DatasetFeatures, DocumentAnnotations, DocumentLanguages
+from bertwright.data.tokenization.boundaries import WORD_START, token_boundaries
+from bertwright.data.tokenization.token_cache import EncodedDocuments, TokenCache
+from bertwright.data.tokenization.tokenizer import Tokenizer
+
+
+def prepare(
+    inputs: Sequence[str | Path] | str | Path,
+    output: str | Path,
+    tokenizer: Tokenizer | str | Path,
+    *,
+    heldout: float = 0.05,
+    near_duplicates: bool = False,
+    column: str = "text",
+    format: str | None = None,
+    language_column: str | None = None,
+    annotations_column: str | None = None,
+    phrases: str | Path | None = None,
+    tagger: str | None = None,
+    dialogues: Sequence[str | Path] = (),
+    dialogue_column: str = "dialogue",
+    capitals: bool = False,
+    num_workers: int | None = None,
+) -> Dataset:
+    """Prepare a data set from files, folders and patterns (``-`` is standard input).
+
+    ``en=FILE`` is text in English; ``en,de=FILE,FILE`` are two files whose lines are translations
+    of each other, ``en,de=TABLE`` a table with a column for each language; ``language_column`` is
+    the column of languages in tables.
+
+    Phrases and entities come from the column ``annotations_column`` of tables, or the file
+    ``story.txt.json`` next to plain text; from ``phrases``, a file with one per line (and the
+    entity type after a tab); and from ``tagger``, a spaCy pipeline. ``dialogues`` are additional
+    inputs: tables with a list of turns in ``dialogue_column``, or plain text with one turn per
+    line. ``capitals`` stores which words are capitalised, for a tokenizer that lower-cases.
+
+    ``heldout`` is the held-out fraction of the text; ``near_duplicates`` also drops documents
+    similar to an earlier one; ``column`` is the text column of tables; ``format`` overrides the
+    format implied by file names. The folder is written atomically.
+
+    Errors: UserError for inputs that are missing, not text or empty, for translations that do not
+    match, for a full disk, and if ``output`` is not empty.
+    """
+    started = time.monotonic()
+    output = Path(output)
+    require_new_folder(output)
+    if not 0.0 <= heldout < 1.0:
+        raise UserError(f"the held-out fraction must be at least 0 and less than 1, not {heldout}")
+    if not isinstance(tokenizer, Tokenizer):
+        tokenizer = Tokenizer.load(tokenizer)
+    inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
+    num_workers = num_workers or num_cores()
+    counts = ReadCounts()
+    sources = find_sources(inputs, column, format, counts, language_column)
+    if annotations_column is not None:
+        sources = [_with_annotations(source, annotations_column) for source in sources]
+    if dialogues:
+        dialogue_sources = find_sources(
+            dialogues, dialogue_column, None, counts, language_column, remedy="rename the file"
+        )
+        sources += [_as_dialogues(source) for source in dialogue_sources]
+        require_languages(sources)
+    features = DatasetFeatures(
+        languages=any(source.has_language for source in sources),
+        annotations=(annotations_column, phrases, tagger) != (None, None, None),
+        dialogues=bool(dialogues),
+        capitals=capitals,
+    )
+    finders: list[PhraseList | Tagger] = []
+    if phrases is not None:
+        finders.append(PhraseList.read(Path(phrases)))
+    if tagger is not None:
+        finders.append(Tagger(tagger))
+    documents = drop_duplicates(read_documents(sources, counts), counts)
+    if near_duplicates:
+        documents = drop_near_duplicates(documents, counts, num_workers)
+    chunks = _chunk_by_split(assign_splits(documents, heldout))
+    split_names = (TRAIN, HELDOUT) if heldout > 0 else (TRAIN,)
+    with (
+        atomic_folder(output) as folder,
+        DatasetWriter(folder, tokenizer, split_names, features) as writer,
+    ):
+        arguments = (tokenizer, features, finders)
+        for encoded_chunk in map_in_order(_DocumentEncoder, arguments, chunks, num_workers):
+            writer.append(*encoded_chunk)
+        if not writer.num_tokens:
+            raise UserError(f"no text found in {', '.join(map(str, inputs))}")
+        report = writer.finish(counts.sources)
+        report |= {name: value for name, value in asdict(counts).items() if name != "sources"}
+        if dialogues and "turns" not in report:
+            raise UserError(
+                f"no dialogue found in {', '.join(map(str, dialogues))}: a dialogue has at least "
+                f"two turns"
+            )
+        if heldout:
+            achieved = report["splits"][HELDOUT]["tokens"] / report["tokens"]
+            report |= {"heldout_requested": heldout, "heldout_achieved": achieved}
+        seconds = time.monotonic() - started
+        report |= {"seconds": seconds, "megabytes_per_second": report["bytes"] / 1e6 / seconds}
+        (folder / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
+    return Dataset.open(output)
+
+
+def _with_annotations(source: TextSource, column: str) -> TextSource:
+    if source.translation_path is not None or len(source.languages) == 2:
+        raise UserError(
+            f"{source.name} holds translations, which cannot have annotations: list the phrases "
+            f"in a file with --phrases"
+        )
+    if source.format == "txt" and not sidecar_path(source.name).exists():
+        raise UserError(
+            f"{source.name} is plain text without annotations: write them to "
+            f"{sidecar_path(source.name)}, use JSON lines, or list phrases with --phrases"
+        )
+    return replace(source, annotations_column=column)
+
+
+def _as_dialogues(source: TextSource) -> TextSource:
+    if len(source.languages) == 2:
+        raise UserError(f"{source.name}: a dialogue is in one language: write en={source.name}")
+    return replace(source, is_dialogue=True)
+
+
+class _DocumentEncoder:
+    """A worker's function: tokenize and annotate a chunk of documents."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        features: DatasetFeatures,
+        finders: Sequence[PhraseList | Tagger],
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._cache = TokenCache(tokenizer)
+        self._features = features
+        self._finders = finders
+
+    def __call__(
+        self, chunk: tuple[str, list[Document]]
+    ) -> tuple[str, EncodedDocuments, DocumentAnnotations]:
+        split, documents = chunk
+        sides = [side for document in documents for side in document.sides]
+        parts = [side.parts for side in sides]
+        encoded = self._cache.encode([part for side_parts in parts for part in side_parts])
+        turns = None
+        if self._features.dialogues:
+            encoded, turns = join_turns(encoded, sides)
+        languages = None if sides[0].language is None else _document_languages(documents, encoded)
+        phrases, entities = None, None
+        if self._features.annotations:
+            phrases, entities = self._annotation_spans(sides, encoded)
+        capitals = self._capital_positions(sides) if self._features.capitals else None
+        return split, encoded, DocumentAnnotations(languages, phrases, entities, turns, capitals)
+
+    def _capital_positions(self, sides: Sequence[Document]) -> NDArray[np.int64]:
+        """Return the positions of tokens where a capitalised word starts."""
+        positions: list[int] = []
+        first = 0
+        for part in (part for side in sides for part in side.parts):
+            offsets = self._tokenizer.offsets(part)
+            boundaries, _ = token_boundaries(part, offsets)
+            positions += [
+                first + token
+                for token, (flags, (start, stop)) in enumerate(
+                    zip(boundaries, offsets, strict=True)
+                )
+                if flags & WORD_START and part[start:stop].lstrip()[:1].isupper()
+            ]
+            first += len(offsets)
+        return np.array(positions, np.int64)
+
+    def _annotation_spans(
+        self, sides: Sequence[Document], encoded: EncodedDocuments
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the token spans of phrases and of entities."""
+        phrases: list[tuple[int, int]] = []
+        entities: list[tuple[int, int]] = []
+        begins = np.cumsum(encoded.document_lengths) - encoded.document_lengths
+        for side, begin in zip(sides, begins.tolist(), strict=True):
+            matches = [match for finder in self._finders for match in finder.find(side.text)]
+            annotations = (*side.annotations, *matches)
+            for annotation, start, stop in annotation_token_spans(
+                self._tokenizer, side, annotations
+            ):
+                spans = phrases if annotation.label == PHRASE else entities
+                spans.append((begin + start, begin + stop))
+        return (
+            np.array(phrases, np.int64).reshape(-1, 2),
+            np.array(entities, np.int64).reshape(-1, 2),
+        )
+
+
+def _document_languages(
+    documents: Sequence[Document], encoded: EncodedDocuments
+) -> DocumentLanguages:
+    """Return the languages of documents; sides without tokens are left out."""
+    has_tokens = encoded.document_lengths > 0
+    sides = [side for document in documents for side in document.sides]
+    is_translation = np.array([n > 0 for document in documents for n in range(len(document.sides))])
+    is_translation[1:] &= has_tokens[:-1]
+    codes = [str(side.language) for side, kept in zip(sides, has_tokens, strict=True) if kept]
+    return DocumentLanguages(codes, np.flatnonzero(is_translation[has_tokens]))
+
+
+def _chunk_by_split(
+    documents: Iterable[tuple[str, Document]],
+) -> Iterator[tuple[str, list[Document]]]:
+    """Yield chunks of documents of the same split."""
+    pending: dict[str, list[Document]] = {TRAIN: [], HELDOUT: []}
+    sizes = dict.fromkeys(pending, 0)
+    for split, document in documents:
+        pending[split].append(document)
+        sizes[split] += len(document)
+        if sizes[split] >= CHUNK_CHARACTERS:
+            yield split, pending[split]
+            pending[split], sizes[split] = [], 0
+    yield from ((split, rest) for split, rest in pending.items() if rest)
+
+
+@contextmanager
+def temporary_dataset(
+    texts: Sequence[str], tokenizer: Tokenizer, language: str = "en"
+) -> Generator[Dataset]:
+    """Yield a temporary data set with one document per text, without held-out split.
+
+    Errors: UserError if the texts are empty.
+    """
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "texts.jsonl"
+        rows = ({"text": text, "language": language, "annotations": []} for text in texts)
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+        yield prepare(
+            file,
+            Path(folder) / "data",
+            tokenizer,
+            heldout=0.0,
+            language_column="language",
+            annotations_column="annotations",
+            num_workers=1,
+        )

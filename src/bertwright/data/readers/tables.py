@@ -1,0 +1,370 @@
+"""Readers of plain text, JSON, JSON lines, CSV, TSV and parquet, each also .gz or .zst.
+
+A source or a column may state the language of texts; a source of translations states two.
+"""
+
+import csv
+import sys
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from bertwright.core.config import did_you_mean
+from bertwright.core.errors import UserError
+from bertwright.core.files import explain_full_disk, loads_json
+from bertwright.core.messages import first_line
+from bertwright.data.annotations.alignment import (
+    attach_annotations,
+    attach_row_annotations,
+    parse_annotations,
+    read_sidecar,
+    require_spans_within,
+)
+from bertwright.data.document import (
+    Annotation,
+    Document,
+    ReadCounts,
+    split_at_blank_lines,
+    split_long_text,
+)
+from bertwright.data.languages import language_code
+from bertwright.data.readers.dialogues import parse_dialogue
+from bertwright.data.readers.sources import STANDARD_INPUT, TextSource
+from bertwright.data.readers.streams import bounded_lines, decode_text, read_bytes, split_lines
+from bertwright.data.readers.text_lines import require_unique_keys
+
+_MAX_ROW_LENGTH = 1 << 25
+"""Maximum characters of a row."""
+
+_MAX_JSON_LENGTH = 1 << 28
+"""Maximum characters of a JSON file, which is read into memory."""
+
+_MAX_BATCH_ROWS = 256
+_MAX_BATCH_BYTES = 1 << 28
+"""Maximum rows and bytes of parquet data decoded at once."""
+
+TableRow = tuple[str, Sequence[Any]]
+"""Location of a table row, and its values in the order of the source's columns."""
+
+
+def read_documents(sources: Sequence[TextSource], counts: ReadCounts) -> Iterator[Document]:
+    """Yield the documents of all sources in order, in bounded memory."""
+    for source in sources:
+        if source.translation_path is not None:
+            yield from _read_translations(source, source.translation_path, counts)
+        elif source.format == "txt":
+            with _open_source(source.name) as raw:
+                yield from _read_txt(raw, source, counts)
+        else:
+            for location, values in read_rows(source, counts):
+                yield from _row_to_documents(values, location, source, counts)
+
+
+def read_rows(source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
+    """Yield the rows of a table."""
+    with _open_source(source.name) as raw:
+        yield from _TABLE_READERS[source.format](raw, source, counts)
+
+
+@contextmanager
+def _open_source(name: str) -> Generator[BinaryIO]:
+    if name == STANDARD_INPUT:
+        yield sys.stdin.buffer
+        return
+    try:
+        with open(name, "rb") as raw:
+            yield raw
+    except OSError as error:
+        raise UserError(f"{name} cannot be read: {error.strerror}") from None
+
+
+def _read_txt(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[Document]:
+    file_annotations: list[Annotation] = []
+    if source.annotations_column is not None:
+        ignored = ReadCounts()
+        blocks = decode_text(read_bytes(raw, source.name, ignored), source.name, ignored)
+        file_annotations = read_sidecar(source.name, blocks)
+        raw.seek(0)
+    blocks = decode_text(read_bytes(raw, source.name, counts), source.name, counts)
+    language = source.languages[0] if source.languages else None
+    texts = split_at_blank_lines(bounded_lines(blocks, counts), counts)
+    for text, annotations in attach_annotations(texts, file_annotations):
+        if source.is_dialogue:
+            yield from parse_dialogue(text.split("\n"), language, source.name, counts)
+        else:
+            yield Document(text, language, annotations=annotations)
+
+
+def _read_translations(
+    source: TextSource, translation_path: str, counts: ReadCounts
+) -> Iterator[Document]:
+    """Yield line n of one file with line n of the other as its translation."""
+    names = (source.name, translation_path)
+    with _open_source(source.name) as first, _open_source(translation_path) as second:
+        sides = [
+            split_lines(
+                decode_text(read_bytes(raw, name, counts), name, counts), name, _MAX_ROW_LENGTH
+            )
+            for raw, name in zip((first, second), names, strict=True)
+        ]
+        for number, pair in enumerate(zip_longest(*sides)):
+            if None in pair:
+                short, long = names if pair[0] is None else names[::-1]
+                raise UserError(
+                    f"{short} ends after line {number:,} and {long} is longer: line n of one must "
+                    f"be the translation of line n of the other"
+                )
+            yield from _row_to_documents(pair, f"{source.name}, line {number + 1}", source, counts)
+
+
+def _read_jsonl(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
+    texts = decode_text(read_bytes(raw, source.name, counts), source.name, counts)
+    for number, line in enumerate(split_lines(texts, source.name, _MAX_ROW_LENGTH), start=1):
+        if not line.strip():
+            continue
+        location = f"{source.name}, line {number}"
+        try:
+            row = loads_json(line, require_unique_keys)
+        except ValueError as error:
+            raise UserError(f"{location} is not JSON: {error}") from None
+        if not isinstance(row, dict):
+            raise UserError(f"{location} is not a JSON object: each line must be {{...}}")
+        yield location, _select_columns(row, location, source)
+
+
+def _read_json(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
+    """Yield the rows of a JSON list; the columns of a row that is a list are 0, 1, 2 ..."""
+    parts, size = list[str](), 0
+    for part in decode_text(read_bytes(raw, source.name, counts), source.name, counts):
+        parts.append(part)
+        size += len(part)
+        if size > _MAX_JSON_LENGTH:
+            raise UserError(
+                f"{source.name} has more than {_MAX_JSON_LENGTH:,} characters, and JSON is read "
+                f"into memory: write one row per line and rename it to .jsonl"
+            )
+    text = "".join(parts)
+    try:
+        rows = loads_json(text, require_unique_keys) if text.strip() else []
+    except ValueError as error:
+        raise UserError(f"{source.name} is not JSON: {error}") from None
+    if not isinstance(rows, list):
+        raise UserError(
+            f"{source.name} is not a JSON list of rows: if each line is an object, use "
+            "--format jsonl"
+        )
+    items: list[Any] = rows
+    for number, row in enumerate(items, start=1):
+        location = f"{source.name}, row {number}"
+        if isinstance(row, list):
+            values: list[Any] = row
+            row = {str(index): value for index, value in enumerate(values)}
+        if not isinstance(row, dict):
+            raise UserError(f"{location} is neither an object nor a list: each row must be one")
+        yield location, _select_columns(row, location, source)
+
+
+def _read_separated(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
+    texts = decode_text(read_bytes(raw, source.name, counts), source.name, counts)
+    size = 0
+
+    def bounded_rows() -> Iterator[str]:
+        nonlocal size
+        for line in split_lines(texts, source.name, _MAX_ROW_LENGTH):
+            size += len(line)
+            if size > _MAX_ROW_LENGTH:
+                raise csv.Error(f"it has more than {_MAX_ROW_LENGTH:,} characters")
+            yield f"{line}\n"
+
+    csv.field_size_limit(_MAX_ROW_LENGTH)
+    rows = csv.reader(bounded_rows(), dialect=_DIALECTS[source.format], strict=True)
+    header, indices, line = list[str](), list[int](), 1
+    try:
+        for row in rows:
+            size = 0
+            location, line = f"{source.name}, line {line}", rows.line_num + 1
+            if not row:
+                continue
+            if not header:
+                _require_unique_columns(source.name, source.columns, row)
+                header, indices = row, [_column_index(row, name, source) for name in source.columns]
+                continue
+            if len(row) != len(header):
+                raise UserError(
+                    f"{location} has {len(row)} columns, and the first line {len(header)}"
+                )
+            yield location, [row[index] for index in indices]
+    except csv.Error as error:
+        raise UserError(
+            f"{source.name}: the row that begins in line {line} is not CSV ({error}): close its "
+            f"quotes, and double quotes inside"
+        ) from None
+
+
+def _read_parquet(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    with explain_full_disk(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as plain:
+        # Parquet is read from its end, so a stream is stored first.
+        for block in read_bytes(raw, source.name, counts):
+            plain.write(block)
+        plain.seek(0)
+        if not plain.read(1):
+            return
+        number = 0
+        try:
+            file: Any = parquet.ParquetFile(plain)
+            names: list[str] = file.schema_arrow.names
+            columns = [name for name in (*source.columns, source.column) if name in names]
+            _require_unique_columns(source.name, columns, names)
+            for field in file.schema_arrow:
+                if field.name in columns and arrow.types.is_struct(field.type):
+                    _require_unique_columns(
+                        source.name, source.columns, [inner.name for inner in field.type]
+                    )
+            batch_size = _batch_size(file.metadata)
+            for batch in file.iter_batches(batch_size, columns=list(dict.fromkeys(columns))):
+                if batch.nbytes > _MAX_BATCH_BYTES:
+                    raise UserError(
+                        f"{source.name}: the rows from {number + 1} on have {batch.nbytes:,} "
+                        f"bytes: split the texts"
+                    )
+                for row in batch.to_pylist():
+                    number += 1
+                    location = f"{source.name}, row {number}"
+                    yield location, _select_columns(row, location, source, names)
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{source.name} holds text that is not UTF-8 after row {number}: {error}"
+            ) from None
+        except (arrow.ArrowException, OSError) as error:
+            reason = first_line(error)
+            raise UserError(f"{source.name} is not a complete parquet file: {reason}") from None
+
+
+def _require_unique_columns(location: str, columns: Sequence[str], names: Sequence[str]) -> None:
+    """Raise UserError if a column to read occurs twice."""
+    for column in columns:
+        if list(names).count(column) > 1:
+            raise UserError(f"{location} has two columns {column!r}: rename one")
+
+
+def _batch_size(metadata: Any) -> int:
+    """Return the number of rows to decode at once; a dictionary may repeat a large cell."""
+    chunks = (
+        metadata.row_group(group).column(column).total_uncompressed_size
+        for group in range(metadata.num_row_groups)
+        for column in range(metadata.num_columns)
+    )
+    return max(1, min(_MAX_BATCH_ROWS, _MAX_BATCH_BYTES // max(1, *chunks, 1)))
+
+
+def _select_columns(
+    row: Mapping[str, Any],
+    location: str,
+    source: TextSource,
+    column_names: Sequence[str] | None = None,
+) -> list[Any]:
+    """Return the values to read from a row; the text column may be an object of translations."""
+    value = row.get(source.column)
+    if len(source.languages) == 2 and isinstance(value, dict):
+        row, column_names = value, None
+    for column in source.columns:
+        if column not in row:
+            raise _missing_column_error(location, column, column_names or list(row), source)
+    return [row[column] for column in source.columns]
+
+
+def _row_to_documents(
+    values: Sequence[Any], location: str, source: TextSource, counts: ReadCounts
+) -> Iterator[Document]:
+    """Yield the documents of a row's values, in the order of the source's columns."""
+    if len(source.languages) == 2:
+        yield from _row_to_translation_pair(values, location, source, counts)
+        return
+    language = source.languages[0] if source.languages else None
+    if source.language_column is not None:
+        language = language_code(values[1], location)
+    if source.is_dialogue:
+        yield from parse_dialogue(values[0], language, location, counts)
+        return
+    row_annotations = _row_annotations(values, location) if source.annotations_column else ()
+    texts = _cell_to_texts(values[0], source.column, location, counts)
+    for text, annotations in attach_row_annotations(str(values[0]), texts, row_annotations):
+        yield Document(text, language, annotations=annotations)
+
+
+def _row_annotations(values: Sequence[Any], location: str) -> tuple[Annotation, ...]:
+    text, *_, value = values
+    if not isinstance(text, str):
+        raise UserError(f"{location}: annotations need a text, and the row has none")
+    annotations = parse_annotations(value, location)
+    require_spans_within(annotations, len(text), location)
+    return annotations
+
+
+def _row_to_translation_pair(
+    values: Sequence[Any], location: str, source: TextSource, counts: ReadCounts
+) -> Iterator[Document]:
+    """Yield a document with its translation; nothing if a side is empty or too long."""
+    first, second = (
+        _cell_to_texts(value, column, location, counts)
+        for value, column in zip(values, source.languages, strict=True)
+    )
+    if len(first) == len(second) == 1:
+        language, other = source.languages
+        yield Document(first[0], language, Document(second[0], other))
+    else:
+        counts.unpaired_translations += 1
+
+
+def _cell_to_texts(value: Any, column: str, location: str, counts: ReadCounts) -> list[str]:
+    if value is None:
+        value = ""
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        value = "\n".join(value)
+    if not isinstance(value, str):
+        raise UserError(
+            f"{location}: {column!r} holds {type(value).__name__}, not text: "
+            "choose another column with --column"
+        )
+    return split_long_text(value, counts)
+
+
+def _column_index(header: Sequence[str], column: str, source: TextSource) -> int:
+    if column not in header:
+        raise _missing_column_error(source.name, column, header, source)
+    return header.index(column)
+
+
+def _missing_column_error(
+    location: str, column: str, columns: Sequence[str], source: TextSource
+) -> UserError:
+    remedy = f"choose one with {source.column_options.get(column, '--column')}"
+    if column in source.languages:
+        remedy = "the columns of a table of translations are language codes"
+    return UserError(
+        f"{location} has no column {column!r}{did_you_mean(column, columns)}; {remedy}"
+    )
+
+
+class _TsvDialect(csv.excel_tab):
+    """A tab-separated dialect without quoting, as in published data sets."""
+
+    quoting = csv.QUOTE_NONE
+
+
+_DIALECTS: dict[str, type[csv.Dialect]] = {"csv": csv.excel, "tsv": _TsvDialect}
+
+_TABLE_READERS: dict[str, Callable[[BinaryIO, TextSource, ReadCounts], Iterator[TableRow]]] = {
+    "json": _read_json,
+    "jsonl": _read_jsonl,
+    "csv": _read_separated,
+    "tsv": _read_separated,
+    "parquet": _read_parquet,
+}
+"""Readers of tables by format."""

@@ -1,0 +1,1 @@
+"""Sample text from the documentation of installed packages."""

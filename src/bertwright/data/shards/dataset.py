@@ -1,0 +1,308 @@
+"""A prepared data set: memory-mapped tokens with word, sentence and document boundaries.
+
+A data folder holds ``manifest.json``, ``report.json``, the tokenizer, ``token_counts.npy`` and, for
+each split, one file (*shard*) per array:
+
+- ``tokens``: uint16 if the vocabulary allows, else uint32; without special tokens;
+- ``boundaries``: uint8 per token, with the flags WORD_START, SENTENCE_START, DOCUMENT_START;
+- ``documents``, ``sentences``: int64, their start positions, and the end of the last;
+- ``word_bytes``: uint16, the UTF-8 bytes of each word, in the order of word starts;
+- ``words_before``: int64, the number of words that start before each multiple of 1,024 tokens.
+
+If the languages of the documents are known:
+
+- ``languages``: uint16 per document, an index into the manifest's ``languages``;
+- ``translations``: int64, the indices of documents that translate the document before.
+
+With annotations: ``phrase_starts``, ``phrase_stops``, ``entity_starts``, ``entity_stops``, int64
+token spans [start, stop) in order. With dialogues: ``turn_starts``, int64, and ``turn_speakers``,
+uint8. With capitals: ``capitals``, int64, the tokens where a capitalised word starts.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import file_digest
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.core.errors import UserError
+from bertwright.core.files import parse_json, read_text
+from bertwright.data.holdout import TRAIN
+from bertwright.data.shards.manifest import (
+    MANIFEST,
+    TOKEN_COUNTS,
+    WORD_RANK_INTERVAL,
+    DatasetManifest,
+    FileInfo,
+    damage_error,
+    read_manifest,
+    shard_name,
+)
+from bertwright.data.shards.occurrences import TokenOccurrences
+from bertwright.data.shards.verification import (
+    check_arrays,
+    check_manifest,
+    check_starts,
+    check_tokenizer,
+    read_token_counts,
+)
+from bertwright.data.tokenization.boundaries import WORD_START
+from bertwright.data.tokenization.tokenizer import Tokenizer
+
+REPORT_FILE = "report.json"
+MAX_BYTES_CHECKED_ON_OPEN = 1 << 30
+"""Data sets up to this size are fully checked when opened; larger ones by :meth:`Dataset.check`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenSpans:
+    """A set of token spans [start, stop), in order and without overlap, (S,) each."""
+
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    def index_at(self, positions: NDArray[np.int64]) -> NDArray[np.int32]:
+        """Return the index of the span that contains each position, -1 if none does."""
+        if not len(self.starts):
+            return np.full(positions.shape, -1, np.int32)
+        index = np.searchsorted(self.starts, positions, side="right") - 1
+        inside = (index >= 0) & (positions < self.stops[np.maximum(index, 0)])
+        return np.where(inside, index, -1).astype(np.int32)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DialogueTurns:
+    """A list of dialogue turns: first token and speaker of each, (T,)."""
+
+    starts: NDArray[np.int64]
+    speakers: NDArray[np.uint8]
+
+
+class Split:
+    """A memory-mapped, read-only split of a data set."""
+
+    def __init__(self, folder: Path, name: str, manifest: DatasetManifest) -> None:
+        def array(kind: str, dtype: str) -> NDArray[Any]:
+            return _memory_map(folder / shard_name(name, kind), dtype)
+
+        counts = manifest.splits[name]
+        self.name = name
+        self._folder = folder
+        self.num_tokens = counts.tokens
+        self.num_documents = counts.documents
+        self.num_sentences = counts.sentences
+        self.num_words = counts.words
+        self.stored_token_ids: NDArray[np.unsignedinteger[Any]] = array(
+            "tokens", manifest.token_dtype
+        )
+        self._boundaries = array("boundaries", "uint8")
+        self._word_bytes = array("word_bytes", "uint16")
+        self.words_before: NDArray[np.int64] = array("words_before", "int64")
+        self.document_starts: NDArray[np.int64] = array("documents", "int64")
+        """(num_documents + 1,) token positions; the last is ``num_tokens``."""
+        self.sentence_starts: NDArray[np.int64] = array("sentences", "int64")
+        """(num_sentences + 1,) token positions; the last is ``num_tokens``."""
+        self.language_names = manifest.languages
+        self.language_ids: NDArray[np.integer[Any]] | None = None
+        """(num_documents,) indices into ``language_names``; None if unknown."""
+        self.translations: NDArray[np.int64] = np.empty(0, np.int64)
+        """Indices of documents that translate the document before."""
+        if manifest.languages:
+            self.language_ids = array("languages", "uint16")
+            self.translations = array("translations", "int64")
+        self.phrases: TokenSpans | None = None
+        self.entities: TokenSpans | None = None
+        """Token spans; None if the data set has no annotations."""
+        self.turns: DialogueTurns | None = None
+        """Dialogue turns; None if the data set has no dialogues."""
+        if manifest.has_annotations:
+            self.phrases, self.entities = (
+                TokenSpans(array(f"{kind}_starts", "int64"), array(f"{kind}_stops", "int64"))
+                for kind in ("phrase", "entity")
+            )
+        self.capitals: NDArray[np.int64] | None = None
+        """Tokens where a capitalised word starts; None if not stored."""
+        if manifest.has_capitals:
+            self.capitals = array("capitals", "int64")
+        if manifest.has_dialogues:
+            self.turns = DialogueTurns(
+                array("turn_starts", "int64"),
+                array("turn_speakers", "uint8"),
+            )
+        self.occurrences: TokenOccurrences | None = None
+        """Token counts of documents; set by :meth:`with_occurrences`."""
+
+    def with_language_ids(self, language_names: Sequence[str]) -> Self:
+        """Return the same split with language ids as indices into ``language_names``.
+
+        Errors: UserError if the languages are unknown, or one is not among the names.
+        """
+        if self.language_ids is None:
+            raise UserError(
+                "the data does not state the language of its documents: prepare it with en=FILE "
+                "or --language-column"
+            )
+        if unknown := [name for name in self.language_names if name not in language_names]:
+            raise UserError(
+                f"the data holds text in {unknown[0]!r}, and the encoder knows "
+                f"{', '.join(language_names)}: "
+                f"set encoder.embeddings.languages=[{', '.join(self.language_names)}]"
+            )
+        ids = np.array([language_names.index(name) for name in self.language_names], np.uint16)
+        split = copy(self)
+        split.language_ids, split.language_names = ids[self.language_ids], tuple(language_names)
+        return split
+
+    def with_occurrences(self) -> Self:
+        """Return the same split with token counts of its documents."""
+        split = copy(self)
+        split.occurrences = TokenOccurrences(split)
+        return split
+
+    def tokenize(self, text: str) -> list[int]:
+        """Return the token ids of a text by the data set's tokenizer."""
+        return self._tokenizer.encode(text)
+
+    @cached_property
+    def _tokenizer(self) -> Tokenizer:
+        return Tokenizer.load(self._folder)
+
+    def token_ids(self, start: int, stop: int) -> NDArray[np.int32]:
+        """Return the token ids of [start, stop)."""
+        return self.stored_token_ids[start:stop].astype(np.int32)
+
+    def boundaries(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """Return the boundary flags of [start, stop)."""
+        return self._boundaries[start:stop]
+
+    def gather(
+        self, starts: NDArray[np.int64], length: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Return token ids and boundaries, (B, length) each, from ``starts`` (B,)."""
+        positions = np.asarray(starts, dtype=np.int64)[:, None] + np.arange(length)
+        return self.stored_token_ids[positions].astype(np.int32), self._boundaries[positions]
+
+    def word_bytes(self, start: int, stop: int) -> NDArray[np.uint16]:
+        """Return the UTF-8 bytes of the words that start in [start, stop), in order.
+
+        A word that starts inside a token of the previous word is counted with that word.
+        """
+        first = self._num_words_before(start)
+        num_words = int(np.count_nonzero(self._boundaries[start:stop] & WORD_START))
+        return self._word_bytes[first : first + num_words]
+
+    def _num_words_before(self, position: int) -> int:
+        block = position // WORD_RANK_INTERVAL
+        since = self._boundaries[block * WORD_RANK_INTERVAL : position] & WORD_START
+        before = self.words_before[block] if block < len(self.words_before) else 0
+        return int(before) + int(np.count_nonzero(since))
+
+
+class Dataset:
+    """A prepared data set."""
+
+    def __init__(self, path: Path, manifest: DatasetManifest) -> None:
+        self.path = path
+        self.manifest = manifest
+        self._splits: dict[str, Split] = {}
+
+    @classmethod
+    def open(cls, path: Path | str) -> "Dataset":
+        """Open a data folder; check its sizes, and its content if it is small.
+
+        Errors: UserError if it is not a complete data set, naming the damaged or inconsistent file.
+        """
+        folder = Path(path)
+        file = folder / MANIFEST
+        if folder.is_file():
+            raise UserError(
+                f"{folder} is a file, and prepared data is a folder: create one with 'bertwright "
+                f"prepare {folder} -o DIR --tokenizer DIR'"
+            )
+        if not file.is_file():
+            raise UserError(
+                f"{folder} holds no prepared data (no {MANIFEST}): create it with "
+                f"'bertwright prepare TEXT... -o {folder} --tokenizer DIR'"
+            )
+        data = cls(folder, read_manifest(file))
+        files = data.manifest.files
+        check_manifest(file, data.manifest)
+        for name, expected in files.items():
+            _check_size(folder / name, expected)
+        if sum(file.bytes for file in files.values()) <= MAX_BYTES_CHECKED_ON_OPEN:
+            data.check()
+            return data
+        check_tokenizer(folder, data.manifest, data.tokenizer)
+        for name in data.manifest.splits:
+            check_starts(folder, data.split(name))
+        return data
+
+    def check(self) -> None:
+        """Check every file against its checksum and the other files.
+
+        Errors: UserError that names the damaged file.
+        """
+        for name, expected in self.manifest.files.items():
+            _check_size(self.path / name, expected)
+            with open(self.path / name, "rb") as opened:
+                digest = file_digest(opened, "sha256").hexdigest()
+            if digest != expected.sha256:
+                raise damage_error(self.path / name, "its checksum differs")
+        check_tokenizer(self.path, self.manifest, self.tokenizer)
+        for name in self.manifest.splits:
+            split = self.split(name)
+            check_starts(self.path, split)
+            token_counts = check_arrays(self.path, split, self.manifest.tokenizer.vocab_size)
+            if name == TRAIN and not np.array_equal(token_counts, self.token_counts):
+                raise damage_error(self.path / TOKEN_COUNTS, "the training split has other tokens")
+
+    def split(self, name: str) -> Split:
+        """Return the split of that name, such as ``train`` or ``heldout``."""
+        if name not in self.manifest.splits:
+            names = ", ".join(self.manifest.splits)
+            raise UserError(f"{self.path} has no split {name!r}: it has {names}")
+        if name not in self._splits:
+            self._splits[name] = Split(self.path, name, self.manifest)
+        return self._splits[name]
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Return the tokenizer of the data set."""
+        return Tokenizer.load(self.path)
+
+    @cached_property
+    def token_counts(self) -> NDArray[np.int64]:
+        """Return the frequency of each token in the training split, (V,)."""
+        return read_token_counts(self.path / TOKEN_COUNTS, self.manifest.tokenizer.vocab_size)
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """Return the report of the preparation."""
+        file = self.path / REPORT_FILE
+        return parse_json(read_text(file), str(file), "prepare the data again")
+
+
+def unigram_entropy(token_counts: NDArray[np.int64]) -> float:
+    """Return the entropy of the token frequencies in nats: the loss of a model without context."""
+    probabilities = token_counts[token_counts > 0] / token_counts.sum()
+    return float(-(probabilities * np.log(probabilities)).sum())
+
+
+def _memory_map(file: Path, dtype: str) -> NDArray[Any]:
+    if file.stat().st_size == 0:
+        return np.empty(0, dtype=dtype)
+    # A plain array: indexing a memmap object takes ten times as long.
+    return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+
+
+def _check_size(file: Path, expected: FileInfo) -> None:
+    if not file.is_file():
+        raise damage_error(file, "it is missing")
+    size = file.stat().st_size
+    if size != expected.bytes:
+        raise damage_error(file, f"it has {size:,} bytes instead of {expected.bytes:,}")

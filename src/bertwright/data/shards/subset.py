@@ -1,0 +1,139 @@
+"""Subsets of a split's documents: one language, or the translations between two languages."""
+
+from collections.abc import Collection, Iterator
+from itertools import pairwise
+from operator import itemgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bertwright.data.shards.dataset import DialogueTurns, Split, TokenSpans
+from bertwright.data.shards.occurrences import TokenOccurrences
+
+
+class SplitSubset(Split):
+    """A subset of a split's documents, in order, as a split of its own.
+
+    Tokens are not copied: a position is mapped through *runs*, which are documents that are also
+    adjacent in the split. ``documents`` (n,) are their indices, in order.
+    """
+
+    def __init__(self, split: Split, documents: NDArray[np.int64], name: str) -> None:
+        self._split = split
+        self.name = name
+        self.language_names = split.language_names
+        lengths = np.diff(split.document_starts)[documents]
+        self.document_starts = np.append(0, np.cumsum(lengths))
+        self.num_documents, self.num_tokens = len(documents), int(lengths.sum())
+        shift = split.document_starts[documents] - self.document_starts[:-1]
+        first = np.flatnonzero(np.diff(documents, prepend=-2) != 1)
+        self._run_starts = self.document_starts[first]
+        self._shift = shift[first]
+
+        new_index = np.full(split.num_documents, -1)
+        new_index[documents] = np.arange(len(documents))
+        index_arrays = (split.document_starts, new_index, shift)
+        kept, shifts = _shift_positions(split.sentence_starts[:-1], *index_arrays)
+        starts = split.sentence_starts[:-1][kept] - shifts
+        self.sentence_starts = np.append(starts, self.num_tokens)
+        self.num_sentences = len(starts)
+        self.language_ids = None if split.language_ids is None else split.language_ids[documents]
+        second = split.translations
+        second = second[(new_index[second] >= 0) & (new_index[second - 1] >= 0)]
+        self.translations = new_index[second]
+        self.phrases, self.entities = (
+            spans and _subset_spans(spans, *index_arrays)
+            for spans in (split.phrases, split.entities)
+        )
+        self.capitals = None
+        if split.capitals is not None:
+            kept, shifts = _shift_positions(split.capitals, *index_arrays)
+            self.capitals = split.capitals[kept] - shifts
+        self.occurrences = split.occurrences and TokenOccurrences(self)
+        self.turns = split.turns and _subset_turns(split.turns, *index_arrays)
+
+    def tokenize(self, text: str) -> list[int]:
+        return self._split.tokenize(text)
+
+    def token_ids(self, start: int, stop: int) -> NDArray[np.int32]:
+        parts = [self._split.token_ids(*source) for source in self._source_ranges(start, stop)]
+        return np.concatenate([*parts, np.empty(0, np.int32)])
+
+    def boundaries(self, start: int, stop: int) -> NDArray[np.uint8]:
+        parts = [self._split.boundaries(*source) for source in self._source_ranges(start, stop)]
+        return np.concatenate([*parts, np.empty(0, np.uint8)])
+
+    def word_bytes(self, start: int, stop: int) -> NDArray[np.uint16]:
+        parts = [self._split.word_bytes(*source) for source in self._source_ranges(start, stop)]
+        return np.concatenate([*parts, np.empty(0, np.uint16)])
+
+    def gather(
+        self, starts: NDArray[np.int64], length: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        first, last = (self._run_index(starts + offset) for offset in (0, length - 1))
+        if np.array_equal(first, last):
+            return self._split.gather(starts + self._shift[first], length)
+        positions = (np.asarray(starts)[:, None] + np.arange(length)).ravel()
+        token_ids, boundaries = self._split.gather(
+            positions + self._shift[self._run_index(positions)], 1
+        )
+        return token_ids.reshape(-1, length), boundaries.reshape(-1, length)
+
+    def _run_index(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.searchsorted(self._run_starts, positions, side="right") - 1
+
+    def _source_ranges(self, start: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of the split that make up [start, stop)."""
+        inside = self._run_starts[(self._run_starts > start) & (self._run_starts < stop)].tolist()
+        for begin, end in pairwise([start, *inside, stop]):
+            shift = int(self._shift[self._run_index(np.array(begin))])
+            yield begin + shift, end + shift
+
+
+def _shift_positions(
+    positions: NDArray[np.int64],
+    document_starts: NDArray[np.int64],
+    document_index: NDArray[np.int64],
+    shift: NDArray[np.int64],
+) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    """Return which positions lie in the subset's documents, and their shifts."""
+    documents = document_index[np.searchsorted(document_starts, positions, side="right") - 1]
+    return documents >= 0, shift[documents[documents >= 0]]
+
+
+def _subset_spans(spans: TokenSpans, *index_arrays: NDArray[np.int64]) -> TokenSpans:
+    kept, shifts = _shift_positions(spans.starts, *index_arrays)
+    return TokenSpans(spans.starts[kept] - shifts, spans.stops[kept] - shifts)
+
+
+def _subset_turns(turns: DialogueTurns, *index_arrays: NDArray[np.int64]) -> DialogueTurns:
+    kept, shifts = _shift_positions(turns.starts, *index_arrays)
+    return DialogueTurns(turns.starts[kept] - shifts, turns.speakers[kept])
+
+
+def split_by_language(split: Split, languages: Collection[str] = ()) -> list[SplitSubset]:
+    """Return a subset for each language, or each of ``languages``, sorted by name."""
+    assert split.language_ids is not None
+    return [
+        SplitSubset(split, np.flatnonzero(split.language_ids == index), name)
+        for index, name in sorted(enumerate(split.language_names), key=itemgetter(1))
+        if (not languages or name in languages) and (split.language_ids == index).any()
+    ]
+
+
+def split_by_language_pair(split: Split, languages: Collection[str] = ()) -> list[SplitSubset]:
+    """Return a subset of translations for each ordered pair of languages, sorted by name.
+
+    With ``languages``, both sides must be among them.
+    """
+    assert split.language_ids is not None
+    names, second = split.language_names, split.translations
+    pairs = np.stack([split.language_ids[second - 1], split.language_ids[second]], axis=1)
+    subsets: list[SplitSubset] = []
+    for a, b in np.unique(pairs, axis=0).tolist():
+        if languages and not {names[a], names[b]}.issubset(languages):
+            continue
+        translations = second[(pairs == (a, b)).all(axis=1)]
+        documents = np.stack([translations - 1, translations], axis=1).ravel()
+        subsets.append(SplitSubset(split, documents, f"{names[a]}-{names[b]}"))
+    return sorted(subsets, key=lambda subset: subset.name)

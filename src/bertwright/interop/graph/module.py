@@ -1,0 +1,136 @@
+"""A model as a module of tensors, traceable for any batch size and length."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bertwright.encoder.bottleneck import BottleneckProjection
+from bertwright.encoder.encoder import Encoder
+from bertwright.interop.graph.inputs import (
+    ATTENTION_MASK,
+    INPUT_IDS,
+    LANGS,
+    LAST_HIDDEN_STATE,
+    LOGITS,
+    TOKEN_TYPE_IDS,
+    GraphInputs,
+)
+from bertwright.interop.graph.lstm import use_padded_lstm_mixers
+from bertwright.interop.huggingface.head_types import EncoderModel
+from bertwright.models.layer_selection import LayerSelection
+from bertwright.models.model import Model
+from bertwright.models.text_batches import TextBatch
+from bertwright.models.text_model import TextModel
+from bertwright.modules.attention.attention import Attention
+from bertwright.modules.attention.fixed_patterns import FixedPatternAttention
+from bertwright.modules.token_tensors import TokenInfo
+from bertwright.recipes import Recipe
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+
+
+def graph_input_names(recipe: Recipe) -> tuple[str, ...]:
+    """Return the input names of a recipe's graph, in order."""
+    encoder = recipe.encoder
+    segments = [TOKEN_TYPE_IDS] if encoder.distinguishes_segments else []
+    languages = [LANGS] if encoder.embeddings.languages else []
+    return (INPUT_IDS, ATTENTION_MASK, *segments, *languages)
+
+
+def graph_output_names(model: TextModel) -> tuple[str, ...]:
+    """Return the output names of a model's graph, in order."""
+    has_logits = isinstance(model, FineTunedModel) or model.has_lm_head
+    return (LAST_HIDDEN_STATE, LOGITS) if has_logits else (LAST_HIDDEN_STATE,)
+
+
+def make_graph_inputs(batch: TextBatch, input_names: Sequence[str]) -> GraphInputs:
+    """Return a batch as graph inputs; missing segment and language ids are 0."""
+    token_info, shape = batch.token_info, tuple(batch.token_ids.shape)
+    documents = token_info.document_ids
+    tensors = {
+        INPUT_IDS: batch.token_ids,
+        ATTENTION_MASK: None if documents is None else (documents >= 0).long(),
+        TOKEN_TYPE_IDS: token_info.segment_ids,
+        LANGS: token_info.language_ids,
+    }
+    return {
+        name: np.full(shape, int(name == ATTENTION_MASK))
+        if values is None
+        else values.cpu().numpy()
+        for name, values in ((name, tensors[name]) for name in input_names)
+    }
+
+
+class ExportModule(nn.Module):
+    """A model with tensors as positional inputs and outputs."""
+
+    def __init__(
+        self, model: EncoderModel, input_names: tuple[str, ...], output_names: tuple[str, ...]
+    ) -> None:
+        super().__init__()
+        self.model, self.input_names, self.output_names = model, input_names, output_names
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Map inputs (B, L) int64 to the outputs."""
+        by_name = dict(zip(self.input_names, inputs, strict=True))
+        token_ids = by_name[INPUT_IDS]
+        token_info = replace(
+            TokenInfo.from_token_ids(token_ids),
+            document_ids=by_name[ATTENTION_MASK] - 1,
+            segment_ids=by_name.get(TOKEN_TYPE_IDS),
+            language_ids=by_name.get(LANGS),
+        )
+        if not isinstance(self.model, Model):
+            return self._task_outputs(token_ids, token_info)
+        states = self.model.encoder(token_ids, token_info)
+        logits = (self.model.full_logits(states),) if LOGITS in self.output_names else ()
+        return states, *logits
+
+    def _task_outputs(self, token_ids: Tensor, token_info: TokenInfo) -> tuple[Tensor, Tensor]:
+        """Return the hidden states and the outputs of the task head."""
+        assert not isinstance(self.model, Model)
+        encoder, head, depth = self.model.encoder, self.model.head, len(self.model.encoder.blocks)
+        if head.layers.indices == (depth,):
+            head_input = states = encoder(token_ids, token_info)
+        else:
+            widths = (head.layers.width, self.model.recipe.encoder.width)
+            selection = LayerSelection((*head.layers.indices, depth), "concat", sum(widths))
+            both = selection.hidden_states(encoder, token_ids, token_info)
+            head_input, states = both.split(widths, dim=-1)
+        every = torch.arange(token_ids.shape[0] * token_ids.shape[1], device=token_ids.device)
+        positions = head.output_positions(token_ids, token_info.document_ids, every)
+        if positions is not None:
+            head_input = head_input.flatten(0, 1).index_select(0, positions)
+        outputs = head(head_input, token_info.document_ids)
+        return states, outputs.unflatten(0, token_ids.shape) if positions is every else outputs
+
+
+def prepare_for_export(model: EncoderModel) -> EncoderModel:
+    """Return a float32 CPU copy that computes by definition, for any sequence length.
+
+    Token embeddings become one table. Norms without statistics are folded into the matrix before
+    them where nothing is added in between (Sun et al. 2020).
+    """
+    exported = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
+    encoder = exported.encoder
+    encoder.tiling = "never"
+    for module in encoder.modules():
+        if isinstance(module, Attention | FixedPatternAttention):
+            module.kernel = "explicit"
+        elif isinstance(module, BottleneckProjection):
+            module.fold_norm()
+    use_padded_lstm_mixers(encoder)
+    _materialise_token_embeddings(encoder, model.vocab_size)
+    return exported
+
+
+@torch.no_grad()
+def _materialise_token_embeddings(encoder: Encoder, vocab_size: int) -> None:
+    embedding = encoder.embeddings.tokens
+    if not isinstance(embedding, nn.Embedding):
+        table = cast(Tensor, embedding(torch.arange(vocab_size)))
+        encoder.embeddings.tokens = nn.Embedding.from_pretrained(table)

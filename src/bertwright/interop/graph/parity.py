@@ -1,0 +1,98 @@
+"""Compare an exported file with the model."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from bertwright.core.errors import UserError
+from bertwright.interop.graph.inputs import ATTENTION_MASK, GraphInputs, random_graph_inputs
+from bertwright.interop.graph.module import ExportModule
+from bertwright.models.text_model import TextModel
+from bertwright.tasks.fine_tuned_model import network_of
+
+OUTPUT_TOLERANCE = 1e-4
+"""Maximum float32 difference, relative to the largest output (at least 1)."""
+
+BATCH_SIZES, SEQUENCE_LENGTHS = (1, 2, 5), (1, 9, 40)
+"""See :func:`random_graph_inputs` for their padding."""
+
+
+@dataclass(frozen=True)
+class Parity:
+    """Maximum absolute difference of the outputs, and maximum absolute output."""
+
+    max_difference: float
+    max_output: float
+
+
+class GraphRuntime(Protocol):
+    """A runtime for an exported file."""
+
+    def run(self, output_name: str, inputs: GraphInputs, /) -> NDArray[np.float32]:
+        """Return one output."""
+        ...
+
+
+@torch.inference_mode()
+def check_parity(
+    model: TextModel,
+    input_names: tuple[str, ...],
+    output_names: tuple[str, ...],
+    runtime: GraphRuntime,
+) -> Parity:
+    """Compare a runtime with the model over batches of several sizes and lengths.
+
+    Raises UserError if they differ by more than rounding.
+    """
+    module = ExportModule(network_of(model), input_names, output_names)
+    max_difference, max_output = 0.0, 0.0
+    for inputs in _random_batches(model, input_names):
+        outputs = module(*(torch.from_numpy(array).to(model.device) for array in inputs.values()))
+        for name, tensor in zip(output_names, outputs, strict=True):
+            ours, theirs = tensor.float().cpu().numpy(), runtime.run(name, inputs)
+            if ours.ndim == 2:  # an empty sequence has no output to compare
+                ours, theirs = (array[inputs[ATTENTION_MASK].any(1)] for array in (ours, theirs))
+            # np.maximum propagates NaN.
+            max_difference = float(np.maximum(max_difference, np.abs(theirs - ours).max()))
+            max_output = float(np.maximum(max_output, np.abs(ours).max()))
+    if not max_difference <= OUTPUT_TOLERANCE * max(1.0, max_output):
+        raise UserError(
+            f"the exported file differs from the model by {max_difference:.2g} in outputs of at "
+            f"most {max_output:.2g}: this is a bug in bertwright, please report the recipe"
+        )
+    return Parity(max_difference, max_output)
+
+
+def require_finite_outputs(
+    model: TextModel,
+    input_names: tuple[str, ...],
+    output_names: tuple[str, ...],
+    runtime: GraphRuntime,
+) -> None:
+    """Raise UserError if an int8 graph fails or gives NaN or infinity on the same batches."""
+    name = network_of(model).recipe.name
+    for inputs in _random_batches(model, input_names):
+        # An empty sequence has no mean, so its tensors have no quantization range.
+        inputs[ATTENTION_MASK][~inputs[ATTENTION_MASK].any(1)] = 1
+        for output_name in output_names:
+            try:
+                outputs = runtime.run(output_name, inputs)
+            except Exception as error:  # onnxruntime's classes have no common base
+                reason = str(error).strip().partition("\n")[0]
+                raise UserError(f"{name} cannot be computed in 8 bits: {reason}") from error
+            if not np.isfinite(outputs).all():
+                raise UserError(f"{name} cannot be computed in 8 bits: {output_name} is not finite")
+
+
+def _random_batches(model: TextModel, input_names: tuple[str, ...]) -> Iterator[GraphInputs]:
+    network = network_of(model)
+    max_length = network.encoder.max_length or max(SEQUENCE_LENGTHS)
+    for batch_size, length in product(BATCH_SIZES, SEQUENCE_LENGTHS):
+        yield random_graph_inputs(
+            input_names, network.vocab_size, batch_size, min(length, max_length)
+        )

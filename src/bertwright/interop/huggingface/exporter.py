@@ -1,0 +1,176 @@
+"""Export a model to a folder for stock Transformers classes."""
+
+import copy
+import json
+from dataclasses import dataclass
+from math import exp, log
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from bertwright.core.errors import UserError
+from bertwright.core.files import atomic_folder
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface.families.family import ModelFamily
+from bertwright.interop.huggingface.families.registry import find_family
+from bertwright.interop.huggingface.head_types import (
+    CAUSAL_LM,
+    CLASSIFIER_POOLINGS,
+    PROBLEM_TYPES,
+    EncoderModel,
+)
+from bertwright.interop.huggingface.importer import CONFIG_FILE
+from bertwright.interop.huggingface.model_card import make_model_card
+from bertwright.interop.huggingface.tensor_names import StateDict, to_stock_names
+from bertwright.interop.huggingface.tokenizer.writer import write_tokenizer
+from bertwright.interop.huggingface.verification import max_stock_difference
+from bertwright.interop.huggingface.weights import WEIGHTS_FILE
+from bertwright.models import Model
+from bertwright.objectives.causal import CausalLM
+from bertwright.tasks.example_encoder import num_pair_separators
+from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.outputs import MultiLabelOutput, SpanOutput
+from bertwright.tasks.task_model import TaskModel
+
+CARD_FILE = "README.md"
+
+MAX_POSITIONS_KEY = "max_position_embeddings"
+"""Config key of the maximum length."""
+
+
+@dataclass(frozen=True)
+class HuggingFaceExport:
+    """The result of an export.
+
+    ``max_difference`` compares the stock class's outputs, None if not verified;
+    ``dropped_objectives`` have heads that no stock class has; ``threshold_note`` describes a
+    threshold that stock classes do not apply.
+    """
+
+    architecture: str
+    max_difference: float | None
+    dropped_objectives: tuple[str, ...] = ()
+    threshold_note: str = ""
+
+
+def export_huggingface(
+    model: Model | FineTunedModel,
+    tokenizer: Tokenizer,
+    folder: Path,
+    verify: bool = False,
+    model_type: str | None = None,
+) -> HuggingFaceExport:
+    """Write config.json, model.safetensors, tokenizer files and a model card.
+
+    The temperature of a fine-tuned model is folded into its classifier, so probabilities agree with
+    ``predict``. ``verify`` loads the folder with Transformers and compares outputs; a folder that
+    differs is not kept. ``model_type`` selects one of several equivalent families.
+
+    Raises UserError naming the axis that no stock class computes, and MissingExtra if ``verify``
+    needs Transformers.
+    """
+    if isinstance(model, FineTunedModel):
+        model = remove_fake_quantizers(model)
+        net = _apply_temperature(model)
+    else:
+        net = model
+    family = find_family(net, tokenizer.special_tokens, model_type)
+    config = family.stock_config(net, tokenizer.special_tokens)
+    if isinstance(model, FineTunedModel):
+        config |= task_config(model, family)
+    max_length = _max_length(model)
+    if net.encoder.max_length is None and MAX_POSITIONS_KEY in config:
+        config[MAX_POSITIONS_KEY] = max(config[MAX_POSITIONS_KEY], max_length)
+    architecture: str = config["architectures"][0]
+    with atomic_folder(folder) as temporary:
+        (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        tensors = stock_state_dict(family, net)
+        save_file(tensors, str(temporary / WEIGHTS_FILE), metadata={"format": "pt"})
+        encoder, head_type = net.recipe.encoder, family.head_type(net)
+        separators = num_pair_separators(net.recipe, tokenizer)
+        is_causal = any(isinstance(o, CausalLM) for o in net.recipe.objectives.values())
+        bos_id = None
+        if is_causal and head_type == CAUSAL_LM:
+            bos_id = net.recipe.assembly.start_token(tokenizer.special_tokens)
+        write_tokenizer(temporary, tokenizer, encoder.has_segments, max_length, separators, bos_id)
+        usage = family.usage_note(encoder.visibility)
+        threshold = _threshold_note(model) if isinstance(model, FineTunedModel) else ""
+        card = make_model_card(
+            net, tokenizer, architecture, head_type, max_length, usage, threshold
+        )
+        (temporary / CARD_FILE).write_text(card, encoding="utf-8")
+        difference = None
+        if verify:
+            difference = max_stock_difference(temporary, family, net, tokenizer, bos_id)
+    return HuggingFaceExport(architecture, difference, tuple(family.dropped_heads(net)), threshold)
+
+
+def task_config(model: FineTunedModel, family: ModelFamily) -> dict[str, Any]:
+    """Return the config keys of a task: labels, problem type and pooling."""
+    task, head_config = model.task, model.task_model.head_config
+    num_outputs = model.task_model.head_spec.num_outputs
+    labels = task.labels or tuple(f"LABEL_{index}" for index in range(num_outputs))
+    config: dict[str, Any] = {
+        "id2label": {str(index): label for index, label in enumerate(labels)},
+        "label2id": {label: index for index, label in enumerate(labels)},
+    }
+    if task.output_type.name in PROBLEM_TYPES:
+        config["problem_type"] = PROBLEM_TYPES[task.output_type.name]
+    elif (kind := task.output_type.name) not in ("tags", "span", "option"):
+        other = " or export it to sentence-transformers" if kind == "closeness" else ""
+        raise UserError(
+            f"no stock class has an output of type {kind}: use the bertwright folder{other}"
+        )
+    if len(family.task_heads[family.head_type(model.task_model)].read_choices) > 1:
+        stock_poolings = {ours: theirs for theirs, ours in CLASSIFIER_POOLINGS.items()}
+        config["classifier_pooling"] = stock_poolings[head_config.pooling]
+    return config
+
+
+@torch.no_grad()
+def _apply_temperature(model: FineTunedModel) -> TaskModel:
+    """Return the task model with its classifier divided by the temperature."""
+    if model.temperature == 1.0:
+        return model.task_model
+    task_model = copy.deepcopy(model.task_model)
+    for parameter in task_model.head.classifier.parameters():
+        parameter /= model.temperature
+    return task_model
+
+
+def _threshold_note(model: FineTunedModel) -> str:
+    """Describe a threshold that stock classes do not have."""
+    output_type = model.task.output_type
+    if isinstance(output_type, MultiLabelOutput) and output_type.threshold != 0.5:
+        logit = log(output_type.threshold / (1 - output_type.threshold)) / model.temperature
+        return f"predict labels with a probability above {1 / (1 + exp(-logit)):.4g}, not 0.5"
+    if isinstance(output_type, SpanOutput) and output_type.unanswerable and output_type.threshold:
+        margin = f"{output_type.threshold:.4g}"
+        return f"predict no answer where its score exceeds the best answer's by {margin}, not 0"
+    return ""
+
+
+@torch.no_grad()
+def stock_state_dict(family: ModelFamily, model: EncoderModel) -> StateDict:
+    """Return the tensors that a stock class saves: float32, tied ones once."""
+    dropped_prefixes = tuple(f"heads.{name}." for name in family.dropped_heads(model))
+    ours = family.zero_pooler(model) | family.export_tensors(model)
+    kept = {name: t for name, t in ours.items() if not name.startswith(dropped_prefixes)}
+    stock = to_stock_names(family.name_table(family.head_type(model)), kept)
+    tensors = family.to_stock_shape(stock, model)
+    if family.output_bias_name is not None and f"{family.output_layer_name}.weight" in tensors:
+        tensors[f"{family.output_layer_name}.bias"] = tensors[family.output_bias_name].clone()
+    return {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _max_length(model: Model | FineTunedModel) -> int:
+    if isinstance(model, FineTunedModel):
+        return model.example_encoder.max_length
+    recipe = model.recipe
+    training_length = max(
+        recipe.input_format_of(phase).length for phase in range(len(recipe.phases))
+    )
+    return model.encoder.max_length or training_length

@@ -1,0 +1,1 @@
+"""Model families: one module per stock architecture."""

@@ -1,0 +1,159 @@
+"""ALBERT (Lan et al. 2020): a factorised embedding, and groups of layers with shared parameters."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import torch
+
+from bertwright.core.errors import UserError
+from bertwright.interop.huggingface.families.bert import (
+    ACTIVATION_NAMES,
+    CONFIG_KEYS,
+    FIXED_AXES,
+    Bert,
+)
+from bertwright.interop.huggingface.families.electra import EMBEDDING_SIZE_KEY
+from bertwright.interop.huggingface.families.family import ConfigKey, StockConfig
+from bertwright.interop.huggingface.head_types import (
+    BASE,
+    MASKED_LM,
+    PRETRAINING,
+    QUESTION_ANSWERING,
+    SEQUENCE_CLASSIFICATION,
+    TOKEN_CLASSIFICATION,
+    EncoderModel,
+    StockTaskHead,
+)
+from bertwright.interop.huggingface.tensor_names import StateDict
+from bertwright.recipes import Recipe
+
+BLOCK, LAYER = "encoder.blocks.#", "encoder.albert_layer_groups.#.albert_layers.0"
+BLOCK_PREFIX, UP_PROJECTION = "encoder.blocks.", "encoder.embeddings.up_projection"
+
+OVERRIDDEN_KEYS = (
+    "hidden_act",
+    "hidden_size",
+    "num_attention_heads",
+    "intermediate_size",
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+)
+
+
+class Albert(Bert):
+    """Layers that share all parameters are one group.
+
+    If only a part is shared, every layer is a group of its own, with a copy of that part.
+    """
+
+    model_type = "albert"
+    class_name = "Albert"
+    recipe_name = "albert"
+    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
+        (True, "sentence-order"): PRETRAINING,
+        (True, None): MASKED_LM,
+        (False, None): BASE,
+    }
+    stock_output_names: ClassVar[Mapping[str, str]] = {"sentence-order": "sop_logits"}
+    base_model_prefix = "albert"
+    encoder_table = (
+        ("encoder.embeddings.tokens", ("embeddings.word_embeddings",)),
+        ("encoder.embeddings.positions.table", ("embeddings.position_embeddings",)),
+        ("encoder.embeddings.segments", ("embeddings.token_type_embeddings",)),
+        ("encoder.embeddings.sum.norm", ("embeddings.LayerNorm",)),
+        ("encoder.embeddings.up_projection", ("encoder.embedding_hidden_mapping_in",)),
+        (
+            f"{BLOCK}.sublayers.attention.projection",
+            (f"{LAYER}.attention.query", f"{LAYER}.attention.key", f"{LAYER}.attention.value"),
+        ),
+        (f"{BLOCK}.sublayers.attention.output", (f"{LAYER}.attention.dense",)),
+        (f"{BLOCK}.norms.attention", (f"{LAYER}.attention.LayerNorm",)),
+        (f"{BLOCK}.sublayers.feed_forward.up", (f"{LAYER}.ffn",)),
+        (f"{BLOCK}.sublayers.feed_forward.down", (f"{LAYER}.ffn_output",)),
+        (f"{BLOCK}.norms.feed_forward", (f"{LAYER}.full_layer_layer_norm",)),
+        ("pooler", ("pooler",)),
+    )
+    head_table = (
+        ("output.transform.dense", ("predictions.dense",)),
+        ("output.transform.norm", ("predictions.LayerNorm",)),
+        ("output.bias", ("predictions.bias",)),
+        ("output.table", ("predictions.decoder",)),
+        ("heads.sentence-order.classifier", ("sop_classifier.classifier",)),
+    )
+    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+        SEQUENCE_CLASSIFICATION: StockTaskHead(
+            ("pooler", "dense"),
+            ("first",),
+            (("head.trunk.dense", ("albert.pooler",)), ("head.classifier", ("classifier",))),
+        ),
+        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
+        QUESTION_ANSWERING: Bert.task_heads[QUESTION_ANSWERING],
+    }
+    output_layer_name = "predictions.decoder"
+    output_bias_name = "predictions.bias"
+    config_keys = (
+        *(key for key in CONFIG_KEYS if key.stock_key not in OVERRIDDEN_KEYS),
+        ConfigKey("hidden_size", "encoder.width", 4096),
+        ConfigKey("num_attention_heads", "encoder.mixer.heads", 64),
+        ConfigKey("intermediate_size", "encoder.feed_forward.width", 16384),
+        ConfigKey("hidden_dropout_prob", "encoder.dropout", 0.0),
+        ConfigKey("attention_probs_dropout_prob", "encoder.mixer.dropout", 0.0),
+        ConfigKey("hidden_act", "encoder.feed_forward.kind", "gelu_new", ACTIVATION_NAMES),
+        ConfigKey("hidden_act", "output.activation", "gelu_new", ACTIVATION_NAMES),
+        ConfigKey("sharing", "encoder.depth.sharing", "all"),
+        ConfigKey("num_hidden_groups", "encoder.depth.groups", 1),
+        EMBEDDING_SIZE_KEY,
+    )
+    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **FIXED_AXES,
+        "encoder.embeddings.kind": ("factorised",),
+    }
+
+    def normalise_config(self, config: StockConfig) -> StockConfig:
+        groups, layers = config.get("num_hidden_groups", 1), config.get("num_hidden_layers", 12)
+        if config.get("inner_group_num", 1) != 1:
+            raise UserError("inner_group_num is not 1: groups of several layers are not supported")
+        if groups == layers > 1:
+            return {**config, "sharing": "none", "num_hidden_groups": 1}
+        return {**config, "sharing": "all", "num_hidden_groups": groups}
+
+    def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
+        config = super().extend_config(config, recipe)
+        shares_all = config.pop("sharing") == "all"
+        groups = config["num_hidden_groups"] if shares_all else config["num_hidden_layers"]
+        return {**config, "num_hidden_groups": groups, "inner_group_num": 1}
+
+    def export_tensors(self, model: EncoderModel) -> StateDict:
+        tensors = super().export_tensors(model)
+        depth = model.recipe.encoder.depth
+        layers = len(depth.sublayer_orders())
+        groups = depth.groups if depth.sharing == "all" else layers
+        exported = {n: t for n, t in tensors.items() if not n.startswith(BLOCK_PREFIX)}
+        width = model.recipe.encoder.width
+        # The stock class always projects, even from a table of the encoder's width.
+        exported.setdefault(f"{UP_PROJECTION}.weight", torch.eye(width))
+        exported.setdefault(f"{UP_PROJECTION}.bias", torch.zeros(width))
+        for group in range(groups):
+            layer = -(-group * layers // groups)
+            for letter, part in (("s", "attention"), ("f", "feed_forward")):
+                owner = f"{BLOCK_PREFIX}{depth.owner_block(layer, letter)}."
+                for name, tensor in tensors.items():
+                    if name.startswith(owner) and name.split(".")[4] == part:
+                        exported[name.replace(owner, f"{BLOCK_PREFIX}{group}.", 1)] = tensor.clone()
+        return exported
+
+    def import_tensors(self, tensors: StateDict, config: StockConfig) -> StateDict:
+        groups, layers = config.get("num_hidden_groups", 1), config.get("num_hidden_layers", 12)
+        projection = tensors.get(f"{UP_PROJECTION}.weight")
+        if projection is not None and projection.shape[0] == projection.shape[1]:
+            is_identity = torch.equal(projection, torch.eye(len(projection)))
+            if not is_identity or tensors[f"{UP_PROJECTION}.bias"].any():
+                raise UserError("embedding_size equals hidden_size: unsupported projection")
+            tensors = {n: t for n, t in tensors.items() if not n.startswith(f"{UP_PROJECTION}.")}
+        imported: StateDict = {}
+        for name, tensor in tensors.items():
+            if name.startswith(BLOCK_PREFIX):
+                group, rest = name.removeprefix(BLOCK_PREFIX).split(".", 1)
+                name = f"{BLOCK_PREFIX}{-(-int(group) * layers // groups)}.{rest}"
+            imported[name] = tensor
+        return imported

@@ -1,0 +1,177 @@
+"""MobileBERT (Sun et al. 2020): narrow blocks, trigram embeddings, and no norms."""
+
+from typing import Any, ClassVar
+
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import SpecialTokens
+from bertwright.interop.huggingface.families.bert import ACTIVATION_NAMES, Bert
+from bertwright.interop.huggingface.families.family import ConfigKey, StockConfig
+from bertwright.interop.huggingface.head_types import (
+    SEQUENCE_CLASSIFICATION,
+    TOKEN_CLASSIFICATION,
+    EncoderModel,
+    StockTaskHead,
+)
+from bertwright.interop.huggingface.tensor_names import StateDict, TensorNameTable
+from bertwright.recipes import Recipe
+
+BLOCK, LAYER = "encoder.blocks.#", "encoder.layer.#"
+ATTENTION = f"{BLOCK}.sublayers.attention"
+FEED_FORWARD_NAMES = {
+    "feed_forward": ("ffn.0.intermediate", "ffn.0.output"),
+    "feed_forward_2": ("ffn.1.intermediate", "ffn.1.output"),
+    "feed_forward_3": ("ffn.2.intermediate", "ffn.2.output"),
+    "feed_forward_4": ("intermediate", "output"),
+}
+"""Our feed-forwards in order, with the stock names of their two matrices."""
+
+EXTENDED_OUTPUT_NAME = "cls.predictions.dense.weight"
+"""Stored as (width, tokens), unlike other tables."""
+
+
+def _feed_forward_table() -> TensorNameTable:
+    rows: list[tuple[str, tuple[str, ...]]] = []
+    for ours, (up, down) in FEED_FORWARD_NAMES.items():
+        rows += [
+            (f"{BLOCK}.sublayers.{ours}.up", (f"{LAYER}.{up}.dense",)),
+            (f"{BLOCK}.sublayers.{ours}.down", (f"{LAYER}.{down}.dense",)),
+            (f"{BLOCK}.norms.{ours}", (f"{LAYER}.{down}.LayerNorm",)),
+        ]
+    return tuple(rows)
+
+
+class MobileBert(Bert):
+    """Norms are gains and biases without statistics, except the output norm.
+
+    The stock class reads padding as the token after the last one; ours reads nothing. The two agree
+    for unpadded sequences and for a zero padding embedding, the stock class's initial value.
+    """
+
+    model_type = "mobilebert"
+    class_name = "MobileBert"
+    recipe_name = "mobilebert"
+    base_model_prefix = "mobilebert"
+    is_padding_sensitive = True
+    encoder_table = (
+        ("encoder.embeddings.tokens", ("embeddings.word_embeddings",)),
+        ("encoder.embeddings.neighbour_projection.dense", ("embeddings.embedding_transformation",)),
+        ("encoder.embeddings.positions.table", ("embeddings.position_embeddings",)),
+        ("encoder.embeddings.segments", ("embeddings.token_type_embeddings",)),
+        ("encoder.embeddings.sum.norm", ("embeddings.LayerNorm",)),
+        (f"{BLOCK}.input_projection.dense", (f"{LAYER}.bottleneck.input.dense",)),
+        (f"{BLOCK}.input_projection.norm", (f"{LAYER}.bottleneck.input.LayerNorm",)),
+        (
+            f"{ATTENTION}.projection.shared_projection.dense",
+            (f"{LAYER}.bottleneck.attention.dense",),
+        ),
+        (
+            f"{ATTENTION}.projection.shared_projection.norm",
+            (f"{LAYER}.bottleneck.attention.LayerNorm",),
+        ),
+        (
+            f"{ATTENTION}.projection.query_key",
+            (f"{LAYER}.attention.self.query", f"{LAYER}.attention.self.key"),
+        ),
+        (f"{ATTENTION}.projection.value", (f"{LAYER}.attention.self.value",)),
+        (f"{ATTENTION}.output", (f"{LAYER}.attention.output.dense",)),
+        (f"{BLOCK}.norms.attention", (f"{LAYER}.attention.output.LayerNorm",)),
+        *_feed_forward_table(),
+        (f"{BLOCK}.output_projection", (f"{LAYER}.output.bottleneck.dense",)),
+        (f"{BLOCK}.norm", (f"{LAYER}.output.bottleneck.LayerNorm",)),
+        ("pooler", ("pooler.dense",)),
+    )
+    head_table = (
+        ("output.table.weight", (EXTENDED_OUTPUT_NAME,)),
+        *(row for row in Bert.head_table if row[0] != "output.table"),
+    )
+    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+        SEQUENCE_CLASSIFICATION: StockTaskHead(
+            ("pooler",),
+            ("first",),
+            (
+                ("head.trunk.dense", ("mobilebert.pooler.dense",)),
+                ("head.classifier", ("classifier",)),
+            ),
+        ),
+        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
+    }
+    tie_key = ConfigKey("tie_word_embeddings", "output.kind", True, {True: "extended"})
+    config_keys = (
+        ConfigKey("hidden_size", "encoder.width", 512),
+        ConfigKey("num_hidden_layers", "encoder.depth.layers", 24),
+        ConfigKey("num_attention_heads", "encoder.mixer.heads", 4),
+        ConfigKey("intermediate_size", "encoder.feed_forward.width", 512),
+        ConfigKey("intra_bottleneck_size", "encoder.bottleneck.width", 128),
+        ConfigKey("embedding_size", "encoder.embeddings.width", 128),
+        ConfigKey("hidden_act", "encoder.feed_forward.kind", "relu", ACTIVATION_NAMES),
+        ConfigKey("hidden_act", "output.activation", "relu", ACTIVATION_NAMES),
+        ConfigKey("layer_norm_eps", "output.norm.epsilon", 1e-12),
+        ConfigKey("hidden_dropout_prob", "encoder.dropout", 0.0),
+        ConfigKey("attention_probs_dropout_prob", "encoder.mixer.dropout", 0.1),
+        ConfigKey("max_position_embeddings", "encoder.positions.size", 512),
+        ConfigKey("type_vocab_size", "encoder.embeddings.segments", 2),
+    )
+    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "encoder.depth.kind": ("stack",),
+        "encoder.depth.order": ("sffff",),
+        "encoder.embeddings.kind": ("trigrams",),
+        "encoder.embeddings.norm": (True,),
+        "encoder.memory_length": (0,),
+        "encoder.positions.kind": ("learned",),
+        "encoder.positions.offset": (0,),
+        "encoder.visibility.kind": ("bidirectional", "document"),
+        "encoder.mixer.kind": ("attention",),
+        "encoder.mixer.bias": (True,),
+        "encoder.feed_forward.bias": (True,),
+        "encoder.norm.kind": ("no-norm",),
+        "encoder.norm.placement": ("post",),
+        "output.transform": (True,),
+        "output.transform_bias": (True,),
+        "output.norm.kind": ("layernorm",),
+        "output.norm.gain": (True,),
+        "output.norm.bias": (True,),
+        "output.bias": (True,),
+    }
+    required_config: ClassVar[dict[str, Any]] = {
+        "trigram_input": True,
+        "use_bottleneck": True,
+        "use_bottleneck_attention": False,
+        "key_query_shared_bottleneck": True,
+        "num_feedforward_networks": 4,
+        "normalization_type": "no_norm",
+    }
+
+    def export_tensors(self, model: EncoderModel) -> StateDict:
+        return dict(model.named_parameters())
+
+    def extra_mismatches(self, recipe: Recipe, special_tokens: SpecialTokens) -> list[str]:
+        reasons: list[str] = []
+        if recipe.encoder.bottleneck is None:
+            reasons.append("encoder.bottleneck is null (MobileBert: the width of the blocks)")
+        elif not recipe.encoder.bottleneck.shared:
+            reasons.append("encoder.bottleneck.shared is false (MobileBert: true)")
+        if recipe.encoder.embeddings.segments == 0:
+            reasons.append("encoder.embeddings.segments is 0 (MobileBert: at least 1)")
+        return reasons
+
+    def import_tensors(self, tensors: StateDict, config: StockConfig) -> StateDict:
+        has_pair_head = any(name.startswith("heads.next-sentence.") for name in tensors)
+        is_classifier = next(iter(config.get("architectures") or [""])).endswith(
+            SEQUENCE_CLASSIFICATION
+        )
+        if not config.get("classifier_activation", True) and (has_pair_head or is_classifier):
+            raise UserError(
+                "classifier_activation is False: a head without a dense layer is not supported; "
+                "save the model as MobileBertForMaskedLM, or without a head"
+            )
+        return tensors
+
+    def to_stock_shape(self, tensors: StateDict, model: EncoderModel) -> StateDict:
+        return _transpose_extended_output(tensors)
+
+    def from_stock_shape(self, tensors: StateDict) -> StateDict:
+        return _transpose_extended_output(tensors)
+
+
+def _transpose_extended_output(tensors: StateDict) -> StateDict:
+    return {name: t.T if name == EXTENDED_OUTPUT_NAME else t for name, t in tensors.items()}

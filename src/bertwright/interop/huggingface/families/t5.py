@@ -1,0 +1,178 @@
+"""T5 (Raffel et al. 2020): version 1.0, and 1.1 with gated feed-forwards and an untied output."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from bertwright.interop.huggingface.families.family import (
+    UNSUPPORTED_AXES,
+    ConfigKey,
+    ModelFamily,
+    StockConfig,
+)
+from bertwright.interop.huggingface.head_types import (
+    BASE,
+    CONDITIONAL_GENERATION,
+    EncoderModel,
+    StockTaskHead,
+)
+from bertwright.interop.huggingface.tensor_names import StateDict, TensorNameTable
+from bertwright.interop.huggingface.weights import STATED_TIE_KEY
+from bertwright.objectives.denoising import Denoising
+from bertwright.recipes import Recipe
+
+
+def _stack_table(stack: str, feed_forward_index: int) -> TensorNameTable:
+    """Return the names of one stack whose feed-forward is sublayer ``feed_forward_index``."""
+    block, layer = f"{stack}.blocks.#", f"{stack}.block.#.layer"
+    ours_attention, ours_feed_forward = (
+        f"{block}.sublayers.{name}" for name in ("attention", "feed_forward")
+    )
+    attention, feed_forward = (
+        f"{layer}.0.SelfAttention",
+        f"{layer}.{feed_forward_index}.DenseReluDense",
+    )
+    bias = f"{stack}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+    return (
+        (f"{stack}.embeddings.positions.table", (bias,)),
+        (f"{ours_attention}.projection", tuple(f"{attention}.{n}" for n in "qkv")),
+        (f"{ours_attention}.output", (f"{attention}.o",)),
+        (f"{block}.norms.attention", (f"{layer}.0.layer_norm",)),
+        (f"{ours_feed_forward}.up", (f"{feed_forward}.wi",)),
+        (f"{ours_feed_forward}.up", (f"{feed_forward}.wi_0", f"{feed_forward}.wi_1")),
+        (f"{ours_feed_forward}.down", (f"{feed_forward}.wo",)),
+        (f"{block}.norms.feed_forward", (f"{layer}.{feed_forward_index}.layer_norm",)),
+        (f"{stack}.norm", (f"{stack}.final_layer_norm",)),
+    )
+
+
+CROSS_ATTENTION_BLOCK = "decoder.blocks.#.sublayers.cross_attention"
+STOCK_CROSS_ATTENTION = "decoder.block.#.layer.1"
+CROSS_ATTENTION_TABLE: TensorNameTable = (
+    (f"{CROSS_ATTENTION_BLOCK}.projection", (f"{STOCK_CROSS_ATTENTION}.EncDecAttention.q",)),
+    (
+        f"{CROSS_ATTENTION_BLOCK}.key_value",
+        tuple(f"{STOCK_CROSS_ATTENTION}.EncDecAttention.{n}" for n in "kv"),
+    ),
+    (f"{CROSS_ATTENTION_BLOCK}.output", (f"{STOCK_CROSS_ATTENTION}.EncDecAttention.o",)),
+    ("decoder.blocks.#.norms.cross_attention", (f"{STOCK_CROSS_ATTENTION}.layer_norm",)),
+)
+BUCKET_KEYS: tuple[tuple[str, str, int], ...] = (
+    ("relative_attention_num_buckets", "buckets", 32),
+    ("relative_attention_max_distance", "longest", 128),
+)
+
+
+class T5(ModelFamily):
+    """Two stacks without biases; the first block of each holds the relative position biases."""
+
+    model_type = "t5"
+    class_name = "T5"
+    recipe_name = "t5"
+    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
+        (True, None): CONDITIONAL_GENERATION,
+        (False, None): BASE,
+    }
+    lm_objective = "denoising"
+    base_model_prefix = "encoder"
+    encoder_table = (
+        ("encoder.embeddings.tokens", ("shared",)),
+        *_stack_table("encoder", 1),
+        *_stack_table("decoder", 2),
+        *CROSS_ATTENTION_TABLE,
+    )
+    head_table = (("output.table", ("lm_head",)),)
+    task_heads: ClassVar[dict[str, StockTaskHead]] = {}
+    output_layer_name = "lm_head"
+    embedding_aliases = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+    ignored_tensors = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
+    default_max_length = 512
+    token_id_keys: ClassVar[Mapping[str, str]] = {"pad_token_id": "pad", "eos_token_id": "end"}
+    config_keys = (
+        ConfigKey("d_model", "encoder.width", 512),
+        ConfigKey("num_layers", "encoder.depth.layers", 6),
+        ConfigKey("num_decoder_layers", "decoder.layers", None),
+        ConfigKey("num_heads", "encoder.mixer.heads", 8),
+        ConfigKey("d_kv", "encoder.mixer.head_width", 64),
+        ConfigKey("d_ff", "encoder.feed_forward.width", 2048),
+        ConfigKey(
+            "feed_forward_proj",
+            "encoder.feed_forward.kind",
+            "relu",
+            {"relu": "relu", "gated-gelu": "geglu-tanh", "gated-silu": "swiglu"},
+        ),
+        ConfigKey("layer_norm_epsilon", "encoder.norm.epsilon", 1e-6),
+        ConfigKey("dropout_rate", "encoder.dropout", 0.1),
+        ConfigKey("dropout_rate", "encoder.mixer.dropout", 0.1),
+        ConfigKey("scale_decoder_outputs", "output.scaled", True),
+        *(
+            ConfigKey(theirs, f"{stack}.positions.{ours}", default)
+            for stack in ("encoder", "decoder")
+            for theirs, ours, default in BUCKET_KEYS
+        ),
+    )
+    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "encoder.depth.kind": ("stack",),
+        "encoder.embeddings.kind": ("tokens",),
+        "encoder.embeddings.norm": (False,),
+        "encoder.embeddings.segments": (0,),
+        "encoder.positions.kind": ("bucketed",),
+        "encoder.positions.one_sided": (False,),
+        "encoder.positions.gated": (False,),
+        "encoder.visibility.kind": ("bidirectional",),
+        "encoder.mixer.kind": ("attention",),
+        "encoder.mixer.bias": (False,),
+        "encoder.mixer.scaled": (False,),
+        "encoder.feed_forward.bias": (False,),
+        "encoder.norm.kind": ("rmsnorm",),
+        "encoder.norm.placement": ("pre",),
+        "decoder.order": ("scf",),
+        "decoder.positions.kind": ("bucketed",),
+        "decoder.positions.one_sided": (True,),
+        "decoder.positions.gated": (False,),
+        "output.transform": (False,),
+        "output.bias": (False,),
+    }
+    unsupported_axes: ClassVar[Mapping[str, tuple[Any, ...]]] = {
+        path: choices for path, choices in UNSUPPORTED_AXES.items() if path != "encoder.mixer.width"
+    }
+
+    @property
+    def prefixed_token_embedding_name(self) -> str:
+        return "shared.weight"
+
+    def name_table(self, head_type: str) -> TensorNameTable:
+        return self.encoder_table + self.head_table
+
+    def normalise_config(self, config: StockConfig) -> StockConfig:
+        # The stated tie decides whether the output is scaled, even if the tables differ.
+        stated = config.get(STATED_TIE_KEY, config.get("tie_word_embeddings", True))
+        return {"scale_decoder_outputs": stated, **config}
+
+    def adjust_recipe(self, settings: dict[str, Any]) -> dict[str, Any]:
+        mixer = settings["encoder"]["mixer"]
+        mixer["width"] = mixer["heads"] * mixer["head_width"]
+        return settings
+
+    def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
+        return {**config, "is_encoder_decoder": True}
+
+    def token_roles(self, recipe: Recipe) -> Mapping[str, str]:
+        return {**self.token_id_keys, "decoder_start_token_id": decoder_start_role(recipe, "pad")}
+
+    def to_stock_shape(self, tensors: StateDict, model: EncoderModel) -> StateDict:
+        if not model.recipe.encoder.feed_forward.is_gated:
+            return tensors
+        result: StateDict = {}
+        for name, tensor in tensors.items():
+            if name.endswith(".wi.weight"):
+                stem = name.removesuffix(".weight")
+                result[f"{stem}_0.weight"], result[f"{stem}_1.weight"] = tensor.chunk(2)
+            else:
+                result[name] = tensor
+        return result
+
+
+def decoder_start_role(recipe: Recipe, default: str) -> str:
+    """Return the role of the decoder start token in the denoising objective, if any."""
+    objectives = (o for o in recipe.objectives.values() if isinstance(o, Denoising))
+    return next((o.noising.begins for o in objectives), default)

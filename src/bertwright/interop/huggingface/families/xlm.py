@@ -1,0 +1,161 @@
+"""XLM (Lample and Conneau 2019): post-norm, language embeddings, no output transform."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import SpecialTokens
+from bertwright.interop.huggingface.families.bert import FIXED_AXES, Bert
+from bertwright.interop.huggingface.families.family import (
+    BOS_EOS_PAD,
+    ConfigKey,
+    ModelFamily,
+    StockConfig,
+)
+from bertwright.interop.huggingface.head_types import (
+    BASE,
+    SEQUENCE_CLASSIFICATION,
+    TOKEN_CLASSIFICATION,
+    StockTaskHead,
+)
+from bertwright.interop.huggingface.tensor_names import StateDict
+from bertwright.modules.attention.mask import Visibility
+from bertwright.recipes import Recipe
+
+BLOCK = "encoder.blocks.#"
+
+SUMMARY: dict[str, Any] = {
+    "summary_type": "first",
+    "summary_use_proj": True,
+    "summary_activation": None,
+    "summary_proj_to_labels": True,
+}
+"""Supported configuration of the sequence classification head."""
+
+
+class Xlm(ModelFamily):
+    """Modules are listed by kind instead of layer; the feed-forward is four times the width.
+
+    The stock class adds language embeddings only if ``langs`` is passed.
+    """
+
+    model_type = "xlm"
+    class_name = "XLM"
+    recipe_name = "xlm"
+    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
+        (True, None): "WithLMHeadModel",
+        (False, None): BASE,
+    }
+    base_model_prefix = "transformer"
+    encoder_table = (
+        ("encoder.embeddings.tokens", ("embeddings",)),
+        ("encoder.embeddings.positions.table", ("position_embeddings",)),
+        ("encoder.embeddings.languages", ("lang_embeddings",)),
+        ("encoder.embeddings.sum.norm", ("layer_norm_emb",)),
+        (
+            f"{BLOCK}.sublayers.attention.projection",
+            tuple(f"attentions.#.{name}_lin" for name in "qkv"),
+        ),
+        (f"{BLOCK}.sublayers.attention.output", ("attentions.#.out_lin",)),
+        (f"{BLOCK}.norms.attention", ("layer_norm1.#",)),
+        (f"{BLOCK}.sublayers.feed_forward.up", ("ffns.#.lin1",)),
+        (f"{BLOCK}.sublayers.feed_forward.down", ("ffns.#.lin2",)),
+        (f"{BLOCK}.norms.feed_forward", ("layer_norm2.#",)),
+    )
+    head_table = (
+        ("output.bias", ("pred_layer.proj.bias",)),
+        ("output.table", ("pred_layer.proj",)),
+    )
+    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+        SEQUENCE_CLASSIFICATION: StockTaskHead(
+            ("plain",), ("first",), (("head.classifier", ("sequence_summary.summary",)),)
+        ),
+        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
+    }
+    token_embedding_name = "embeddings.weight"
+    output_layer_name = "pred_layer.proj"
+    output_bias_name = "pred_layer.proj.bias"
+    published_special_tokens: ClassVar[Mapping[str, str]] = {"mask": "<special1>"}
+    default_max_length = 512
+    token_id_keys: ClassVar[Mapping[str, str]] = BOS_EOS_PAD | {
+        "mask_token_id": "mask",
+        "mask_index": "mask",
+        "unk_index": "unknown",
+    }
+    config_keys = (
+        ConfigKey("emb_dim", "encoder.width", 2048),
+        ConfigKey("n_layers", "encoder.depth.layers", 12),
+        ConfigKey("n_heads", "encoder.mixer.heads", 16),
+        ConfigKey(
+            "gelu_activation", "encoder.feed_forward.kind", True, {True: "gelu", False: "relu"}
+        ),
+        ConfigKey("layer_norm_eps", "encoder.norm.epsilon", 1e-12),
+        ConfigKey("dropout", "encoder.dropout", 0.1),
+        ConfigKey("attention_dropout", "encoder.mixer.dropout", 0.1),
+        ConfigKey("max_position_embeddings", "encoder.positions.size", 512),
+        ConfigKey("languages", "encoder.embeddings.languages", []),
+    )
+    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
+        **FIXED_AXES,
+        "encoder.embeddings.segments": (0,),
+        "encoder.positions.offset": (0,),
+        "encoder.mixer.bias": (True,),
+        "encoder.feed_forward.bias": (True,),
+        "encoder.norm.bias": (True,),
+        "output.transform": (False,),
+        "output.transform_bias": (True, False),
+        "output.bias": (True,),
+    }
+    required_config: ClassVar[dict[str, Any]] = {
+        "sinusoidal_embeddings": False,
+        "causal": False,
+        "asm": False,
+        "is_encoder": True,
+    }
+
+    def normalise_config(self, config: StockConfig) -> StockConfig:
+        num_languages = config.get("n_langs", 1)
+        ids: dict[str, int] = config.get("lang2id") or {str(n): n for n in range(num_languages)}
+        has_embeddings = num_languages > 1 and config.get("use_lang_emb", True)
+        languages = sorted(ids, key=lambda name: ids[name]) if has_embeddings else []
+        return {**config, "languages": languages}
+
+    def import_tensors(self, tensors: StateDict, config: StockConfig) -> StateDict:
+        is_classifier = next(iter(config.get("architectures") or [""])).endswith(
+            SEQUENCE_CLASSIFICATION
+        )
+        for name, value in SUMMARY.items():
+            if is_classifier and config.get(name, value) != value:
+                raise UserError(f"{name} is {config[name]!r}: supported is {value!r}")
+        return tensors
+
+    def usage_note(self, visibility: Visibility) -> str:
+        return "`langs`: the language id at every position, if the model has languages"
+
+    def standalone_mismatch(self, recipe: Recipe, max_length: int | None) -> str | None:
+        return (
+            super().standalone_mismatch(recipe, max_length)
+            if recipe.encoder.embeddings.languages
+            else None
+        )
+
+    def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
+        languages: list[str] = config.pop("languages")
+        return {
+            **config,
+            **self.required_config,
+            "n_langs": max(1, len(languages)),
+            "use_lang_emb": bool(languages),
+            "lang2id": {name: index for index, name in enumerate(languages)},
+            "id2lang": {str(index): name for index, name in enumerate(languages)},
+        }
+
+    def extra_mismatches(self, recipe: Recipe, special_tokens: SpecialTokens) -> list[str]:
+        encoder = recipe.encoder
+        reasons: list[str] = []
+        inner = encoder.feed_forward.inner_width(encoder.width)
+        if inner != 4 * encoder.width:
+            reasons.append(f"encoder.feed_forward.width is {inner} (XLM: {4 * encoder.width})")
+        if len(encoder.embeddings.languages) == 1:
+            reasons.append("encoder.embeddings.languages has one (XLM: none, or several)")
+        return reasons

@@ -1,0 +1,141 @@
+"""XLNet (Yang et al. 2019): the content stream, which is all that is used after pre-training."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from bertwright.interop.huggingface.families.bert import Bert
+from bertwright.interop.huggingface.families.family import (
+    BOS_EOS_PAD,
+    ConfigKey,
+    ModelFamily,
+    StockConfig,
+)
+from bertwright.interop.huggingface.head_types import (
+    BASE,
+    CAUSAL_LM,
+    TOKEN_CLASSIFICATION,
+    EncoderModel,
+    StockTaskHead,
+)
+from bertwright.interop.huggingface.tensor_names import StateDict
+from bertwright.modules.attention.mask import PermutationVisibility
+from bertwright.recipes import Recipe
+
+BLOCK, LAYER = "encoder.blocks.#", "layer.#"
+ATTENTION = f"{BLOCK}.sublayers.attention"
+
+INTO_HEADS = tuple(f".rel_attn.{name}" for name in "qkvr")
+"""Matrices (width, heads, head width)."""
+
+FROM_HEADS = (".rel_attn.o", ".r_w_bias", ".r_r_bias", ".r_s_bias", ".seg_embed")
+"""Tensors whose last two dimensions are heads and head width."""
+
+
+class XlNet(ModelFamily):
+    """Relative attention whose matrices and biases are stored with a dimension of heads."""
+
+    model_type = "xlnet"
+    class_name = "XLNet"
+    recipe_name = "xlnet"
+    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
+        (True, None): CAUSAL_LM,
+        (False, None): BASE,
+    }
+    lm_objective = "permutation"
+    visibility = PermutationVisibility()
+    base_model_prefix = "transformer"
+    encoder_table = (
+        ("encoder.embeddings.tokens", ("word_embedding",)),
+        ("encoder.embeddings.query_vector", ("mask_emb",)),
+        (f"{ATTENTION}.projection.weight", tuple(f"{LAYER}.rel_attn.{name}" for name in "qkv")),
+        (f"{ATTENTION}.output.weight", (f"{LAYER}.rel_attn.o",)),
+        (f"{ATTENTION}.score_term.projection.weight", (f"{LAYER}.rel_attn.r",)),
+        (f"{ATTENTION}.score_term.query_biases.content_bias", (f"{LAYER}.rel_attn.r_w_bias",)),
+        (f"{ATTENTION}.score_term.query_biases.position_bias", (f"{LAYER}.rel_attn.r_r_bias",)),
+        (f"{ATTENTION}.score_term.segment_scores.segment_bias", (f"{LAYER}.rel_attn.r_s_bias",)),
+        (f"{ATTENTION}.score_term.segment_scores.table.weight", (f"{LAYER}.rel_attn.seg_embed",)),
+        (f"{BLOCK}.norms.attention", (f"{LAYER}.rel_attn.layer_norm",)),
+        (f"{BLOCK}.sublayers.feed_forward.up", (f"{LAYER}.ff.layer_1",)),
+        (f"{BLOCK}.sublayers.feed_forward.down", (f"{LAYER}.ff.layer_2",)),
+        (f"{BLOCK}.norms.feed_forward", (f"{LAYER}.ff.layer_norm",)),
+    )
+    head_table = (("output.bias", ("lm_loss.bias",)), ("output.table", ("lm_loss",)))
+    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION]
+    }
+    token_embedding_name = "word_embedding.weight"
+    output_layer_name = "lm_loss"
+    output_bias_name = "lm_loss.bias"
+    published_special_tokens: ClassVar[Mapping[str, str]] = {"start": "<cls>", "end": "<sep>"}
+    default_max_length = 512
+    token_id_keys = BOS_EOS_PAD
+    config_keys = (
+        ConfigKey("d_model", "encoder.width", 1024),
+        ConfigKey("n_layer", "encoder.depth.layers", 24),
+        ConfigKey("n_head", "encoder.mixer.heads", 16),
+        ConfigKey("d_inner", "encoder.feed_forward.width", 4096),
+        ConfigKey(
+            "ff_activation", "encoder.feed_forward.kind", "gelu", {"gelu": "gelu", "relu": "relu"}
+        ),
+        ConfigKey("layer_norm_eps", "encoder.norm.epsilon", 1e-12),
+        ConfigKey("dropout", "encoder.dropout", 0.1),
+        ConfigKey("dropout", "encoder.mixer.dropout", 0.1),
+    )
+    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
+        "encoder.depth.kind": ("stack",),
+        "encoder.embeddings.kind": ("tokens",),
+        "encoder.embeddings.norm": (False,),
+        "encoder.embeddings.segments": (0,),
+        "encoder.embeddings.query_vector": (True,),
+        "encoder.positions.kind": ("transformer-xl",),
+        "encoder.positions.untied": (True,),
+        "encoder.positions.segments": (True,),
+        "encoder.positions.longest": (None,),
+        "encoder.positions.base": (10000.0,),
+        "encoder.visibility.kind": ("bidirectional",),
+        "encoder.mixer.kind": ("attention",),
+        "encoder.mixer.bias": (False,),
+        "encoder.feed_forward.bias": (True,),
+        "encoder.norm.kind": ("layernorm",),
+        "encoder.norm.placement": ("post",),
+        "encoder.norm.bias": (True,),
+        "output.transform": (False,),
+        "output.bias": (True,),
+    }
+    required_config: ClassVar[dict[str, Any]] = {
+        "attn_type": "bi",
+        "untie_r": True,
+        "bi_data": False,
+        "clamp_len": -1,
+        "same_length": False,
+    }
+
+    def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
+        head_width = config["d_model"] // config["n_head"]
+        return {**config, **self.required_config, "d_head": head_width}
+
+    def to_stock_shape(self, tensors: StateDict, model: EncoderModel) -> StateDict:
+        shape = model.recipe.encoder.mixer.head_shape(model.recipe.encoder.width)
+        by_head = (shape.num_heads, shape.head_width)
+        result: StateDict = {}
+        for name, tensor in tensors.items():
+            if name.endswith(INTO_HEADS):
+                tensor = tensor.T.unflatten(1, by_head)
+            elif name.endswith(FROM_HEADS):
+                tensor = tensor.unflatten(-1, by_head)
+            elif name.endswith("mask_emb"):
+                tensor = tensor[None, None]
+            result[name] = tensor
+        return result
+
+    def from_stock_shape(self, tensors: StateDict) -> StateDict:
+        result: StateDict = {}
+        for name, tensor in tensors.items():
+            if name.endswith(INTO_HEADS):
+                tensor = tensor.flatten(1).T
+            elif name.endswith(FROM_HEADS):
+                tensor = tensor.flatten(-2)
+            elif name.endswith("mask_emb"):
+                tensor = tensor.flatten()
+            result[name] = tensor
+        return result

@@ -1,0 +1,132 @@
+"""Vector settings of a sentence-transformers folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from bertwright.core.config import to_user_error
+from bertwright.core.errors import UserError
+from bertwright.interop.huggingface.tokenizer.settings import (
+    NO_MAX_LENGTH,
+    read_json_file,
+    read_model_max_length,
+)
+from bertwright.recipes import Pooling, SentenceVectorSettings
+
+MODULES_FILE = "modules.json"
+
+TRANSFORMER_CONFIG_FILES = tuple(
+    f"sentence_{kind}_config.json"
+    for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
+)
+"""Files with the maximum length and lowercasing: the first one is current, the others are older."""
+
+SUPPORTED_MODULES = ("Transformer", "Pooling", "Normalize")
+"""Modules that ``embed`` can reproduce, in order."""
+
+MODEL_CONFIG_FILE = "config_sentence_transformers.json"
+"""Holds prompts, truncation and similarity function."""
+
+EXPORTED_KEYS = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
+"""Keys of that file that an export writes."""
+
+SENTENCE_EMBEDDING = "sentence_embedding"
+"""The feature that holds the vector of a text."""
+
+POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "cls"}
+LEGACY_POOLING_KEYS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+"""Keys before sentence-transformers 6, which names the pooling in one key."""
+
+
+def read_embedding_settings(
+    folder: Path, config: Mapping[str, Any], lowercase: bool
+) -> SentenceVectorSettings:
+    """Return the vector settings of a folder; the defaults if it has no modules.json.
+
+    ``config`` belongs to the stock class, ``lowercase`` whether the tokenizer lowercases. Raises
+    UserError for vectors that ``embed`` cannot compute.
+    """
+    if not (folder / MODULES_FILE).is_file():
+        return SentenceVectorSettings()
+    module_list = read_json_file(folder, MODULES_FILE, list)
+    if not all(isinstance(module, dict) and "type" in module for module in module_list):
+        raise UserError(f"{folder / MODULES_FILE} holds no list of modules: copy it again")
+    typed_paths = [(str(m["type"]).rpartition(".")[2], str(m.get("path", ""))) for m in module_list]
+    modules, order = dict(typed_paths), [kind for kind, _ in typed_paths]
+    if unsupported := [kind for kind in order if kind not in SUPPORTED_MODULES]:
+        raise _unsupported_error(folder, f"has the module {unsupported[0]}")
+    if order != [kind for kind in SUPPORTED_MODULES if kind in modules]:
+        raise _unsupported_error(folder, f"has the modules {', '.join(order)} in this order")
+    normalise_config = read_json_file(
+        folder, f"{modules.get('Normalize', '')}/config.json".lstrip("/")
+    )
+    if normalise_config.get("module_input_name", SENTENCE_EMBEDDING) != SENTENCE_EMBEDDING:
+        raise _unsupported_error(folder, "normalises token embeddings")
+    settings = next(
+        filter(None, (read_json_file(folder, name) for name in TRANSFORMER_CONFIG_FILES)), {}
+    )
+    if settings.get("do_lower_case") and not lowercase:
+        raise _unsupported_error(folder, "lowercases texts before its tokenizer")
+    pooling_config = read_json_file(folder, f"{modules.get('Pooling', '')}/config.json".lstrip("/"))
+    model_config = {
+        key: value
+        for key, value in read_json_file(folder, MODEL_CONFIG_FILE).items()
+        if key in EXPORTED_KEYS
+    }
+    if model_config.get("default_prompt_name") and not pooling_config.get("include_prompt", True):
+        raise _unsupported_error(folder, "pools without its default prompt")
+    try:
+        return SentenceVectorSettings(
+            pooling=_read_pooling(folder, pooling_config),
+            longest=_read_max_length(folder, config, settings.get("max_seq_length")),
+            normalise="Normalize" in modules,
+            **{**model_config, "prompts": _nonempty_prompts(model_config.get("prompts"))},
+        )
+    except ValidationError as error:
+        raise to_user_error(error, str(folder / MODEL_CONFIG_FILE)) from None
+
+
+def _nonempty_prompts(prompts: Any) -> Any:
+    """Return the prompts that are not null."""
+    if not isinstance(prompts, Mapping):
+        return {} if prompts is None else prompts
+    by_name = cast(Mapping[str, Any], prompts)
+    return {name: prompt for name, prompt in by_name.items() if prompt is not None}
+
+
+def _read_pooling(folder: Path, pooling_config: Mapping[str, Any]) -> Pooling:
+    legacy_keys = [
+        key for key, is_set in pooling_config.items() if key.startswith("pooling_mode_") and is_set
+    ]
+    stated = (
+        pooling_config.get("pooling_mode")
+        or [LEGACY_POOLING_KEYS.get(key, key) for key in legacy_keys]
+        or "mean"
+    )
+    names: list[str] = [stated] if isinstance(stated, str) else stated
+    if len(names) != 1 or names[0] not in POOLINGS:
+        raise _unsupported_error(folder, f"pools by {' and '.join(names)}")
+    return POOLINGS[names[0]]
+
+
+def _read_max_length(
+    folder: Path, config: Mapping[str, Any], max_seq_length: int | None
+) -> int | None:
+    """Return the stated maximum length, else the smaller of the tokenizer's and the model's."""
+    limits = (
+        [read_model_max_length(folder), config.get("max_position_embeddings")]
+        if max_seq_length is None
+        else [max_seq_length]
+    )
+    return min(
+        (limit for limit in limits if limit is not None and 0 < limit < NO_MAX_LENGTH), default=None
+    )
+
+
+def _unsupported_error(folder: Path, reason: str) -> UserError:
+    return UserError(
+        f"{folder} {reason}, and bertwright's vectors are the mean or cls of hidden states: remove "
+        f"{MODULES_FILE} to import the encoder alone"
+    )

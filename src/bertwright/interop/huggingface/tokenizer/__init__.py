@@ -1,0 +1,1 @@
+"""Read and write tokenizers in Hugging Face folders."""

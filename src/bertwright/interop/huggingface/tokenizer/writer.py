@@ -1,0 +1,146 @@
+"""Write a tokenizer for Hugging Face folders."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import tokenizers as library
+from tokenizers import models, processors
+
+from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
+from bertwright.interop.huggingface.tokenizer.classes import TOKENIZER_CONFIG_FILE
+from bertwright.interop.huggingface.tokenizer.legacy import VOCAB_FILE
+
+SPECIAL_TOKEN_PROCESSORS = ("TemplateProcessing", "BertProcessing", "RobertaProcessing")
+"""Post-processors that add special tokens."""
+
+
+def write_tokenizer(
+    folder: Path,
+    tokenizer: Tokenizer,
+    has_segments: bool,
+    max_length: int,
+    num_separators: int = 1,
+    bos_token_id: int | None = None,
+) -> None:
+    """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt.
+
+    ``num_separators`` is how many separators are between the texts of a pair. With
+    ``bos_token_id``, for a causal model, texts begin with that token and have no end token.
+    """
+    backend = _with_post_processor(tokenizer, num_separators, has_segments, bos_token_id)
+    backend.save(str(folder / TOKENIZER_FILE))
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    if not has_segments:
+        inputs.remove("token_type_ids")
+    specials = tokenizer.special_tokens
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": max_length,
+        "model_input_names": inputs,
+        "unk_token": tokenizer.id_to_token(specials.unknown),
+        "pad_token": tokenizer.id_to_token(specials.pad),
+        "cls_token": tokenizer.id_to_token(specials.start),
+        "sep_token": tokenizer.id_to_token(specials.end),
+        "mask_token": tokenizer.id_to_token(specials.mask),
+        **_bert_tokenizer_config(json.loads(backend.to_str()), has_segments),
+    }
+    (folder / TOKENIZER_CONFIG_FILE).write_text(
+        json.dumps(config, indent=2, ensure_ascii=False) + "\n"
+    )
+    if tokenizer.kind == "wordpiece":
+        (folder / VOCAB_FILE).write_text(_vocab_lines(tokenizer), encoding="utf-8")
+
+
+def _vocab_lines(tokenizer: Tokenizer) -> str:
+    """Return a line for every id.
+
+    The last of equal lines counts, so a line for an unused id repeats the next token.
+    """
+    lines: list[str] = []
+    for index in tokenizer.ids.tolist():
+        lines += [tokenizer.id_to_token(index)] * (index + 1 - len(lines))
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _bert_tokenizer_config(tokenizer_json: dict[str, Any], has_segments: bool) -> dict[str, Any]:
+    """Return the config of an equivalent ``BertTokenizer``, or nothing if there is none.
+
+    That class ignores tokenizer.json, so it is named only if equivalent.
+    """
+    model, normaliser = tokenizer_json["model"], tokenizer_json["normalizer"] or {}
+    is_equivalent = (
+        has_segments
+        and model["type"] == "WordPiece"
+        and (model["continuing_subword_prefix"], model["unk_token"]) == ("##", "[UNK]")
+        and model["max_input_chars_per_word"] == 100
+        and normaliser.get("type") == "BertNormalizer"
+        and normaliser["clean_text"]
+        and tokenizer_json["pre_tokenizer"] == {"type": "BertPreTokenizer"}
+        and all(token["special"] for token in tokenizer_json["added_tokens"])
+    )
+    if not is_equivalent:
+        return {}
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": normaliser["lowercase"],
+        "strip_accents": normaliser["strip_accents"],
+        "tokenize_chinese_chars": normaliser["handle_chinese_chars"],
+    }
+
+
+def _with_post_processor(
+    tokenizer: Tokenizer, num_separators: int, has_segments: bool, bos_token_id: int | None
+) -> library.Tokenizer:
+    """Return the tokenizer with special tokens around texts.
+
+    The post-processor reproduces the training, unless a published tokenizer has one.
+    """
+    backend = library.Tokenizer.from_str(tokenizer.backend.to_str())
+    processor = tokenizer.settings["post_processor"]
+    template = _pair_template(tokenizer, num_separators, has_segments)
+    if bos_token_id is not None:
+        template = _bos_template(tokenizer, bos_token_id)
+    like_roberta = processor == _processor_json(_pair_template(tokenizer, 2, False))
+    like_bert = processor == _processor_json(_pair_template(tokenizer, 1, True))
+    if tokenizer.roles:
+        return backend  # a published tokenizer keeps its post-processor
+    differs = bos_token_id is not None or has_segments or num_separators != 2
+    if (like_roberta and differs) or (
+        like_bert and (bos_token_id is not None or num_separators != 1)
+    ):
+        backend.post_processor = template
+        return backend
+    if any(name in json.dumps(processor) for name in SPECIAL_TOKEN_PROCESSORS):
+        return backend
+    backend.post_processor = (
+        template if processor is None else processors.Sequence([backend.post_processor, template])
+    )
+    return backend
+
+
+def _pair_template(tokenizer: Tokenizer, num_separators: int, has_segments: bool) -> Any:
+    ids = tokenizer.special_tokens.start, tokenizer.special_tokens.end
+    start, end = map(tokenizer.id_to_token, ids)
+    second_id = int(has_segments)
+    separators = " ".join([f"{end}:0"] * num_separators)
+    return processors.TemplateProcessing(
+        single=f"{start}:0 $A:0 {end}:0",
+        pair=f"{start}:0 $A:0 {separators} $B:{second_id} {end}:{second_id}",
+        special_tokens=[(start, ids[0]), (end, ids[1])],
+    )
+
+
+def _bos_template(tokenizer: Tokenizer, bos_token_id: int) -> Any:
+    """Return a template with one token before a text; a second text continues the first."""
+    token = tokenizer.id_to_token(bos_token_id)
+    return processors.TemplateProcessing(
+        single=f"{token} $A", pair=f"{token} $A $B", special_tokens=[(token, bos_token_id)]
+    )
+
+
+def _processor_json(processor: Any) -> Any:
+    """Return a processor as tokenizer.json states it."""
+    bare = library.Tokenizer(models.WordLevel({}, unk_token=""))
+    bare.post_processor = processor
+    return json.loads(bare.to_str())["post_processor"]

@@ -1,0 +1,191 @@
+"""Growing batches of sequences and their next-token logits."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bertwright.models.model import Model
+from bertwright.models.text_batches import pad_sequences
+from bertwright.modules.attention.cache import KeyValueCache
+from bertwright.modules.attention.mask import Visibility
+from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
+
+TokenIds = Sequence[Sequence[int]]
+
+
+class GrowingSequences(Protocol):
+    """A batch of sequences that grow together."""
+
+    def logits(self) -> Tensor:
+        """Return next-token logits (B, V)."""
+        ...
+
+    def append(self, token_ids: Sequence[int]) -> None:
+        """Append a token (B,) to every sequence."""
+        ...
+
+    def select(self, indices: Sequence[int]) -> None:
+        """Keep the sequences with these indices, in this order, repeats allowed."""
+        ...
+
+
+class CachedSequences:
+    """Left-padded sequences with cached keys and values: each token is encoded once.
+
+    ``max_lookback`` is how many positions back attention reaches, None for all.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sequences: TokenIds,
+        visibility: Visibility,
+        pad_id: int,
+        max_lookback: int | None,
+        language_id: int | None,
+    ) -> None:
+        self._model, self._visibility, self._language_id = model, visibility, language_id
+        self._cache = KeyValueCache(max_lookback)
+        width = max(map(len, sequences))
+        device = model.embedding_table.device
+        num_padding = torch.tensor([width - len(ids) for ids in sequences], device=device)[:, None]
+        index = torch.arange(width, device=device)[None]
+        padded = [[pad_id] * (width - len(ids)) + list(ids) for ids in sequences]
+        self._lengths = width - num_padding
+        self._width = width
+        token_info = TokenInfo(
+            index,
+            (index - num_padding).clamp(min=0),
+            document_ids=torch.where(index < num_padding, -1, 0),
+        )
+        self._hidden_states = self._encode(torch.tensor(padded, device=device), token_info)
+
+    def logits(self) -> Tensor:
+        return self._model.logits(self._hidden_states)
+
+    def append(self, token_ids: Sequence[int]) -> None:
+        new_ids = torch.tensor(token_ids, device=self._lengths.device)[:, None]
+        index = torch.full_like(new_ids[:1], self._width)
+        token_info = TokenInfo(index, self._lengths, document_ids=torch.zeros_like(new_ids))
+        self._hidden_states = self._encode(new_ids, token_info)
+        self._lengths = self._lengths + 1
+        self._width += 1
+
+    def select(self, indices: Sequence[int]) -> None:
+        kept = torch.tensor(indices, device=self._lengths.device)
+        self._lengths, self._hidden_states = self._lengths[kept], self._hidden_states[kept]
+        self._cache.select(kept)
+
+    def _encode(self, token_ids: Tensor, token_info: TokenInfo) -> Tensor:
+        """Encode tokens (B, L) and return the last hidden states (B, D)."""
+        info = token_info.with_language(token_ids, self._language_id)
+        return self._model.encoder(token_ids, info, self._visibility, memory=self._cache)[:, -1]
+
+
+class QueryStreamSequences(CachedSequences):
+    """Cached sequences of a permutation model, which predicts from a query-stream position.
+
+    Each call appends that position after the new tokens; the cache does not keep it.
+    """
+
+    _rank = 0
+
+    def _encode(self, token_ids: Tensor, token_info: TokenInfo) -> Tensor:
+        def with_query(values: Tensor | None, increment: int) -> Tensor:
+            assert values is not None
+            return torch.cat((values, values[:, -1:] + increment), dim=1)
+
+        order = torch.full_like(token_ids, self._rank)
+        self._rank += 1
+        is_query = with_query(torch.zeros_like(token_ids), 1).bool()
+        query_info = TokenInfo(
+            with_query(token_info.index, 1),
+            with_query(token_info.position_ids, 1),
+            document_ids=with_query(token_info.document_ids, 0),
+            factorisation_order=with_query(order, 1),
+            is_query_stream=is_query,
+        )
+        return super()._encode(with_query(token_ids, 0).masked_fill(is_query, 0), query_info)
+
+
+class DecoderSequences:
+    """Sequences of a decoder: sources are encoded once, and each token is decoded once.
+
+    ``start_ids`` (B,) are the decoder start tokens, ``first_positions`` (B,) their positions.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        sources: TokenIds,
+        start_ids: Sequence[int],
+        first_positions: Sequence[int],
+        pad_id: int,
+        source_language_id: int | None,
+        target_language_id: int | None,
+    ) -> None:
+        assert model.decoder is not None, "a denoising recipe has a decoder"
+        self._model, self._decoder, self._cache = model, model.decoder, KeyValueCache()
+        device, width = model.embedding_table.device, max(map(len, sources))
+        batch = pad_sequences(sources, None, np.arange(len(sources)), width, pad_id, device)
+        token_info = batch.token_info.with_language(batch.token_ids, source_language_id)
+        self._source = CrossAttentionSource(model(batch.token_ids, token_info), token_info)
+        self._language_id = target_language_id
+        self._first_positions = torch.tensor(first_positions, device=device)[:, None]
+        self._width = 0
+        self.append(start_ids)
+
+    def logits(self) -> Tensor:
+        return self._model.logits(self._hidden_states)
+
+    def append(self, token_ids: Sequence[int]) -> None:
+        new_ids = torch.tensor(token_ids, device=self._first_positions.device)[:, None]
+        index = torch.full_like(new_ids[:1], self._width)
+        token_info = TokenInfo(
+            index, self._first_positions + self._width, document_ids=torch.zeros_like(new_ids)
+        )
+        token_info = token_info.with_language(new_ids, self._language_id)
+        hidden_states = self._decoder(new_ids, token_info, memory=self._cache, source=self._source)
+        self._hidden_states, self._width = hidden_states[:, -1], self._width + 1
+
+    def select(self, indices: Sequence[int]) -> None:
+        kept = torch.tensor(indices, device=self._first_positions.device)
+        self._first_positions = self._first_positions[kept]
+        self._hidden_states = self._hidden_states[kept]
+        self._source = self._source.select(kept)
+        self._cache.select(kept)
+
+
+class UncachedSequences:
+    """Right-padded sequences that are encoded from the beginning for every token."""
+
+    def __init__(
+        self,
+        model: Model,
+        sequences: TokenIds,
+        visibility: Visibility,
+        pad_id: int,
+        language_id: int | None,
+    ) -> None:
+        self._model, self._visibility, self._pad_id = model, visibility, pad_id
+        self._language_id = language_id
+        self._sequences = [list(ids) for ids in sequences]
+
+    def logits(self) -> Tensor:
+        indices, length = np.arange(len(self._sequences)), max(map(len, self._sequences))
+        device = self._model.embedding_table.device
+        batch = pad_sequences(self._sequences, None, indices, length, self._pad_id, device)
+        token_info = batch.token_info.with_language(batch.token_ids, self._language_id)
+        hidden_states = self._model(batch.token_ids, token_info, self._visibility)
+        last = torch.tensor(batch.lengths, device=device) - 1
+        return self._model.logits(hidden_states[torch.arange(len(last), device=device), last])
+
+    def append(self, token_ids: Sequence[int]) -> None:
+        for ids, token_id in zip(self._sequences, token_ids, strict=True):
+            ids.append(token_id)
+
+    def select(self, indices: Sequence[int]) -> None:
+        self._sequences = [list(self._sequences[index]) for index in indices]

@@ -1,0 +1,107 @@
+"""Select layers and combine their hidden states (Peters et al. 2018; Devlin et al. 2019, 5.3).
+
+Layer 0 is the embeddings, layer k the output of block k; the last layer includes the final norm.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from bertwright.core.errors import UserError
+from bertwright.encoder.encoder import Encoder
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.token_tensors import TokenInfo
+
+LayerReduction = Literal["concat", "sum", "mean"]
+
+_NUMBERS = re.compile(r"(\d+)(?:-(\d+))?")
+_LAST = re.compile(r"last(?:-(\d+))?")
+
+
+@dataclass(frozen=True)
+class LayerSelection:
+    """Layer indices and how their hidden states are combined; ``width`` is the combined width."""
+
+    indices: tuple[int, ...]
+    mix: LayerReduction
+    width: int
+
+    def hidden_states(
+        self,
+        encoder: Encoder,
+        token_ids: Tensor,
+        token_info: TokenInfo,
+        dropout_rng: DropoutRng | None = None,
+        output_positions: Tensor | None = None,
+    ) -> Tensor:
+        """Return (B, L, width), or (M, width) at the flat ``output_positions`` (M,) only.
+
+        Blocks above the highest selected layer are not computed.
+        """
+        depth, highest = len(encoder.blocks), max(self.indices)
+        if self.indices == (depth,):
+            return encoder(
+                token_ids, token_info, dropout_rng=dropout_rng, output_positions=output_positions
+            )
+        names = [_tap_name(index, depth) for index in self.indices]
+        stop_after = None if highest == depth else max(highest - 1, 0)
+        with encoder.record(*names, output_gradients=torch.is_grad_enabled()) as values:
+            encoder(token_ids, token_info, dropout_rng=dropout_rng, stop_after=stop_after)
+        states = [values[name] for name in names]
+        if output_positions is not None:
+            states = [state.flatten(0, 1).index_select(0, output_positions) for state in states]
+        if self.mix == "concat":
+            return torch.cat(states, dim=-1)
+        stacked = torch.stack(states)
+        return stacked.sum(0) if self.mix == "sum" else stacked.mean(0)
+
+
+def select_layers(layers: str, mix: LayerReduction, widths: Sequence[int]) -> LayerSelection:
+    """Parse ``last``, ``last-but-one``, ``last-4``, ``7``, ``5-8``, ``2,4,6`` or ``all``.
+
+    ``widths`` begin with the embeddings. ``all`` excludes the embeddings;
+    ``last-4`` takes fewer in a shallower model. Raises UserError for unknown layers and for unequal
+    widths that cannot be summed or averaged.
+    """
+    if mix not in get_args(LayerReduction):
+        raise UserError(f"unknown layer mix {mix!r}: choose {', '.join(get_args(LayerReduction))}")
+    depth = len(widths) - 1
+    selected = [index for part in layers.split(",") for index in _layer_range(part.strip(), depth)]
+    indices = tuple(dict.fromkeys(selected))
+    selected_widths = [widths[index] for index in indices]
+    if mix == "concat":
+        return LayerSelection(indices, mix, sum(selected_widths))
+    if len(set(selected_widths)) > 1:
+        raise UserError(
+            f"layers {layers} have widths {sorted(set(selected_widths))}, which have no {mix}"
+        )
+    return LayerSelection(indices, mix, selected_widths[0])
+
+
+def _layer_range(part: str, depth: int) -> range:
+    if part == "all":
+        layers = range(1, depth + 1)
+    elif part == "last-but-one":
+        layers = range(depth - 1, depth)
+    elif last := _LAST.fullmatch(part):
+        layers = range(depth + 1 - min(int(last[1] or 1), max(depth, 1)), depth + 1)
+    elif match := _NUMBERS.fullmatch(part):
+        layers = range(int(match[1]), int(match[2] or match[1]) + 1)
+    else:
+        layers = range(0)
+    if not layers or not 0 <= layers[0] <= layers[-1] <= depth:
+        raise UserError(
+            f"no layers {part!r}: the model has 0 (the embeddings) to {depth}; write a number, "
+            f"5-8, last, last-but-one, last-4 or all"
+        )
+    return layers
+
+
+def _tap_name(index: int, depth: int) -> str:
+    if index == depth:
+        return "output"
+    return f"blocks.{index - 1}.residual" if index else "embeddings.output"

@@ -1,0 +1,134 @@
+"""Log-likelihoods by causal models, and pseudo-log-likelihoods by masked ones."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.model import Model
+from bertwright.models.scoring.masked_states import masked_hidden_states
+from bertwright.models.text_batches import add_special_tokens, text_batches
+from bertwright.modules.attention.mask import Visibility, WindowVisibility, sees_self_only
+from bertwright.objectives.causal import CausalLM
+
+CAUSAL_BATCH_TOKENS = 4096
+
+
+def causal_visibility(model: Model) -> Visibility:
+    """Return the model's attention mask restricted to previous positions.
+
+    A model with memory attends as far back as its memory reaches, as in training. Raises UserError
+    for a right-to-left model.
+    """
+    visibility = model.encoder.visibility & CausalLM().visibility
+    max_lookback = model.recipe.encoder.max_lookback
+    if sees_self_only(visibility):
+        raise UserError(
+            f"{model.recipe.name} reads texts from right to left: it cannot predict next tokens"
+        )
+    return visibility if max_lookback is None else visibility & WindowVisibility(size=max_lookback)
+
+
+@torch.inference_mode()
+def token_log_probabilities(
+    model: Model, sequences: Sequence[Sequence[int]], pad_id: int, language_id: int | None = None
+) -> list[list[float]]:
+    """Return the log-probability of each token given those before it, except the first."""
+    visibility, device = causal_visibility(model), model.embedding_table.device
+    result: list[list[float]] = [[]] * len(sequences)
+    for batch in text_batches(sequences, pad_id, device, batch_tokens=CAUSAL_BATCH_TOKENS):
+        token_info = batch.token_info.with_language(batch.token_ids, language_id)
+        states = model(batch.token_ids, token_info, visibility)
+        for row, (index, length) in enumerate(zip(batch.indices, batch.lengths, strict=True)):
+            log_probs = model.logits(states[row, : length - 1]).double().log_softmax(-1)
+            labels = batch.token_ids[row, 1:length, None]
+            result[index] = log_probs.gather(1, labels)[:, 0].tolist()
+    return result
+
+
+def log_likelihoods(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], language_id: int | None = None
+) -> list[float]:
+    """Return one number per text, in nats; texts are truncated to the maximum length."""
+    specials, max_length = tokenizer.special_tokens, model.encoder.max_length
+    start_id = model.recipe.assembly.start_token(specials)
+    sequences = [[start_id, *tokenizer.encode(text)][:max_length] for text in texts]
+    return [*map(sum, token_log_probabilities(model, sequences, specials.pad, language_id))]
+
+
+SCORING_BATCH_TOKENS = 4096
+
+
+@torch.inference_mode()
+def pseudo_log_likelihoods(
+    model: Model, tokenizer: Tokenizer, texts: Sequence[str], language_id: int | None = None
+) -> list[float]:
+    """Return one number per text, in nats (Kauf and Ivanova 2023).
+
+    Each token is masked together with the later tokens of its word.
+    """
+    sequences: list[list[int]] = []
+    targets: list[tuple[int, int, int]] = []
+    specials, device = tokenizer.special_tokens, model.embedding_table.device
+    for index, text in enumerate(texts):
+        ids, starts = tokenizer.encode_with_word_starts(text)
+        token_ids = add_special_tokens(ids, specials, model.encoder.max_length)
+        ends = _word_ends(starts, len(ids))
+        for position in range(1, len(token_ids) - 1):
+            sequences.append(token_ids)
+            targets.append((index, position, min(ends[position - 1] + 1, len(token_ids) - 1)))
+    scores = np.zeros(len(texts))
+    for batch in text_batches(sequences, specials.pad, device, batch_tokens=SCORING_BATCH_TOKENS):
+        bounds = [targets[index][1:] for index in batch.indices]
+        first, end = torch.tensor(bounds, device=device).T[..., None]
+        position = batch.token_info.index
+        hidden_states = masked_hidden_states(
+            model,
+            batch.token_ids,
+            batch.token_info.with_language(batch.token_ids, language_id),
+            (first <= position) & (position < end),
+            first,
+            specials.mask,
+        )
+        log_probabilities = torch.log_softmax(model.logits(hidden_states[:, 0]).float(), -1)
+        labels = batch.token_ids.gather(1, first)
+        target_scores = log_probabilities.gather(1, labels).squeeze(1).double().cpu().numpy()
+        np.add.at(scores, [targets[index][0] for index in batch.indices], target_scores)
+    return scores.tolist()
+
+
+@torch.inference_mode()
+def cloze_log_probabilities(
+    model: Model, tokenizer: Tokenizer, sequences: Sequence[Sequence[int]], parts: Sequence[slice]
+) -> list[list[float]]:
+    """Return the log-probabilities of one span per sequence, masked all at once."""
+    specials, device = tokenizer.special_tokens, model.embedding_table.device
+    result: list[list[float]] = [[]] * len(sequences)
+    for batch in text_batches(sequences, specials.pad, device, batch_tokens=SCORING_BATCH_TOKENS):
+        bounds = [(parts[index].start, parts[index].stop) for index in batch.indices]
+        first, end = torch.tensor(bounds, device=device).T[..., None]
+        position = batch.token_info.index
+        positions = (first + torch.arange(int((end - first).max()), device=device)).minimum(end - 1)
+        hidden_states = masked_hidden_states(
+            model,
+            batch.token_ids,
+            batch.token_info,
+            (first <= position) & (position < end),
+            positions,
+            specials.mask,
+        )
+        for row, index in enumerate(batch.indices):
+            size = parts[index].stop - parts[index].start
+            log_probabilities = model.logits(hidden_states[row, :size]).double().log_softmax(-1)
+            labels = batch.token_ids[row, parts[index]]
+            result[index] = log_probabilities.gather(1, labels[:, None])[:, 0].tolist()
+    return result
+
+
+def _word_ends(starts: Sequence[int], num_tokens: int) -> list[int]:
+    """Return, for every token, the end of its word."""
+    bounds = [0, *(start for start in starts if start > 0), num_tokens]
+    return [end for start, end in pairwise(bounds) for _ in range(start, end)]

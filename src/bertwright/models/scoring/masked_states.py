@@ -1,0 +1,64 @@
+"""Hidden states that predict masked tokens.
+
+A masked model sees mask tokens. A permutation model has never seen a mask: its masked positions
+come last in the factorisation order, and query-stream positions after the text predict them.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from bertwright.models.model import Model
+from bertwright.modules.token_tensors import TokenInfo
+from bertwright.objectives.masked import MaskedLM
+from bertwright.objectives.objective import Objective
+from bertwright.objectives.permutation import PermutationLM
+
+
+def final_objectives(model: Model) -> list[Objective]:
+    """Return the objectives of the last training phase; empty if the recipe names none."""
+    recipe = model.recipe
+    return list(recipe.objectives_of(len(recipe.phases) - 1).values()) if recipe.objectives else []
+
+
+def masked_hidden_states(
+    model: Model,
+    token_ids: Tensor,
+    token_info: TokenInfo,
+    is_masked: Tensor,
+    positions: Tensor,
+    mask_id: int,
+) -> Tensor:
+    """Return hidden states (B, M, D) that predict the tokens at ``positions`` (B, M) int64.
+
+    ``is_masked`` (B, L) bool marks the positions the model may not see.
+    """
+    permutation = next((o for o in final_objectives(model) if isinstance(o, PermutationLM)), None)
+    if permutation is not None:
+        extended = torch.cat((token_ids, torch.zeros_like(positions)), 1)
+        visibility = model.encoder.visibility & permutation.visibility
+        extended_info = _with_query_stream(token_info, is_masked, positions)
+        return model(extended, extended_info, visibility)[:, token_ids.shape[1] :]
+    masked_lm = next((o for o in final_objectives(model) if isinstance(o, MaskedLM)), None)
+    shift = 0 if masked_lm is None else masked_lm.shift
+    hidden_states = model(token_ids.masked_fill(is_masked, mask_id), token_info)
+    index = (positions - shift)[..., None].expand(-1, -1, hidden_states.shape[-1])
+    return hidden_states.gather(1, index)
+
+
+def _with_query_stream(token_info: TokenInfo, is_masked: Tensor, positions: Tensor) -> TokenInfo:
+    """Append query-stream positions that predict the tokens at ``positions``."""
+
+    def append_queries(values: Tensor) -> Tensor:
+        values = values.expand(is_masked.shape)
+        return torch.cat((values, values.gather(1, positions)), 1)
+
+    extended = replace(
+        token_info,
+        position_ids=token_info.resolved_position_ids,
+        factorisation_order=is_masked.long(),
+    ).map(append_queries)
+    index = torch.arange(is_masked.shape[1] + positions.shape[1], device=positions.device)[None]
+    is_query = (index >= is_masked.shape[1]).expand(len(is_masked), -1)
+    return replace(extended, index=index, is_query_stream=is_query)

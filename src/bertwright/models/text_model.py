@@ -1,0 +1,426 @@
+"""A model with its tokenizer: embeddings, masked tokens, generated text and scores of texts."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertwright.core.config import InferencePrecision, did_you_mean
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.encoder.encoder import Encoder
+from bertwright.models.generation.config import generation_config
+from bertwright.models.generation.generate import GenerationLanguages, generate
+from bertwright.models.generation.sampling import GeneratedText
+from bertwright.models.inference import inference_encoder
+from bertwright.models.layer_selection import LayerReduction, LayerSelection, select_layers
+from bertwright.models.model import Model
+from bertwright.models.saving import save_model
+from bertwright.models.scoring.likelihood import log_likelihoods, pseudo_log_likelihoods
+from bertwright.models.scoring.masked_states import final_objectives, masked_hidden_states
+from bertwright.models.text_batches import (
+    BATCH_TOKENS,
+    INT8_BATCH_TOKENS,
+    TextBatch,
+    add_special_tokens,
+    text_batches,
+)
+from bertwright.modules.inference.int8_linear import int8_is_fast
+from bertwright.modules.token_tensors import TokenInfo
+from bertwright.objectives.causal import CausalLM
+from bertwright.objectives.masked import MaskedLM
+from bertwright.recipes import Pooling
+from bertwright.runtime.finite import require_finite_outputs
+from bertwright.runtime.matmul_throughput import default_precision
+from bertwright.runtime.process import default_device
+
+FloatMatrix = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class TokenPrediction:
+    """A predicted token for a masked position."""
+
+    token: str
+    probability: float
+
+
+class TextModel:
+    """A trained model with its tokenizer. Do not change its weights after the first use.
+
+    ``precision`` defaults to bfloat16 where the device multiplies it natively, else float32.
+    ``int8`` quantises the encoder's weight matrices and their inputs and runs on the CPU. Raises
+    UserError for another precision, and for int8 on an unsupported processor.
+    """
+
+    def __init__(
+        self, model: Model, tokenizer: Tokenizer, precision: InferencePrecision | None = None
+    ) -> None:
+        if precision not in (None, *get_args(InferencePrecision)):
+            choices = ", ".join(get_args(InferencePrecision))
+            raise UserError(f"unknown precision {precision!r}: choose one of {choices}")
+        self.device = torch.device("cpu") if precision == "int8" else default_device()
+        self.model = model.to(self.device).eval()
+        self.tokenizer = tokenizer
+        self.model.restrict_to_vocabulary(tokenizer)
+        self.precision: InferencePrecision = precision or default_precision(self.device)
+        if self.precision == "int8" and not int8_is_fast():
+            raise UserError(
+                "int8 needs an x86 processor with AVX2 or later: leave the precision out"
+            )
+        self._cached_encoder: Encoder | None = None
+
+    def save(self, folder: str | Path) -> None:
+        """Write the model folder."""
+        save_model(Path(folder), self.model, self.tokenizer)
+
+    @torch.inference_mode()
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        layers: str = "last",
+        mix: LayerReduction = "concat",
+        language: str | None = None,
+    ) -> list[FloatMatrix]:
+        """Return the hidden states (tokens, D) of every text, special tokens included.
+
+        ``layers`` and ``mix`` are as in :meth:`embed`. ``language`` names the texts' language, for
+        an encoder with language embeddings; None means its first language.
+        """
+        texts = _as_list(texts)
+        result: list[FloatMatrix] = [np.empty((0, 0), np.float32)] * len(texts)
+        selection = select_layers(layers, mix, self.model.recipe.encoder.hidden_widths)
+        for batch in self._batches(self.encode_ids(texts), language):
+            states = self.hidden_states(selection, batch).float().cpu().numpy()
+            for row, index in enumerate(batch.indices):
+                result[index] = states[row, : batch.lengths[row]]
+        return result
+
+    def embed(
+        self,
+        texts: str | Sequence[str],
+        pooling: Pooling | None = None,
+        normalise: bool = False,
+        layers: str = "last",
+        mix: LayerReduction = "concat",
+        language: str | None = None,
+    ) -> FloatMatrix:
+        """Return one vector per text, (N, D) float32.
+
+        ``pooling`` is the ``mean`` over tokens or ``cls``, the first token; None takes the
+        recipe's. ``layers`` is ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``,
+        ``last-4`` or ``all``; ``mix`` combines several by ``concat``, ``sum`` or ``mean``.
+        ``language`` is as in :meth:`encode`.
+        """
+        sequences = self.encode_ids(_as_list(texts))
+        return self.embed_ids(sequences, pooling, normalise, layers, mix, language)
+
+    def embed_ids(
+        self,
+        sequences: Sequence[Sequence[int]],
+        pooling: Pooling | None = None,
+        normalise: bool = False,
+        layers: str = "last",
+        mix: LayerReduction = "concat",
+        language: str | None = None,
+    ) -> FloatMatrix:
+        """Return one vector per sequence of token ids with special tokens; see :meth:`embed`."""
+        pooling = pooling or self.model.recipe.vectors.pooling
+        if pooling not in ("mean", "cls"):
+            raise UserError(f"unknown pooling {pooling!r}: choose mean or cls")
+        selection = select_layers(layers, mix, self.model.recipe.encoder.hidden_widths)
+        vectors: FloatMatrix | None = None
+        for batch in self._batches(sequences, language):
+            states = self.hidden_states(selection, batch)
+            pooled = _pool(states, batch.token_info.document_ids, pooling)
+            if normalise:
+                pooled = torch.nn.functional.normalize(pooled, dim=-1)
+            if vectors is None:
+                vectors = np.empty((len(sequences), pooled.shape[1]), np.float32)
+            vectors[batch.indices] = require_finite_outputs(pooled.cpu()).numpy()
+        if vectors is None:
+            return np.empty((0, selection.width), np.float32)
+        return vectors
+
+    def fill_mask(
+        self, text: str, top_k: int = 5, language: str | None = None
+    ) -> list[list[TokenPrediction]]:
+        """Return the best predictions for every masked position of a text, in float32.
+
+        Write ``[MASK]``, or the tokenizer's own mask token. ``language`` is as in :meth:`encode`.
+        """
+        return self.fill_mask_ids(self.encode_masked(text), top_k, language)
+
+    def encode_masked(self, text: str) -> list[int]:
+        """Return the token ids of a text with masks, special tokens included.
+
+        Raises UserError for a model that predicts no masked tokens, a text without masks, and masks
+        beyond the maximum length.
+        """
+        self.require_lm_head("fill-mask")
+        if not self.is_masked_lm:
+            raise UserError(
+                f"fill-mask needs a masked language model, and {self.model.recipe.name} predicts "
+                f"next tokens: use generate or score"
+            )
+        self._require_known_items(text)
+        mask, ids = self.tokenizer.special_tokens.mask, self.tokenizer.encode_with_masks(text)
+        if mask not in ids:
+            raise UserError(f"the text has no mask: write [MASK] for the token to predict ({text})")
+        token_ids = add_special_tokens(
+            ids, self.tokenizer.special_tokens, self.model.encoder.max_length
+        )
+        if token_ids.count(mask) < ids.count(mask):
+            raise UserError(
+                f"the text has masks after the model's {self.model.encoder.max_length} tokens: "
+                f"shorten it ({text[:40]}...)"
+            )
+        return token_ids
+
+    @torch.inference_mode()
+    def fill_mask_ids(
+        self, token_ids: Sequence[int], top_k: int = 5, language: str | None = None
+    ) -> list[list[TokenPrediction]]:
+        """Return predictions for the token ids of :meth:`encode_masked`; see :meth:`fill_mask`."""
+        mask = self.tokenizer.special_tokens.mask
+        input_ids = torch.tensor([list(token_ids)], device=self.device)
+        token_info = self._with_language(TokenInfo.from_token_ids(input_ids), input_ids, language)
+        is_masked = input_ids == mask
+        positions = is_masked[0].nonzero().T
+        hidden_states = masked_hidden_states(
+            self.model, input_ids, token_info, is_masked, positions, mask
+        )[0]
+        probabilities = require_finite_outputs(
+            torch.softmax(self.model.logits(hidden_states).float(), -1)
+        )
+        probabilities = probabilities.topk(min(top_k, len(self.tokenizer.ids)))
+        return [
+            [
+                TokenPrediction(self.tokenizer.id_to_token(int(i)), float(p))
+                for p, i in zip(row_probabilities, row_ids, strict=True)
+            ]
+            for row_probabilities, row_ids in zip(
+                probabilities.values, probabilities.indices, strict=True
+            )
+        ]
+
+    def generate(
+        self,
+        prompts: str | Sequence[str],
+        *,
+        max_new_tokens: int = 64,
+        temperature: float = 1.0,
+        top_k: int | None = None,
+        top_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        stop: str | Sequence[str] = (),
+        sweeps: int = 1,
+        num_beams: int = 1,
+        length_penalty: float = 1.0,
+        seed: int = 0,
+        num_samples: int = 1,
+        objective: str | None = None,
+        language: str | None = None,
+        target_language: str | None = None,
+    ) -> list[GeneratedText]:
+        """Return ``num_samples`` continuations of every prompt, in order, computed in float32.
+
+        Settings are described in :class:`~bertwright.models.generation.config.GenerationConfig`.
+        Temperature 0 is greedy; with several beams, the samples are the best finished beams.
+        Samples depend on the seed, the prompt and the sample number only. ``objective`` selects an
+        objective of the recipe. ``language`` applies to the prompts, ``target_language`` to a
+        decoder's output.
+
+        Raises UserError for a model that cannot generate, a prompt that is too long, and invalid
+        settings.
+        """
+        config = generation_config(
+            max_new_tokens=max_new_tokens,
+            temperature=temperature,
+            top_k=top_k,
+            top_p=top_p,
+            repetition_penalty=repetition_penalty,
+            stop=(stop,) if isinstance(stop, str) else tuple(stop),
+            sweeps=sweeps,
+            num_beams=num_beams,
+            length_penalty=length_penalty,
+            seed=seed,
+        )
+        languages = GenerationLanguages(
+            self._language_id(language), self._language_id(target_language)
+        )
+        return generate(
+            self.model, self.tokenizer, _as_list(prompts), config, num_samples, objective, languages
+        )
+
+    def score(self, texts: str | Sequence[str], language: str | None = None) -> list[float]:
+        """Return the log-likelihood of every text, in nats, computed in float32.
+
+        A causal model sums over tokens given those before them. Any other model gives the
+        pseudo-log-likelihood: each token is masked in turn, with the later tokens of its word (Kauf
+        and Ivanova 2023). ``language`` is as in :meth:`encode`.
+        """
+        self.require_lm_head("score")
+        scores = log_likelihoods if self.is_causal else pseudo_log_likelihoods
+        return scores(self.model, self.tokenizer, _as_list(texts), self._language_id(language))
+
+    def record(self, *patterns: str) -> AbstractContextManager[dict[str, Tensor]]:
+        """Record values by tap name while texts are encoded; see ``Encoder.record``."""
+        return self.model.record(*patterns)
+
+    def replace(
+        self, pattern: str, function: Callable[[Tensor], Tensor]
+    ) -> AbstractContextManager[None]:
+        """Replace values by tap name; see ``Encoder.replace``."""
+        return self.model.replace(pattern, function)
+
+    @torch.inference_mode()
+    def hidden_states(
+        self, layers: LayerSelection, batch: TextBatch, output_positions: Tensor | None = None
+    ) -> Tensor:
+        """Return hidden states (B, L, width), or (M, width) at the flat ``output_positions`` (M,).
+
+        Inner layers, and calls with active taps, use the float32 encoder: faster copies have no
+        taps.
+        """
+        is_fast = self.model.encoder.taps.is_idle and layers.indices == (
+            len(self.model.encoder.blocks),
+        )
+        encoder = self._inference_encoder() if is_fast else self.model.encoder
+        return layers.hidden_states(
+            encoder, batch.token_ids, batch.token_info, output_positions=output_positions
+        )
+
+    @property
+    def is_causal(self) -> bool:
+        """Whether the last training phase has a causal objective."""
+        return any(isinstance(objective, CausalLM) for objective in final_objectives(self.model))
+
+    @property
+    def max_length(self) -> int | None:
+        """Maximum sequence length in tokens; None if unlimited."""
+        limits = (self.model.recipe.vectors.longest, self.model.encoder.max_length)
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    @property
+    def batch_tokens(self) -> int:
+        """Tokens per batch."""
+        return INT8_BATCH_TOKENS if self.precision == "int8" else BATCH_TOKENS
+
+    @property
+    def has_lm_head(self) -> bool:
+        """Whether the encoder's hidden states predict tokens, not only the decoder's."""
+        if self.model.output is None:
+            return False
+        return any(
+            o.predicts_tokens and not o.uses_decoder for o in self.model.recipe.objectives.values()
+        )
+
+    @property
+    def is_masked_lm(self) -> bool:
+        """Whether the model predicts masked tokens."""
+        has_masked_lm = any(
+            isinstance(objective, MaskedLM) for objective in final_objectives(self.model)
+        )
+        return self.has_lm_head and (has_masked_lm or not self.is_causal)
+
+    def require_lm_head(self, command: str) -> None:
+        """Raise UserError unless the encoder's hidden states predict tokens."""
+        if self.model.output is None:
+            raise UserError(
+                f"{command} needs a model with an output over the vocabulary; this has none"
+            )
+        if not self.has_lm_head:
+            raise UserError(
+                f"{command} needs an encoder that predicts tokens, and in "
+                f"{self.model.recipe.name} the decoder does: use generate"
+            )
+
+    def require_text_tokenizer(self, command: str) -> None:
+        """Raise UserError if tokens are items, to which any text is unknown."""
+        if self.tokenizer.kind == "items":
+            raise UserError(
+                f"{command} reads text, and {self.model.recipe.name} knows items: use evaluate or "
+                f"fill-mask"
+            )
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the token ids of texts, without special tokens or truncation.
+
+        Raises UserError for unknown items.
+        """
+        for text in texts:
+            self._require_known_items(text)
+        return self.tokenizer.encode_batch(list(texts))
+
+    def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return token ids with special tokens, truncated to :attr:`max_length`."""
+        return [
+            add_special_tokens(ids, self.tokenizer.special_tokens, self.max_length)
+            for ids in self.tokenize(texts)
+        ]
+
+    def _require_known_items(self, text: str) -> None:
+        if self.tokenizer.kind != "items":
+            return
+        for item in text.replace("[MASK]", " ").split():
+            if self.tokenizer.encode(item) == [self.tokenizer.special_tokens.unknown]:
+                raise UserError(
+                    f"{self.model.recipe.name} knows no item {item!r}: use the items of its "
+                    f"training data, with _ for each space in a name"
+                )
+
+    def _batches(
+        self, sequences: Sequence[Sequence[int]], language: str | None = None
+    ) -> Iterator[TextBatch]:
+        pad, budget = self.tokenizer.special_tokens.pad, self.batch_tokens
+        for batch in text_batches(sequences, pad, self.device, batch_tokens=budget):
+            token_info = self._with_language(batch.token_info, batch.token_ids, language)
+            yield replace(batch, token_info=token_info)
+
+    def _with_language(
+        self, token_info: TokenInfo, token_ids: Tensor, language: str | None
+    ) -> TokenInfo:
+        return token_info.with_language(token_ids, self._language_id(language))
+
+    def _language_id(self, language: str | None) -> int | None:
+        if language is None:
+            return None
+        languages = self.model.recipe.encoder.embeddings.languages
+        if not languages:
+            raise UserError("the encoder has no language embeddings: leave --language out")
+        if language not in languages:
+            raise UserError(
+                f"the encoder has no embedding for the language {language!r}"
+                f"{did_you_mean(language, languages)}"
+            )
+        return languages.index(language)
+
+    def _inference_encoder(self) -> Encoder:
+        if self._cached_encoder is None:
+            self._cached_encoder = inference_encoder(
+                self.model.encoder, self.precision, self.device
+            )
+        return self._cached_encoder
+
+
+def _as_list(texts: str | Sequence[Any]) -> list[str]:
+    items: list[Any] = [texts] if isinstance(texts, str) else list(texts)
+    if invalid := [text for text in items if not isinstance(text, str)]:
+        raise UserError(f"texts must be strings, and {invalid[0]!r} is not")
+    return items
+
+
+def _pool(hidden_states: Tensor, document_ids: Tensor | None, pooling: Pooling) -> Tensor:
+    if pooling == "cls":
+        return hidden_states[:, 0].float()
+    if document_ids is None:
+        return hidden_states.float().mean(1)
+    mask = (document_ids >= 0).float()
+    return torch.einsum("bld,bl->bd", hidden_states.float(), mask) / mask.sum(1, keepdim=True)

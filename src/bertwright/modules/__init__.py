@@ -1,0 +1,1 @@
+"""Building blocks of the encoder: attention, feed-forward, norms, embeddings, recurrence."""

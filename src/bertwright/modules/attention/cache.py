@@ -1,0 +1,204 @@
+"""What earlier tokens leave for later ones: key-value cache, memory, recurrent state."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from bertwright.modules.token_tensors import TokenInfo
+
+
+@dataclass(frozen=True)
+class RecurrentCarry:
+    """The state of a recurrent mixer at the end of the previous sequences, (B, 1, S) or None.
+
+    ``store`` takes the new state, without gradient.
+    """
+
+    state: Tensor | None
+    store: Callable[[Tensor], None]
+
+
+class LayerKeyValues:
+    """The cached keys, before rotation, and values (B, H, M, d) of one attention layer."""
+
+    def __init__(self, max_length: int | None) -> None:
+        self._max_length = max_length
+        self._key_value: tuple[Tensor, Tensor] | None = None
+        self._cross_key_value: tuple[Tensor, Tensor] | None = None
+        self.num_query_stream = 0
+
+    def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cached keys and values, then new ones, (B, H, M + L, d); cache all."""
+        if self._key_value is not None:
+            key = torch.cat((self._key_value[0], key), dim=2)
+            value = torch.cat((self._key_value[1], value), dim=2)
+        cached = _kept_slice(key.shape[2], self.num_query_stream, self._max_length)
+        self._key_value = key[:, :, cached], value[:, :, cached]
+        return key, value
+
+    def cross_key_values(
+        self, project: Callable[[], tuple[Tensor, Tensor]]
+    ) -> tuple[Tensor, Tensor]:
+        """Return the keys and values (B, H, S, d) of the source, computed once."""
+        if self._cross_key_value is None:
+            self._cross_key_value = project()
+        return self._cross_key_value
+
+    def select(self, sequences: Tensor) -> None:
+        """Keep some sequences (N,) int64 only."""
+        self._key_value = _select_sequences(self._key_value, sequences)
+        self._cross_key_value = _select_sequences(self._cross_key_value, sequences)
+
+
+Past = Tensor | RecurrentCarry | LayerKeyValues
+"""Earlier tokens of a block: its inputs (B, M, D), a recurrent state, or keys and values."""
+
+
+class KeyValueCache:
+    """A key-value cache, for causal text that is read in parts.
+
+    The parts give the same result as one pass. It can replace a ``Memory``, but keeps
+    keys and values with unchanged positions, which works with every position encoding. All passes
+    must set the same token attributes. ``max_length`` is the number of tokens that are kept, for a
+    limited window; None keeps all.
+    """
+
+    def __init__(self, max_length: int | None = None) -> None:
+        self._max_length = max_length
+        self._layers: dict[int, LayerKeyValues] = {}
+        self._token_info: TokenInfo | None = None
+
+    def extend_token_info(self, token_info: TokenInfo) -> TokenInfo:
+        """Return the attributes of the keys: the cached tokens, then the new ones, now cached."""
+        keys = token_info
+        if self._token_info is not None:
+            keys = _concatenate_token_info(self._token_info, keys)
+        num_query_stream = token_info.index.shape[1] - num_content_tokens(token_info)
+        kept = _kept_slice(keys.index.shape[1], num_query_stream, self._max_length)
+        self._token_info = keys.map(lambda values: values[:, kept])
+        return keys
+
+    def layer_past(self, block: int, x: Tensor, token_info: TokenInfo) -> LayerKeyValues:
+        """Return the keys and values of a block, prepared for tokens with these attributes."""
+        layer = self._layers.setdefault(block, LayerKeyValues(self._max_length))
+        layer.num_query_stream = x.shape[1] - num_content_tokens(token_info)
+        return layer
+
+    def select(self, sequences: Tensor) -> None:
+        """Keep some sequences (N,) int64 only."""
+        for layer in self._layers.values():
+            layer.select(sequences)
+        if self._token_info is not None:
+            self._token_info = self._token_info.select(sequences)
+
+
+def _select_sequences(
+    key_value: tuple[Tensor, Tensor] | None, sequences: Tensor
+) -> tuple[Tensor, Tensor] | None:
+    if key_value is None:
+        return None
+    return key_value[0].index_select(0, sequences), key_value[1].index_select(0, sequences)
+
+
+def _kept_slice(length: int, num_query_stream: int, max_length: int | None) -> slice:
+    end = length - num_query_stream
+    return slice(0 if max_length is None else max(0, end - max_length), end)
+
+
+def _concatenate_token_info(cached: TokenInfo, new: TokenInfo) -> TokenInfo:
+    """Concatenate token attributes, broadcasting a single sequence."""
+    pairs = ((getattr(cached, f.name), getattr(new, f.name)) for f in fields(TokenInfo))
+    return TokenInfo(*(None if pair[0] is None else _concatenate(*pair) for pair in pairs))  # type: ignore[arg-type]
+
+
+def _concatenate(first: Tensor, second: Tensor) -> Tensor:
+    batch = max(len(first), len(second))
+    return torch.cat((first.expand(batch, -1), second.expand(batch, -1)), dim=1)
+
+
+class Memory:
+    """The block inputs of the last tokens before each sequence, without gradient (Dai et al. 2019).
+
+    ``hidden_states`` holds (B, M, D) by block index; ``document_ids`` (B, M) int64 is -1 where
+    there was no text.
+    """
+
+    def __init__(self, hidden_states: dict[int, Tensor], document_ids: Tensor) -> None:
+        self.hidden_states, self.document_ids = hidden_states, document_ids
+        self._next: dict[int, Tensor] = {}
+
+    @staticmethod
+    def empty(length: int, token_ids: Tensor) -> "Memory":
+        """Return an empty memory for token IDs (B, L)."""
+        return Memory({}, token_ids.new_full((len(token_ids), length), -1))
+
+    def layer_past(self, block: int, x: Tensor, token_info: TokenInfo) -> Tensor:
+        """Return the memory (B, M, D) of a block, and keep its input x (B, L, D)."""
+        past = self.hidden_states.get(block)
+        if past is None:
+            past = x.new_zeros(len(x), self.document_ids.shape[1], x.shape[2])
+        content = x.detach()[:, : num_content_tokens(token_info)]
+        self._next[block] = torch.cat((past, content), dim=1)[:, -self.document_ids.shape[1] :]
+        return past
+
+    def recurrent_carry(self, block: int) -> RecurrentCarry:
+        """Return the state that a recurrent block continues from, and stores."""
+
+        def store(state: Tensor) -> None:
+            self._next[block] = state.detach()
+
+        return RecurrentCarry(self.hidden_states.get(block), store)
+
+    def next_memory(self, token_info: TokenInfo) -> "Memory":
+        """Return the memory after sequences with these attributes.
+
+        It covers their last document, which the next sequences may continue as their document 0.
+        """
+        documents = self._document_ids(token_info)[:, : num_content_tokens(token_info)]
+        last = documents.amax(1, keepdim=True)
+        memory_documents = torch.cat((self.document_ids.where(last < 1, -1), documents), dim=1)
+        memory_documents = memory_documents[:, -self.document_ids.shape[1] :]
+        return Memory(self._next, torch.where(memory_documents == last.clamp(min=0), 0, -1))
+
+    def extend_token_info(self, token_info: TokenInfo) -> TokenInfo:
+        """Return the attributes of the keys: the memory, then the sequences.
+
+        Memory precedes all tokens in position and factorisation order, and has segment 0 (as in the
+        released code of XLNet). In sequences read backward it comes after the text.
+        """
+        length = self.document_ids.shape[1]
+        index = position_ids = torch.arange(-length, 0, device=self.document_ids.device)[None]
+        if token_info.is_backward is not None:
+            after_text = num_content_tokens(token_info) - 1 - index
+            position_ids = torch.where(token_info.is_backward[:, :1], after_text, index)
+
+        def prepend(values: Tensor | None, memory_values: Tensor) -> Tensor | None:
+            return (
+                None
+                if values is None
+                else torch.cat((memory_values.expand(len(values), -1), values), dim=1)
+            )
+
+        no_rank = torch.full_like(index, -1)
+        return TokenInfo(
+            torch.cat((index, token_info.index), dim=1),
+            prepend(token_info.position_ids, position_ids),
+            prepend(token_info.segment_ids, torch.zeros_like(index)),
+            torch.cat((self.document_ids, self._document_ids(token_info)), dim=1),
+            prepend(token_info.factorisation_order, no_rank),
+            prepend(token_info.is_query_stream, torch.zeros_like(index, dtype=torch.bool)),
+        )
+
+    def _document_ids(self, token_info: TokenInfo) -> Tensor:
+        if token_info.document_ids is not None:
+            return token_info.document_ids
+        return torch.zeros_like(token_info.index).expand(len(self.document_ids), -1)
+
+
+def num_content_tokens(token_info: TokenInfo) -> int:
+    """Return the number of content tokens in a sequence: query tokens come last."""
+    length = token_info.index.shape[1]
+    is_query = token_info.is_query_stream
+    return length if is_query is None else length - int(is_query[0].sum())

@@ -1,0 +1,197 @@
+"""Sparse visibility for long sequences: global tokens and random blocks.
+
+Positions are counted from the start of a text; with ``block``, in blocks of that many positions.
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.core.rng import stream_key as random_key
+from bertwright.modules.attention.mask.visibility import AndVisibility, OrVisibility, Visibility
+from bertwright.modules.dropout_rng import uniform_for_seed
+from bertwright.modules.token_tensors import TokenInfo
+
+
+class GlobalVisibility(Visibility):
+    """Some tokens attend to everything and are attended to by everything (Beltagy et al. 2020).
+
+    These are the ``first`` and ``last`` blocks of each text, some ``positions``, and a ``segment``,
+    such as the question; a single text is segment 0. The task decides: :func:`with_global_segment`.
+    """
+
+    kind: Literal["global"] = "global"
+    first: int = Field(default=1, ge=0, le=1 << 20)
+    last: int = Field(default=0, ge=0, le=1 << 20)
+    positions: tuple[Annotated[int, Field(ge=0, le=1 << 20)], ...] = Field(
+        default=(), max_length=65_536
+    )
+    segment: int | None = Field(default=None, ge=0, le=1)
+    block: int = Field(default=1, ge=1, le=1 << 20)
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return self._is_global(query) | self._is_global(key)
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return self._is_global(query).any(-1) | self._is_global(key).any(-1)
+
+    def global_tokens(self, token_info: TokenInfo) -> Tensor | None:
+        is_global = self._is_global(token_info)
+        if token_info.document_ids is None:
+            return is_global
+        return is_global & (token_info.document_ids >= 0)
+
+    @property
+    def depends_on_text_length(self) -> bool:
+        return self.last > 0
+
+    @property
+    def distinguishes_segments(self) -> bool:
+        return self.segment is not None
+
+    def _is_global(self, token_info: TokenInfo) -> Tensor:
+        blocks = token_info.resolved_position_ids // self.block
+        # Memory has positions below 0, and is not the beginning of a text.
+        is_global = (blocks >= 0) & (blocks < self.first)
+        if self.last:
+            is_global = is_global | (blocks > _last_block(token_info, self.block) - self.last)
+        for position in self.positions:
+            is_global = is_global | (token_info.resolved_position_ids == position)
+        if self.segment is not None:
+            segment_ids = (
+                torch.zeros_like(token_info.resolved_position_ids)
+                if token_info.segment_ids is None
+                else token_info.segment_ids
+            )
+            # Padding has segment 0.
+            is_real = True if token_info.document_ids is None else token_info.document_ids >= 0
+            is_global = is_global | ((segment_ids == self.segment) & is_real)
+        return is_global
+
+
+def with_global_segment(visibility: Visibility, segment: int | None) -> Visibility:
+    """Return the rule with the tokens of ``segment`` global too, or of none.
+
+    Rules without global tokens, or with global blocks, stay unchanged.
+    """
+    if isinstance(visibility, AndVisibility | OrVisibility):
+        return type(visibility)(
+            rules=tuple(with_global_segment(member, segment) for member in visibility.rules)
+        )
+    if isinstance(visibility, GlobalVisibility) and visibility.block == 1:
+        return visibility.model_copy(update={"segment": segment})
+    return visibility
+
+
+def get_global_segment(visibility: Visibility) -> int | None:
+    """Return the segment whose tokens are global, None for none."""
+    if isinstance(visibility, AndVisibility | OrVisibility):
+        segments = (get_global_segment(member) for member in visibility.rules)
+        return next((segment for segment in segments if segment is not None), None)
+    return visibility.segment if isinstance(visibility, GlobalVisibility) else None
+
+
+def with_global_first_token(visibility: Visibility) -> Visibility:
+    """Return the rule with its first token global, if it supports global tokens but has none."""
+    if isinstance(visibility, AndVisibility | OrVisibility):
+        return type(visibility)(
+            rules=tuple(with_global_first_token(member) for member in visibility.rules)
+        )
+    if isinstance(visibility, GlobalVisibility) and not (
+        visibility.first or visibility.last or visibility.positions
+    ):
+        return visibility.model_copy(update={"first": 1})
+    return visibility
+
+
+class RandomBlocksVisibility(Visibility):
+    """A block of ``block`` tokens attends to ``number`` random others (Zaheer et al. 2020).
+
+    They are drawn without replacement from those that are neither the first, the last, itself nor a
+    neighbour, and depend on ``seed``, the block of the encoder, the block of tokens and the number
+    of blocks in the text; all heads share them.
+    """
+
+    kind: Literal["random-blocks"] = "random-blocks"
+    number: int = Field(default=3, ge=1, le=65_536)
+    block: int = Field(default=64, ge=1, le=1 << 20)
+    seed: int = Field(default=0, ge=0)
+    layer: int = Field(default=0, ge=0, exclude=True)
+    """The block of the encoder, set by ``at_block``; not part of a recipe."""
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        key_blocks = key.resolved_position_ids // self.block
+        allowed = torch.zeros_like(query.resolved_position_ids >= key.resolved_position_ids)
+        for random_block in self.random_blocks(query):
+            allowed = allowed | (random_block == key_blocks)
+        return allowed
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        key_blocks = key.resolved_position_ids // self.block
+        low, high = key_blocks.amin(-1, keepdim=True), key_blocks.amax(-1, keepdim=True)
+        allowed = super().may_attend(query, key) & False
+        for random_block in self.random_blocks(query):
+            allowed = allowed | ((random_block >= low) & (random_block <= high)).any(-1)
+        return allowed
+
+    @property
+    def depends_on_text_length(self) -> bool:
+        return True
+
+    def at_block(self, index: int) -> Visibility:
+        return self.model_copy(update={"layer": index})
+
+    def random_blocks(self, token_info: TokenInfo) -> list[Tensor]:
+        """Return the random blocks of each token, as ``number`` tensors; -1 for none."""
+        current = token_info.resolved_position_ids // self.block
+        last = _last_block(token_info, self.block)
+        low, high = (current - 1).clamp(min=1), torch.minimum(current + 1, last - 1)
+        num_near = (high - low + 1).clamp(min=0)
+        num_free = (last - 1 - num_near).clamp(min=0)
+        seed = random_key(self.seed, "random blocks", self.layer)
+        picks: list[Tensor] = []
+        for draw in range(self.number):
+            random_number = uniform_for_seed(seed, current * self.number + draw)
+            pick = (random_number * (num_free - draw)).long()
+            for earlier in picks:
+                pick = pick + (pick >= earlier)
+            pick = torch.where(draw < num_free, pick, _NO_PICK)
+            # Sorted, so that the next pick steps over each of them.
+            picks = list(torch.stack([*picks, pick]).sort(0).values)
+        blocks = [pick + 1 + num_near * (pick + 1 >= low) for pick in picks]
+        return [torch.where(pick == _NO_PICK, -1, b) for pick, b in zip(picks, blocks, strict=True)]
+
+
+_NO_PICK = 1 << 40
+"""Larger than every pick."""
+
+
+class ShortTextVisibility(Visibility):
+    """Every token attends to every token in a text of at most ``length`` tokens.
+
+    There, blocks would save nothing (released code of Zaheer et al. 2020).
+    """
+
+    kind: Literal["short"] = "short"
+    length: int = Field(ge=1, le=1 << 20)
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return self._is_short(query) & self._is_short(key)
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return self._is_short(query).any(-1) & self._is_short(key).any(-1)
+
+    @property
+    def depends_on_text_length(self) -> bool:
+        return True
+
+    def _is_short(self, token_info: TokenInfo) -> Tensor:
+        assert token_info.text_lengths is not None
+        return token_info.text_lengths <= self.length
+
+
+def _last_block(token_info: TokenInfo, block: int) -> Tensor:
+    assert token_info.text_lengths is not None, "call with_text_lengths() first"
+    return (token_info.text_lengths - 1) // block

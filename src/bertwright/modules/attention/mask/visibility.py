@@ -1,0 +1,298 @@
+"""Visibility: the attention mask as a rule.
+
+A rule is a function of the attributes of a query and of a key. Rules compose with ``&`` and ``|``.
+Padding is always masked.
+"""
+
+from functools import reduce
+from operator import and_, or_
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.core.config import Config
+from bertwright.modules.token_tensors import TokenInfo
+
+
+class Visibility(Config):
+    """The attention mask as a rule."""
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        """Return whether queries may attend to keys, broadcast to (B, L, L), bool."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a visibility")
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        """Return whether any query of a group may attend to any key of a group.
+
+        query (R, Q, 1, t) and key (R, 1, K, t) to (R, Q, K), bool. It may be True where no pair is
+        visible, if an exact check is costly, but never False where one is.
+        """
+        return torch.ones_like((query.index >= key.index)[..., 0])
+
+    def global_tokens(self, token_info: TokenInfo) -> Tensor | None:
+        """Return the tokens that attend to all and are attended to by all, (B or 1, L) bool."""
+        return None
+
+    @property
+    def depends_on_text_length(self) -> bool:
+        """Whether it depends on the length of a text, which later tokens change."""
+        return False
+
+    @property
+    def distinguishes_segments(self) -> bool:
+        """Whether it depends on segment IDs."""
+        return False
+
+    @property
+    def stride(self) -> int:
+        """The dilation at which positions are grouped into tiles: 1 for contiguous ones."""
+        return 1
+
+    def at_block(self, index: int) -> "Visibility":
+        """Return the rule of one block of the encoder."""
+        return self
+
+    def at_head(self, index: int) -> "Visibility":
+        """Return the rule of one head; the rule of a block is the union of its heads' rules."""
+        return self
+
+    def __and__(self, other: "Visibility") -> "Visibility":
+        return AndVisibility(
+            rules=(*members(self, AndVisibility), *members(other, AndVisibility))
+        ).simplify()
+
+    def __or__(self, other: "Visibility") -> "Visibility":
+        return OrVisibility(rules=(*members(self, OrVisibility), *members(other, OrVisibility)))
+
+
+class BidirectionalVisibility(Visibility):
+    """Every token attends to every token."""
+
+    kind: Literal["bidirectional"] = "bidirectional"
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return torch.ones_like(query.index >= key.index)
+
+
+class CausalVisibility(Visibility):
+    """A token attends to itself and to earlier tokens of the sequence."""
+
+    kind: Literal["causal"] = "causal"
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return key.index <= query.index
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return key.index.amin(-1) <= query.index.amax(-1)
+
+
+class ReverseCausalVisibility(Visibility):
+    """A token attends to itself and to later tokens of the sequence."""
+
+    kind: Literal["reversed"] = "reversed"
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return key.index >= query.index
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return key.index.amax(-1) >= query.index.amin(-1)
+
+
+class ForwardBackwardVisibility(Visibility):
+    """The first half of a hidden state is ``causal``, the second ``reversed`` (Peters et al. 2018).
+
+    Together they see everything, and each can still predict its next token. Only a mixer that keeps
+    the halves apart supports this.
+    """
+
+    kind: Literal["both-ways"] = "both-ways"
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return torch.ones_like(query.index >= key.index)
+
+
+class WindowVisibility(Visibility):
+    """A token attends to ``size`` tokens on each side (sliding window; Beltagy et al. 2020).
+
+    With ``block`` both are in blocks of that many tokens: a block attends to ``size`` blocks on
+    each side (Zaheer et al. 2020).
+    """
+
+    kind: Literal["window"] = "window"
+    size: int = Field(ge=0, le=1 << 20)
+    block: int = Field(default=1, ge=1, le=1 << 20)
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return (self._block_index(query) - self._block_index(key)).abs() <= self.size
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        queries, keys = self._block_index(query), self._block_index(key)
+        return (keys.amin(-1) <= queries.amax(-1) + self.size) & (
+            keys.amax(-1) >= queries.amin(-1) - self.size
+        )
+
+    def _block_index(self, token_info: TokenInfo) -> Tensor:
+        return (
+            token_info.index if self.block == 1 else token_info.resolved_position_ids // self.block
+        )
+
+
+class PermutationVisibility(Visibility):
+    """A token sees those up to it in factorisation order, a query token those before it.
+
+    Query tokens are never attended to (Yang et al. 2019, section 2.3).
+    """
+
+    kind: Literal["order"] = "order"
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        if query.factorisation_order is None or key.factorisation_order is None:
+            return torch.ones_like(query.index >= key.index)
+        allowed = key.factorisation_order <= query.factorisation_order
+        if query.is_query_stream is not None and key.is_query_stream is not None:
+            allowed = (
+                key.factorisation_order < query.factorisation_order + ~query.is_query_stream
+            ) & ~key.is_query_stream
+        return allowed
+
+
+class SameDocumentVisibility(Visibility):
+    """A token attends to its own document only: packed sequences do not leak."""
+
+    kind: Literal["document"] = "document"
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        if query.document_ids is None or key.document_ids is None:
+            return torch.ones_like(query.index >= key.index)
+        return query.document_ids == key.document_ids
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        if query.document_ids is None or key.document_ids is None:
+            return super().may_attend(query, key)
+        queries, keys = query.document_ids, key.document_ids
+        return (keys.amin(-1) <= queries.amax(-1)) & (keys.amax(-1) >= queries.amin(-1))
+
+
+class _CompositeVisibility(Visibility):
+    """A combination of rules."""
+
+    rules: tuple[Visibility, ...] = Field(min_length=1)
+
+    def global_tokens(self, token_info: TokenInfo) -> Tensor | None:
+        by_rule = (rule.global_tokens(token_info) for rule in self.rules)
+        tokens = [is_global for is_global in by_rule if is_global is not None]
+        return torch.stack(torch.broadcast_tensors(*tokens)).any(0) if tokens else None
+
+    @property
+    def depends_on_text_length(self) -> bool:
+        return any(rule.depends_on_text_length for rule in self.rules)
+
+    @property
+    def distinguishes_segments(self) -> bool:
+        return any(rule.distinguishes_segments for rule in self.rules)
+
+    @property
+    def stride(self) -> int:
+        return max(rule.stride for rule in self.rules)
+
+    def at_block(self, index: int) -> Visibility:
+        return type(self)(rules=tuple(rule.at_block(index) for rule in self.rules))
+
+    def at_head(self, index: int) -> Visibility:
+        return type(self)(rules=tuple(rule.at_head(index) for rule in self.rules))
+
+
+class AndVisibility(_CompositeVisibility):
+    """All of its rules allow a pair."""
+
+    kind: Literal["and"] = "and"
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return reduce(and_, (rule.visible(query, key) for rule in self.rules))
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return reduce(and_, (rule.may_attend(query, key) for rule in self.rules))
+
+    def simplify(self) -> Visibility:
+        """Remove bidirectional and repeated rules."""
+        rules = tuple(
+            dict.fromkeys(r for r in self.rules if not isinstance(r, BidirectionalVisibility))
+        )
+        if not rules:
+            return BidirectionalVisibility()
+        return rules[0] if len(rules) == 1 else AndVisibility(rules=rules)
+
+
+class OrVisibility(_CompositeVisibility):
+    """Any of its rules allows a pair."""
+
+    kind: Literal["or"] = "or"
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return reduce(or_, (rule.visible(query, key) for rule in self.rules))
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return reduce(or_, (rule.may_attend(query, key) for rule in self.rules))
+
+
+def members(
+    visibility: Visibility, kind: "type[AndVisibility | OrVisibility]"
+) -> tuple[Visibility, ...]:
+    """Return the rules combined by ``&`` or ``|``, or the rule itself."""
+    return visibility.rules if isinstance(visibility, kind) else (visibility,)
+
+
+ScanDirection = Literal["forward", "backward"]
+
+SCAN_DIRECTIONS: dict[type[Visibility], tuple[ScanDirection, ...]] = {
+    CausalVisibility: ("forward",),
+    ReverseCausalVisibility: ("backward",),
+    ForwardBackwardVisibility: ("forward", "backward"),
+}
+
+
+def scan_directions(visibility: Visibility) -> tuple[ScanDirection, ...]:
+    """Return the reading directions of a rule, one per part of a hidden state.
+
+    Empty unless the rule is a direction, optionally within documents.
+    """
+    rules = [
+        r for r in members(visibility, AndVisibility) if not isinstance(r, SameDocumentVisibility)
+    ]
+    return SCAN_DIRECTIONS.get(type(rules[0]), ()) if len(rules) == 1 else ()
+
+
+def supports_recurrence(visibility: Visibility) -> bool:
+    """Return whether every token sees all that its neighbour sees, or starts afresh."""
+    supported = (BidirectionalVisibility, SameDocumentVisibility, *SCAN_DIRECTIONS)
+    return all(isinstance(member, supported) for member in members(visibility, AndVisibility))
+
+
+def sees_self_only(visibility: Visibility) -> bool:
+    """Return whether a token attends to itself only."""
+    kinds = {type(member) for member in members(visibility, AndVisibility)}
+    return {CausalVisibility, ReverseCausalVisibility} <= kinds
+
+
+def is_causal(visibility: Visibility) -> bool:
+    """Return whether a token attends to no later token."""
+    return any(
+        isinstance(member, CausalVisibility) for member in members(visibility, AndVisibility)
+    )
+
+
+def is_split_by_direction(visibility: Visibility) -> bool:
+    """Return whether the two halves of a hidden state have different masks."""
+    if isinstance(visibility, AndVisibility | OrVisibility):
+        return any(is_split_by_direction(member) for member in visibility.rules)
+    return isinstance(visibility, ForwardBackwardVisibility)
+
+
+def is_bidirectional(visibility: Visibility) -> bool:
+    """Return whether a token attends to all of its document."""
+    return all(
+        isinstance(r, BidirectionalVisibility | SameDocumentVisibility)
+        for r in members(visibility, AndVisibility)
+    )

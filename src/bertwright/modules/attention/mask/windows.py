@@ -1,0 +1,120 @@
+"""Sliding windows whose size and dilation depend on the block of the encoder."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.core.config import Settings
+from bertwright.modules.attention.mask.visibility import Visibility, WindowVisibility
+from bertwright.modules.token_tensors import TokenInfo
+
+if TYPE_CHECKING:
+    from bertwright.encoder.config import EncoderConfig
+
+PositiveInts = tuple[Annotated[int, Field(ge=1, le=1 << 20)], ...]
+
+
+class DilatedWindowVisibility(Visibility):
+    """A sliding window for every block of the encoder, dilated in some heads.
+
+    In block n a token attends to ``sizes[n]`` tokens on each side. The first ``dilated_heads``
+    heads (all if None) attend to as many, but only to every ``dilations[n]``-th; 1 is no dilation.
+    The last element of each list applies to all further blocks (Beltagy et al. 2020, sections 3.1
+    and 4.1).
+    """
+
+    kind: Literal["windows"] = "windows"
+    sizes: PositiveInts = Field(min_length=1)
+    dilations: PositiveInts = Field(default=(1,), min_length=1)
+    dilated_heads: int | None = Field(default=None, ge=1, le=4_096)
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        distance = (query.index - key.index).abs()
+        allowed = (distance <= self._reach) & (distance % self.stride == 0)
+        if self.dilated_heads is None:
+            return allowed
+        return allowed | self._undilated_window.visible(query, key)
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        allowed = self._undilated_window.may_attend(query, key)
+        allowed = allowed if self.dilated_heads is not None else allowed & False
+        # A token only attends to those whose index has the same remainder.
+        for remainder in range(self.stride):
+            (first, last), (low, high) = (
+                _index_range(t.index, self.stride, remainder) for t in (query, key)
+            )
+            allowed = allowed | ((low <= last + self._reach) & (high >= first - self._reach))
+        return allowed
+
+    @property
+    def stride(self) -> int:
+        return self.dilations[0]
+
+    def at_block(self, index: int) -> Visibility:
+        size, dilation = (v[min(index, len(v) - 1)] for v in (self.sizes, self.dilations))
+        return _block_visibility(size, dilation, self.dilated_heads)
+
+    def at_head(self, index: int) -> Visibility:
+        dilated = self.dilated_heads is None or index < self.dilated_heads
+        return _block_visibility(self.sizes[0], self.stride if dilated else 1)
+
+    @property
+    def _reach(self) -> int:
+        return self.sizes[0] * self.stride
+
+    @property
+    def _undilated_window(self) -> WindowVisibility:
+        return WindowVisibility(size=self.sizes[0])
+
+
+def _block_visibility(size: int, dilation: int, dilated_heads: int | None = None) -> Visibility:
+    """Return the rule of one block, in a canonical form."""
+    if dilation == 1:
+        return WindowVisibility(size=size)
+    return DilatedWindowVisibility(
+        sizes=(size,), dilations=(dilation,), dilated_heads=dilated_heads
+    )
+
+
+def _index_range(index: Tensor, stride: int, remainder: int) -> tuple[Tensor, Tensor]:
+    """Return the first and last index of each group (..., t) with a remainder; empty if none."""
+    matches = index % stride == remainder
+    first = torch.where(matches, index, _OUT_OF_RANGE).amin(-1)
+    return first, torch.where(matches, index, -_OUT_OF_RANGE).amax(-1)
+
+
+_OUT_OF_RANGE = 1 << 40
+
+
+class SlidingWindowConfig(Settings):
+    """All blocks but every ``every``-th, counted from the first, have a sliding window.
+
+    It spans ``window`` tokens on each side (Warner et al. 2024). ``base`` is the base of their
+    rotary angles; None for the encoder's.
+    """
+
+    every: int = Field(default=3, ge=2, le=1_024)
+    window: int = Field(default=64, ge=1, le=1 << 20)
+    base: float | None = None
+
+    def applies_to(self, block: int) -> bool:
+        """Return whether a block has a sliding window."""
+        return block % self.every != 0
+
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        if self.base is not None and not encoder.positions.is_rotary:
+            yield "sliding_window.base needs rotary positions: leave it out"
+
+
+def visibility_at_block(
+    block: int, visibility: Visibility, sliding_window: SlidingWindowConfig | None
+) -> Visibility:
+    """Return the visibility of one block."""
+    block_visibility = visibility.at_block(block)
+    if sliding_window is None or not sliding_window.applies_to(block):
+        return block_visibility
+    return block_visibility & WindowVisibility(size=sliding_window.window)

@@ -1,0 +1,166 @@
+"""Linear-time attention with random features (Choromanski et al. 2021)."""
+
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from bertwright.core.rng import stream_key
+from bertwright.modules.attention.mask import AttentionMask
+from bertwright.modules.attention.multi_head import MultiHeadModule
+from bertwright.modules.attention.positions import HeadShape, PositionsConfig, apply_rotary
+from bertwright.modules.context import BlockContext
+from bertwright.modules.dtypes import at_least_float32
+from bertwright.modules.hooks import HookPoint, tap
+from bertwright.modules.mixer import MultiHeadConfig
+from bertwright.modules.norms import NormConfig
+from bertwright.modules.parameter_roles import ParameterRole
+
+CHUNK_LENGTH = 64
+"""Queries that are computed at once in causal attention."""
+
+EPSILON = 1e-6
+"""Added to every feature, so that no sum of them is 0."""
+
+
+class RandomFeaturesConfig(MultiHeadConfig):
+    """exp(q . k) approximated by ``features`` positive random features of q and k (FAVOR+).
+
+    ``function`` "relu" replaces exp by relu(w . q) relu(w . k) (section 2.2). The features are
+    fixed, orthogonal in groups, drawn from ``seed``, and shared by all blocks. Visibility must be
+    bidirectional or causal, and attention weights cannot be dropped.
+    """
+
+    kind: Literal["random-features"] = "random-features"
+    features: int = Field(default=256, ge=1, le=65_536)
+    function: Literal["exponential", "relu"] = "exponential"
+    seed: int = Field(default=0, ge=0)
+
+    supports_any_visibility: ClassVar[bool] = False
+
+    def flops(self, width: int, length: int) -> tuple[float, float]:
+        heads = self.head_shape(width).num_heads
+        return 8 * width**2 + 8 * width * self.features + 2 * heads * self.features, 0.0
+
+    def build(self, width: int, positions: PositionsConfig, norm: NormConfig) -> nn.Module:
+        return RandomFeatureAttention(self, self.head_shape(width), norm.build_inner_norm(width))
+
+
+class RandomFeatureAttention(MultiHeadModule):
+    """Attention that sums keys and values before it computes any query."""
+
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = {
+        "projection.weight": ParameterRole("matrix", num_parts=3),
+        "output.weight": ParameterRole("matrix", writes_residual=True),
+    }
+
+    def __init__(
+        self, config: RandomFeaturesConfig, head_shape: HeadShape, norm: nn.Module
+    ) -> None:
+        super().__init__()
+        self.num_heads, self.function = head_shape.num_heads, config.function
+        self.projection = nn.Linear(head_shape.width, 3 * head_shape.width, config.bias)
+        self.norm = norm
+        self.output = nn.Linear(head_shape.width, head_shape.width, config.bias)
+        self._random_features = orthogonal_features(
+            config.features, head_shape.head_width, config.seed
+        )
+
+    def forward(self, x: Tensor, context: BlockContext) -> Tensor:
+        """Map x (B, L, D) to (B, L, D)."""
+        assert context.past is None, "EncoderConfig allows no memory here"
+        shared, hooks = context.attention, context.hooks
+        query, key, value = self.split_heads(self.projection(x), 3)
+        if shared.rotary is not None:
+            query = apply_rotary(query, shared.rotary)
+            key = apply_rotary(key, shared.rotary)
+        query, key = tap(hooks, "query", query), tap(hooks, "key", key)
+        value = tap(hooks, "value", value)
+        query, key, value = (at_least_float32(t) for t in (query, key, value))
+        attended = self._attend(query, key, value, shared.mask, hooks)
+        return self.project_output(attended.to(x.dtype), hooks)
+
+    def _attend(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: AttentionMask,
+        hooks: HookPoint | None,
+    ) -> Tensor:
+        assert mask.pattern is not None, "EncoderConfig allows no other visibility"
+        random_features = self._random_features.to(query)
+        if self.function == "relu":
+            query_features, key_features = (
+                relu_features(query, random_features),
+                relu_features(key, random_features),
+            )
+        else:
+            query_features = softmax_features(query, random_features, (-1,))
+            key_features = softmax_features(key, random_features, (-2, -1))
+        if mask.is_real is not None:
+            key_features = key_features * mask.is_real[:, None, :, None]
+        if hooks is not None and hooks.is_requested("weights"):
+            weights = query_features @ key_features.transpose(-1, -2)
+            weights = weights.tril() if mask.pattern == "causal" else weights
+            return tap(hooks, "weights", normalise(weights, weights.sum(-1, keepdim=True))) @ value
+        if mask.pattern == "causal":
+            return causal_linear_attention(query_features, key_features, value)
+        sums = torch.einsum("bhlm,bhld->bhmd", key_features, value)
+        totals = torch.einsum("bhlm,bhm->bhl", query_features, key_features.sum(2))
+        return normalise(torch.einsum("bhlm,bhmd->bhld", query_features, sums), totals[..., None])
+
+
+def orthogonal_features(num_features: int, width: int, seed: int) -> Tensor:
+    """Return Gaussian rows (num_features, width), orthogonal in groups of ``width``."""
+    generator = torch.Generator().manual_seed(stream_key(seed, "random features") >> 1)
+    groups: list[Tensor] = []
+    for _ in range(-(-num_features // width)):
+        square = torch.randn(width, width, generator=generator, device="cpu")
+        other = torch.randn(width, width, generator=generator, device="cpu")
+        lengths = other.norm(dim=1, keepdim=True)
+        groups.append(torch.linalg.qr(square).Q.T * lengths)
+    return torch.cat(groups)[:num_features]
+
+
+def softmax_features(x: Tensor, random_features: Tensor, max_dims: tuple[int, ...]) -> Tensor:
+    """Return positive features (B, H, L, m) of queries or keys x (B, H, L, d).
+
+    exp(w . x - |x|^2 / 2) for every row w of ``random_features``, with x over the fourth root of
+    its width. The largest exponent over ``max_dims`` is subtracted against overflow; it cancels if
+    it is one number for all keys of a head, while each query may have its own.
+    """
+    scaled = x * x.shape[-1] ** -0.25
+    exponent = scaled @ random_features.T - scaled.square().sum(-1, keepdim=True) / 2
+    largest = exponent.detach().amax(max_dims, keepdim=True)
+    return torch.exp(exponent - largest) + EPSILON
+
+
+def relu_features(x: Tensor, random_features: Tensor) -> Tensor:
+    """Return relu(w . x) for every random feature w: (B, H, L, d) to (B, H, L, m)."""
+    return torch.relu(x * x.shape[-1] ** -0.25 @ random_features.T) + EPSILON
+
+
+def causal_linear_attention(query_features: Tensor, key_features: Tensor, value: Tensor) -> Tensor:
+    """Return each query's weighted mean of the values up to its position, chunk by chunk."""
+    sums = value.new_zeros(*key_features.shape[:2], key_features.shape[3], value.shape[3] + 1)
+    ones = value.new_ones(*value.shape[:3], 1)
+    values_and_ones = torch.cat((value, ones), dim=-1)
+    outputs: list[Tensor] = []
+    inputs = (query_features, key_features, values_and_ones)
+    # An exported graph serves any length: the whole sequence is one chunk.
+    is_whole = torch.compiler.is_exporting()
+    chunks = (
+        [inputs] if is_whole else zip(*(t.split(CHUNK_LENGTH, dim=2) for t in inputs), strict=True)
+    )
+    for q, k, v in chunks:
+        outputs.append(q @ sums + (q @ k.transpose(-1, -2)).tril() @ v)
+        sums = sums + k.transpose(-1, -2) @ v
+    output = torch.cat(outputs, dim=2)
+    return normalise(output[..., :-1], output[..., -1:])
+
+
+def normalise(sums: Tensor, total: Tensor) -> Tensor:
+    """Divide sums by their total; 0 where the total is 0 (fully masked)."""
+    return sums / total.masked_fill(total == 0, 1)

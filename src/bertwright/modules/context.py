@@ -1,0 +1,72 @@
+"""Inputs of blocks and mixers, other than the hidden states."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from torch import Tensor
+
+from bertwright.modules.attention.cache import Past
+from bertwright.modules.attention.mask import AttentionMask, ScanDirection
+from bertwright.modules.attention.mask.token_runs import TokenRuns
+from bertwright.modules.attention.positions import RelativePositions, RotaryAngles
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.hooks import HookPoint, child_hooks
+
+
+@dataclass(frozen=True, eq=False)
+class CrossAttentionContext:
+    """Encoder hidden states (B, S, D) for a decoder, and the mask over them."""
+
+    hidden_states: Tensor
+    mask: AttentionMask
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionContext:
+    """Inputs of every mixer in one pass, shared by blocks with the same visibility.
+
+    ``key_rotary`` is set where keys have other positions than queries: memory comes before them.
+    ``runs`` are the token runs of a recurrent mixer, by direction.
+    """
+
+    mask: AttentionMask
+    rotary: RotaryAngles | None = None
+    key_rotary: RotaryAngles | None = None
+    relative_positions: RelativePositions | None = None
+    runs: Mapping[ScanDirection, TokenRuns] = field(default_factory=dict[ScanDirection, TokenRuns])
+    cross_attention: CrossAttentionContext | None = None
+
+    @property
+    def score_bias(self) -> Tensor | None:
+        """The bias added to all attention scores, broadcast to (B, H, L, L)."""
+        return None if self.relative_positions is None else self.relative_positions.bias
+
+
+@dataclass(frozen=True, eq=False)
+class BlockContext:
+    """Inputs of a block in one pass, or of one of its mixers.
+
+    ``past`` holds the earlier tokens of the block. ``sublayer_outputs`` collects the outputs of all
+    sublayers, if set. ``output_positions`` (M,) are the flat positions needed after the block.
+    """
+
+    attention: AttentionContext
+    dropout_rng: DropoutRng | None = None
+    hooks: HookPoint | None = None
+    past: Past | None = None
+    sublayer_outputs: list[Tensor] | None = None
+    output_positions: Tensor | None = None
+
+    def for_mixer(self, name: str, past: Past | None) -> "BlockContext":
+        """Return the context of the mixer with this name."""
+        hooks = child_hooks(self.hooks, name)
+        return BlockContext(self.attention, self.dropout_rng, hooks, past)
+
+    def gather_positions(self, x: Tensor) -> tuple[Tensor, "BlockContext"]:
+        """Return x (B, L, D) at ``output_positions``, as (M, D), and the context of these."""
+        assert self.output_positions is not None, "all positions are needed"
+        rng = self.dropout_rng
+        if rng is not None:
+            rng = rng.at_positions(self.output_positions, x.shape[1])
+        selected = x.flatten(0, 1).index_select(0, self.output_positions)
+        return selected, replace(self, dropout_rng=rng, output_positions=None)

@@ -1,0 +1,1 @@
+"""Linear layers for inference on a CPU."""

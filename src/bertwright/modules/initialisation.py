@@ -1,0 +1,156 @@
+"""Parameter initialisation.
+
+Every parameter has its own generator, keyed by (seed, name): adding a module leaves the initial
+values of all others unchanged.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from bertwright.core.config import Config
+from bertwright.core.rng import parameter_stream, stream_key
+from bertwright.modules.parameter_roles import ParameterRole, get_parameter_roles
+
+
+class InitialisationConfig(Config):
+    """The axis; normal numbers are truncated at that many deviations (TensorFlow: 2)."""
+
+    truncation: float | None = Field(default=None, gt=0)
+
+    def std_of(self, weight: Tensor, role: ParameterRole, num_residual_writes: int) -> float:
+        """Return the standard deviation of one parameter.
+
+        ``num_residual_writes`` is the number of writes to the residual stream that it writes to, if
+        any.
+        """
+        raise TypeError(f"{type(self).__name__} is an axis, not an initialisation")
+
+
+class PublishedInitialisationConfig(InitialisationConfig):
+    """One standard deviation for everything (BERT: 0.02; GPT-2 scales residual outputs down)."""
+
+    kind: Literal["published"] = "published"
+    std: float = 0.02
+    scale_residual: bool = False
+
+    def std_of(self, weight: Tensor, role: ParameterRole, num_residual_writes: int) -> float:
+        return self.std / (
+            num_residual_writes**0.5 if role.writes_residual and self.scale_residual else 1.0
+        )
+
+
+class WidthAwareInitialisationConfig(InitialisationConfig):
+    """1/sqrt(fan-in) for matrices, so that hidden states start at the same scale at every width.
+
+    Residual outputs are divided by the square root of the number of residual writes.
+    """
+
+    kind: Literal["width-aware"] = "width-aware"
+
+    def std_of(self, weight: Tensor, role: ParameterRole, num_residual_writes: int) -> float:
+        scale = _fan_in(weight, role) ** -0.5
+        return scale * (num_residual_writes**-0.5 if role.writes_residual else 1.0)
+
+
+class SmallInitialisationConfig(InitialisationConfig):
+    """sqrt(2 / (5 D)), D the width of the model (Nguyen and Salazar 2019).
+
+    Feed-forward matrices are divided by sqrt(2 (1 + i)) in block i (Bajaj et al. 2022; Samuel et
+    al. 2023).
+    """
+
+    kind: Literal["small"] = "small"
+    truncation: float | None = Field(default=2.0, gt=0)
+
+    def std_of(self, weight: Tensor, role: ParameterRole, num_residual_writes: int) -> float:
+        width = weight.shape[0] if role.writes_residual else _fan_in(weight, role)
+        variance = 2 / (5 * width)
+        if role.depth is not None and (role.sublayer or "").startswith("feed_forward"):
+            variance /= 2 * (1 + role.depth)
+        return variance**0.5
+
+
+class FanInInitialisationConfig(InitialisationConfig):
+    """``gain`` / sqrt(fan-in) for matrices, 1/sqrt(width) or ``table`` for tables (XLM).
+
+    The default gain equals PyTorch's own (there uniform, here normal).
+    """
+
+    kind: Literal["fan-in"] = "fan-in"
+    gain: float = Field(default=3**-0.5, gt=0.0)
+    table: float | None = Field(default=None, gt=0.0)
+
+    def std_of(self, weight: Tensor, role: ParameterRole, num_residual_writes: int) -> float:
+        width = _fan_in(weight, role)
+        if role.kind == "table" and role.fan_in is None:
+            return width**-0.5 if self.table is None else self.table
+        return self.gain * width**-0.5
+
+
+def _fan_in(weight: Tensor, role: ParameterRole) -> int:
+    return weight.shape[-1] if role.fan_in is None else role.fan_in
+
+
+def _count_residual_writes(module: nn.Module) -> dict[str, int]:
+    """Count the writes, in all blocks that share it, to the residual stream of a parameter."""
+    roles = get_parameter_roles(module)
+    first_names = {id(weight): name for name, weight in module.named_parameters()}
+    names = {name for name, _ in module.named_parameters(remove_duplicate=False)}
+    streams = Counter[str]()
+    stream_of: dict[str, str] = {}
+    for name, weight in module.named_parameters(remove_duplicate=False):
+        first = first_names[id(weight)]
+        if roles[first].writes_residual:
+            stream = _residual_stream(name, names)
+            streams[stream] += 1
+            stream_of.setdefault(first, stream)
+    return {name: streams[stream] for name, stream in stream_of.items()}
+
+
+def _residual_stream(name: str, names: Collection[str]) -> str:
+    """Return the prefix of a parameter's residual stream: its block in a bottleneck."""
+    before, blocks, after = name.partition("blocks.")
+    if not blocks:
+        return ""
+    block = f"{before}{blocks}{after.partition('.')[0]}"
+    output_projection = f"{block}.output_projection.weight"
+    return block if output_projection in names and name != output_projection else before
+
+
+@torch.no_grad()
+def initialise(module: nn.Module, config: InitialisationConfig, seed: int) -> None:
+    """Initialise every parameter of a module: norms 1, biases 0, the rest as configured."""
+    roles, num_writes = get_parameter_roles(module), _count_residual_writes(module)
+    for name, weight in module.named_parameters():
+        role = roles[name]
+        if role.kind == "norm":
+            weight.fill_(0.0 if name.endswith("bias") else 1.0)
+        elif role.kind == "gate":
+            weight.fill_(1.0)
+        elif role.kind == "mixture":
+            weight.zero_()[-1] = 1.0
+        elif role.kind == "bias":
+            weight.zero_()
+        else:
+            std = config.std_of(weight, role, num_writes.get(name, 1))
+            random_key = stream_key(seed, "initialisation", parameter_stream(name))
+            fill_normal(weight, std, config.truncation, random_key)
+            weight[: len(weight) // role.num_parts] *= role.first_part_scale
+
+
+@torch.no_grad()
+def fill_normal(weight: Tensor, std: float, truncation: float | None, random_key: int) -> None:
+    """Fill a parameter with normal numbers, drawn on the CPU so that all devices agree."""
+    generator = torch.Generator().manual_seed(random_key >> 1)
+    values = torch.empty_like(weight, device="cpu")
+    if truncation:
+        bound = truncation * std
+        nn.init.trunc_normal_(values, 0.0, std, -bound, bound, generator)
+    else:
+        nn.init.normal_(values, 0.0, std, generator)
+    weight.copy_(values)

@@ -1,0 +1,259 @@
+"""Cross-entropy over a vocabulary, without keeping the logits.
+
+The plain definition is ``F.cross_entropy(F.linear(hidden_states, table, bias), target,
+reduction="sum")``. Here the gradients are computed in the forward pass, from unnormalised
+exponentials: the scale of each row is applied to the small matrices, never to the (M, V) one. Rows
+are processed in chunks, which bounds the memory for any number of targets.
+
+The *z-loss* keeps the normaliser Z of the softmax near 1: ``z_weight`` times (log Z)^2 is added to
+the loss of every row (de Brebisson and Vincent 2016; Chowdhery et al. 2022, section 5), and 2
+z_weight log Z times the probabilities to its gradient. *Label smoothing* spreads a fraction of the
+target over all tokens (Szegedy et al. 2016, section 7); it depends only on the mean logit, which is
+the logit of the mean row of the table. Without gradients both are left out: evaluation measures the
+cross-entropy alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from bertwright.modules.dtypes import at_least_float32
+from bertwright.modules.embedding_lookup import in_place_gradient
+
+CHUNK_ELEMENTS = 32_000_000
+"""Logits in memory at once: 64 MB in bfloat16."""
+
+SAFE_LOGIT = 60.0
+"""Up to this size exp(logit) and its sum over the vocabulary are finite in float32."""
+
+SoftmaxParts = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+"""Exponentials (M, V) in the dtype of the logits, their sums, losses, hits and log Z, each (M,)."""
+
+MIN_FACTOR = 1e-6
+"""Lower bound of |1 + 2 z_weight log Z|; no gradient changes by more."""
+
+
+def softmax_with_shift(logits: Tensor, bias: Tensor | None, target: Tensor) -> SoftmaxParts:
+    """Return the parts of a softmax, with the largest logit of each row subtracted first."""
+    x = _float32_logits(logits, bias)
+    top = x.amax(1, keepdim=True)
+    exponentials = torch.exp(x - top)
+    total = exponentials.sum(1)
+    correct = x.gather(1, target[:, None])
+    log_total = total.log()
+    loss = log_total + (top - correct).squeeze(1)
+    hits = (correct >= top).squeeze(1)
+    return exponentials.to(logits.dtype), total, loss, hits, log_total + top.squeeze(1)
+
+
+def softmax_without_shift(logits: Tensor, bias: Tensor | None, target: Tensor) -> SoftmaxParts:
+    """Return the same in one pass, for logits that are known to be small."""
+    x = _float32_logits(logits, bias)
+    exponentials = torch.exp(x)
+    total = exponentials.sum(1)
+    correct = x.gather(1, target[:, None]).squeeze(1)
+    log_z = total.log()
+    return exponentials.to(logits.dtype), total, log_z - correct, correct >= x.amax(1), log_z
+
+
+def logit_bound(hidden_states: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
+    """Return an upper bound on the size of every logit: the product of the largest norms."""
+    norms = [x.float().square().sum(1).amax().sqrt() for x in (hidden_states, table)]
+    bound = norms[0] * norms[1]
+    return bound if bias is None else bound + bias.abs().amax()
+
+
+@dataclass(frozen=True)
+class SoftmaxFunctions:
+    """The functions between the matrix products, plain or compiled."""
+
+    with_shift: Callable[[Tensor, Tensor | None, Tensor], SoftmaxParts] = softmax_with_shift
+    without_shift: Callable[[Tensor, Tensor | None, Tensor], SoftmaxParts] = softmax_without_shift
+    logit_bound: Callable[[Tensor, Tensor, Tensor | None], Tensor] = logit_bound
+
+    @staticmethod
+    def compiled() -> "SoftmaxFunctions":
+        """Compile each function into one fused pass."""
+        return SoftmaxFunctions(
+            torch.compile(softmax_with_shift, dynamic=False),
+            torch.compile(softmax_without_shift, dynamic=False),
+            torch.compile(logit_bound, dynamic=False),
+        )
+
+    def choose(
+        self, hidden_states: Tensor, table: Tensor, bias: Tensor | None
+    ) -> Callable[[Tensor, Tensor | None, Tensor], SoftmaxParts]:
+        """Return the cheapest safe function; on a GPU the check would force a synchronisation."""
+        small = (
+            not hidden_states.is_cuda
+            and float(self.logit_bound(hidden_states, table, bias)) < SAFE_LOGIT
+        )
+        return self.without_shift if small else self.with_shift
+
+
+EAGER_SOFTMAX = SoftmaxFunctions()
+
+
+def _float32_logits(logits: Tensor, bias: Tensor | None) -> Tensor:
+    x = at_least_float32(logits)
+    return x if bias is None else x + bias
+
+
+def linear_cross_entropy(
+    hidden_states: Tensor,
+    table: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    weight: Tensor | None = None,
+    softmax_functions: SoftmaxFunctions = EAGER_SOFTMAX,
+    z_weight: float = 0.0,
+    smoothing: float = 0.0,
+) -> tuple[Tensor, Tensor]:
+    """Return the weighted sum of losses and the weighted number correct (both 0-d float32).
+
+    hidden_states (M, D), table (V, D), bias (V,) or None, target (M,) int64, weight (M,) float32 or
+    None for ones. A tie with the largest logit counts as correct. ``z_weight`` is the weight of
+    the z-loss, ``smoothing`` the fraction of the target that is spread over all tokens.
+    """
+    if not len(target):
+        loss_sum = F.linear(hidden_states, table, bias).sum(dtype=torch.float32)
+        return loss_sum, loss_sum.detach()
+    if not torch.is_grad_enabled():
+        return _loss_without_gradient(hidden_states, table, bias, target, weight, softmax_functions)
+    arguments = hidden_states, table, bias, target, weight, softmax_functions, z_weight, smoothing
+    loss_sum, num_correct = _LinearCrossEntropyFunction.apply(*arguments)  # type: ignore[no-untyped-call]
+    return loss_sum, num_correct
+
+
+def _loss_without_gradient(
+    hidden_states: Tensor,
+    table: Tensor,
+    bias: Tensor | None,
+    target: Tensor,
+    weight: Tensor | None,
+    softmax_functions: SoftmaxFunctions,
+) -> tuple[Tensor, Tensor]:
+    loss_sum, num_correct = hidden_states.new_zeros(2, dtype=torch.float32).unbind()
+    softmax = softmax_functions.choose(hidden_states, table, bias)
+    for rows in _row_chunks(len(hidden_states), len(table)):
+        _, _, loss, correct, _ = softmax(hidden_states[rows] @ table.t(), bias, target[rows])
+        row_weights = 1.0 if weight is None else weight[rows]
+        loss_sum = loss_sum + (loss * row_weights).sum()
+        num_correct = num_correct + (correct * row_weights).sum()
+    return loss_sum, num_correct
+
+
+class _LinearCrossEntropyFunction(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_states: Tensor,
+        table: Tensor,
+        bias: Tensor | None,
+        target: Tensor,
+        weight: Tensor | None,
+        softmax_functions: SoftmaxFunctions,
+        z_weight: float,
+        smoothing: float,
+    ) -> tuple[Tensor, Tensor]:
+        loss_sum, num_correct = hidden_states.new_zeros(2, dtype=torch.float32).unbind()
+        label_smoothing = _LabelSmoothing(table, bias, smoothing) if smoothing else None
+        softmax = softmax_functions.choose(hidden_states, table, bias)
+        grad_hidden = torch.empty_like(hidden_states)
+        grad_table_bias: Tensor | None = None
+        for rows in _row_chunks(len(hidden_states), len(table)):
+            states, row_targets = hidden_states[rows], target[rows]
+            exponentials, total, loss, correct, log_z = softmax(
+                states @ table.t(), bias, row_targets
+            )
+            row_weights = torch.ones_like(total) if weight is None else weight[rows]
+            # At the target: total x (probability - 1), the gradient before scaling.
+            target_gradient, row_scale = total * torch.expm1(-loss), row_weights / total
+            if label_smoothing is not None:
+                loss = label_smoothing.loss(loss, log_z, states)
+                target_gradient = target_gradient + smoothing * total
+            if z_weight:
+                loss = loss + z_weight * log_z.square()
+                factor = 1.0 + 2.0 * z_weight * log_z
+                factor = torch.where(factor.abs() < MIN_FACTOR, MIN_FACTOR, factor)
+                # The factor applies to the probabilities, not to the target itself.
+                target_mass = (1.0 - smoothing) * total
+                target_gradient, row_scale = (
+                    target_gradient + target_mass * (1.0 - 1.0 / factor),
+                    row_scale * factor,
+                )
+            loss_sum = loss_sum + (loss * row_weights).sum()
+            num_correct = num_correct + (correct * row_weights).sum()
+            row_indices = torch.arange(len(row_targets), device=row_targets.device)
+            exponentials[row_indices, row_targets] = target_gradient.to(exponentials.dtype)
+            row_scale = row_scale[:, None]
+            grad_hidden[rows] = at_least_float32(exponentials @ table) * row_scale
+            # The bias is one more column of the table, multiplied by a constant 1.
+            inputs = states if bias is None else F.pad(states, (0, 1), value=1.0)
+            if label_smoothing is not None:
+                grad_hidden[rows] -= label_smoothing.hidden_gradient(row_weights)
+                label_smoothing.accumulate(inputs, row_weights)
+            inputs = (inputs * row_scale).to(states.dtype)
+            grad_table_bias = _add_product(grad_table_bias, exponentials.t(), inputs)
+        if label_smoothing is not None and grad_table_bias is not None:
+            grad_table_bias -= label_smoothing.shared_gradient
+        ctx.save_for_backward(grad_hidden, grad_table_bias)
+        ctx.table, ctx.bias_dtype = table, None if bias is None else bias.dtype
+        ctx.mark_non_differentiable(num_correct)
+        return loss_sum, num_correct
+
+    @staticmethod
+    def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_table_bias = ctx.saved_tensors
+        scale = output_gradients[0]
+        grad_table = grad_table_bias[:, : grad_hidden.shape[1]]
+        grad_bias = (grad_table_bias[:, -1] * scale).to(ctx.bias_dtype) if ctx.bias_dtype else None
+        grad_hidden = (grad_hidden * scale).to(grad_hidden.dtype)
+        in_place = in_place_gradient(ctx.table)
+        if in_place is not None and not in_place.is_cuda:  # no sync for scale
+            in_place.add_(grad_table, alpha=float(scale))
+            return grad_hidden, None, grad_bias, None, None, None, None, None
+        grad_table = (grad_table * scale).to(grad_table.dtype)
+        return grad_hidden, grad_table, grad_bias, None, None, None, None, None
+
+
+class _LabelSmoothing:
+    """Label smoothing, whose loss and gradient come from the mean row of the table."""
+
+    def __init__(self, table: Tensor, bias: Tensor | None, smoothing: float) -> None:
+        self.smoothing, self.vocab_size = smoothing, len(table)
+        self.mean_embedding = at_least_float32(table).mean(0)
+        self.bias = 0.0 if bias is None else at_least_float32(bias).mean()
+        self.shared_gradient: Tensor | float = 0.0
+        """The gradient of every row of the table and its bias, (D or D + 1,)."""
+
+    def loss(self, loss: Tensor, log_z: Tensor, hidden_states: Tensor) -> Tensor:
+        """Smooth the losses (M,) of a softmax with log Z (M,) at hidden states (M, D)."""
+        mean_logit = at_least_float32(hidden_states) @ self.mean_embedding + self.bias
+        return (1.0 - self.smoothing) * loss + self.smoothing * (log_z - mean_logit)
+
+    def hidden_gradient(self, weight: Tensor) -> Tensor:
+        """Return the gradient (M, D) of hidden states with these weights (M,)."""
+        return self.smoothing * weight[:, None] * self.mean_embedding
+
+    def accumulate(self, inputs: Tensor, weight: Tensor) -> None:
+        """Add the gradient of inputs (M, D or D + 1) with weights (M,)."""
+        total = (at_least_float32(inputs) * weight[:, None]).sum(0)
+        self.shared_gradient = self.shared_gradient + self.smoothing / self.vocab_size * total
+
+
+def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
+    return left @ right if total is None else total.addmm_(left, right)
+
+
+def _row_chunks(num_targets: int, vocab_size: int) -> list[slice]:
+    """Return slices of equal size if possible, so that one compiled graph serves all."""
+    count = max(1, -(-num_targets * vocab_size // CHUNK_ELEMENTS))
+    while count < num_targets and num_targets % count and count % 64:
+        count += 1
+    size = -(-num_targets // count)
+    return [slice(i, min(i + size, num_targets)) for i in range(0, num_targets, size)]

@@ -1,0 +1,135 @@
+"""The mixer axis: how tokens exchange information (token mixer)."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import Field
+from torch import nn
+
+from bertwright.core.config import Config
+from bertwright.modules.attention.mask import (
+    BidirectionalVisibility,
+    CausalVisibility,
+    Tiling,
+    Visibility,
+    is_split_by_direction,
+)
+from bertwright.modules.attention.positions import HeadShape, PositionsConfig
+from bertwright.modules.norms import NormConfig
+
+if TYPE_CHECKING:
+    from bertwright.encoder.config import EncoderConfig
+
+
+class MixerConfig(Config):
+    """The token mixer of a block."""
+
+    supports_any_visibility: ClassVar[bool] = True
+    """Whether it supports every visibility, not just bidirectional and causal."""
+
+    supports_memory: ClassVar[bool] = False
+    """Whether tokens can attend to a memory of earlier text."""
+
+    is_recurrent: ClassVar[bool] = False
+    """Whether it reads token by token, so that the visibility must be a reading direction."""
+
+    def head_shape(self, width: int) -> HeadShape:
+        """Return the heads that a position encoding serves, in a model of this width."""
+        return HeadShape(1, width, width)
+
+    def flops(self, width: int, length: int) -> tuple[float, float]:
+        """Return the FLOPs per token: independent of the sequence length, and dependent on it."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
+
+    def supports_positions(self, positions: PositionsConfig) -> bool:
+        """Return whether its scores can include the relative terms of a position encoding."""
+        return not positions.is_relative
+
+    @property
+    def supports_cache(self) -> bool:
+        """Whether a sequence can be read in parts: later tokens leave keys and values unchanged."""
+        return False
+
+    @property
+    def needs_global_tokens(self) -> bool:
+        """Whether it needs to know which tokens are global."""
+        return False
+
+    @property
+    def tiling(self) -> Tiling:
+        """Whether attention masks are computed in tiles for it."""
+        return "never"
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether it has dropout in training."""
+        return getattr(self, "dropout", 0.0) > 0.0
+
+    is_stochastic: ClassVar[bool] = False
+    """Whether anything but dropout is random in training."""
+
+    def build(self, width: int, positions: PositionsConfig, norm: NormConfig) -> nn.Module:
+        """Build a module from (B, L, width) to (B, L, width)."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
+
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        if is_split_by_direction(encoder.visibility):
+            yield (
+                "visibility both-ways needs a mixer with separate halves: choose mixer.kind lstm, "
+                "or another visibility"
+            )
+        if not self.supports_any_visibility and (
+            encoder.sliding_window is not None
+            or not isinstance(encoder.visibility, BidirectionalVisibility | CausalVisibility)
+        ):
+            yield (
+                "mixer supports bidirectional and causal visibility only: set visibility to one of "
+                "these and sliding_window to null, or choose mixer.kind attention"
+            )
+        if not self.supports_positions(encoder.positions):
+            yield (
+                "mixer does not support relative positions: set positions.kind to learned, "
+                "sinusoidal, rotary or none, or mixer.kind to attention that is scaled and has no "
+                "global_projections"
+            )
+
+    def hidden_widths(self, embeddings_width: int, width: int, num_blocks: int) -> list[int]:
+        """Return the widths of the hidden states before, between and after the blocks."""
+        return [width] * (num_blocks + 1)
+
+    def sublayer_flops(
+        self, input_width: int, output_width: int, num_directions: int, length: int
+    ) -> tuple[float, float]:
+        """Return the FLOPs per token of a sublayer with these widths, as ``flops`` does."""
+        return self.flops(output_width, length)
+
+    def build_sublayer(
+        self,
+        input_width: int,
+        output_width: int,
+        positions: PositionsConfig,
+        norm: NormConfig,
+        visibility: Visibility,
+    ) -> nn.Module:
+        """Build the module of a sublayer from (B, L, input_width) to (B, L, output_width)."""
+        return self.build(output_width, positions, norm)
+
+
+class MultiHeadConfig(MixerConfig):
+    """A mixer with ``heads`` heads, None for the width divided by ``head_width``."""
+
+    heads: int | None = Field(default=None, ge=1, le=4_096)
+    head_width: int = Field(default=64, ge=1, le=65_536)
+    bias: bool = True
+
+    def head_shape(self, width: int) -> HeadShape:
+        heads = self.heads or max(1, width // self.head_width)
+        if width % heads:
+            raise ValueError(f"width {width} is not divisible by {heads} heads")
+        return HeadShape(heads, width // heads, width)
+
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        for _, width in encoder.block_widths:
+            self.head_shape(width)
+        yield from super().conflicts(encoder)

@@ -1,0 +1,80 @@
+"""Parameter roles, used by weight decay, Muon, layer-wise learning rates and reports."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from torch import nn
+
+ParameterKind = Literal["matrix", "bias", "norm", "table", "gate", "vector", "mixture"]
+
+
+@dataclass(frozen=True)
+class ParameterRole:
+    """The role of one parameter.
+
+    ``num_parts`` is the number of matrices stacked in it (3 in a fused query-key-value projection);
+    ``writes_residual`` marks matrices that write to the residual stream; ``depth`` is the block
+    index, -1 before the blocks, None after them; ``sublayer`` is the name of the sublayer, if any.
+    A gate is initialised to 1, a mixture to its last element. ``first_part_scale`` scales the first
+    part at initialisation; ``fan_in`` is set where the shape does not show it.
+    """
+
+    kind: ParameterKind
+    num_parts: int = 1
+    writes_residual: bool = False
+    depth: int | None = None
+    sublayer: str | None = None
+    first_part_scale: float = 1.0
+    fan_in: int | None = None
+
+
+BEFORE_BLOCKS = -1
+"""The depth of parameters before the blocks."""
+
+LINEAR_ROLES = {"weight": ParameterRole("matrix"), "bias": ParameterRole("bias")}
+EMBEDDING_ROLES = {"weight": ParameterRole("table")}
+RMS_NORM_ROLES = {"weight": ParameterRole("norm")}
+
+
+def get_parameter_roles(module: nn.Module) -> dict[str, ParameterRole]:
+    """Return the role of every parameter of a module, by its name in ``named_parameters()``.
+
+    Module classes declare them in ``parameter_roles``, where dotted names reach into children; the
+    outer module wins. A module with ``is_before_blocks`` comes before the blocks. Every parameter
+    must have a role.
+    """
+    roles: dict[str, ParameterRole] = {}
+    prefixes_before_blocks: list[str] = []
+    for prefix, child in module.named_modules():
+        if getattr(child, "is_before_blocks", False):
+            prefixes_before_blocks.append(f"{prefix}." if prefix else "")
+        for name, role in _declared_roles(child).items():
+            roles.setdefault(f"{prefix}.{name}" if prefix else name, role)
+    return {
+        name: _with_depth(name, roles[name], tuple(prefixes_before_blocks))
+        for name, _ in module.named_parameters()
+    }
+
+
+def _declared_roles(module: nn.Module) -> dict[str, ParameterRole]:
+    if isinstance(module, nn.Linear):
+        return LINEAR_ROLES
+    if isinstance(module, nn.Embedding):
+        return EMBEDDING_ROLES
+    if isinstance(module, nn.RMSNorm):
+        return RMS_NORM_ROLES
+    return getattr(module, "parameter_roles", {})
+
+
+def _with_depth(
+    name: str, role: ParameterRole, prefixes_before_blocks: tuple[str, ...]
+) -> ParameterRole:
+    """Return the role with the block and sublayer in the parameter's name."""
+    parts = name.split(".")
+    if "blocks" not in parts:
+        return replace(
+            role, depth=BEFORE_BLOCKS if name.startswith(prefixes_before_blocks) else None
+        )
+    _, depth, *inner = parts[parts.index("blocks") :]
+    sublayer = inner[1] if inner[0] == "sublayers" else None
+    return replace(role, depth=int(depth), sublayer=sublayer)

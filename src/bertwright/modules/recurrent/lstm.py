@@ -1,0 +1,215 @@
+"""Long short-term memory as a token mixer (Hochreiter and Schmidhuber 1997)."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from bertwright.modules.attention.cache import RecurrentCarry
+from bertwright.modules.attention.mask import ScanDirection, Visibility, scan_directions
+from bertwright.modules.attention.mask.token_runs import TokenRuns
+from bertwright.modules.attention.positions import PositionsConfig
+from bertwright.modules.context import BlockContext
+from bertwright.modules.dropout_rng import DropoutRng, weight_dropout
+from bertwright.modules.hooks import HookPoint, child_hooks, tap
+from bertwright.modules.mixer import MixerConfig
+from bertwright.modules.norms import NormConfig
+from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.modules.recurrent.lstm_kernels import (
+    LSTMState,
+    LSTMWeights,
+    final_state,
+    run_lstm_explicit,
+    run_lstm_fused,
+)
+
+if TYPE_CHECKING:
+    from bertwright.encoder.config import EncoderConfig
+
+ATTENTION_TAPS = ("query", "key", "value", "scores", "weights", "context", "heads")
+"""Values that a recurrent mixer does not have."""
+
+
+class LSTMConfig(MixerConfig):
+    """A recurrent layer for each reading direction of the visibility.
+
+    It reads forward where it is causal, backward where it is reversed; both-ways has one layer for
+    each half of the hidden states. ``cell`` is the width of the cell, projected to the layer's;
+    None means no projection. ``between`` is the output width of all layers but the last, None for
+    the model's. ``clip`` bounds cells and projected states. ``biases`` is 2 for a second, redundant
+    bias, as in PyTorch. ``forget`` is added to the forget gate. ``dropout`` is the rate for
+    recurrent weights (Merity et al. 2018). The kernel ``auto`` is fused unless there is clipping or
+    projection.
+    """
+
+    kind: Literal["lstm"] = "lstm"
+    cell: int | None = Field(default=None, ge=1, le=65_536)
+    between: int | None = Field(default=None, ge=1, le=65_536)
+    clip: float | None = Field(default=None, gt=0)
+    biases: Literal[1, 2] = 1
+    forget: float = 1.0
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    kernel: Literal["auto", "explicit"] = "auto"
+
+    supports_any_visibility: ClassVar[bool] = False
+    supports_memory: ClassVar[bool] = True
+    is_recurrent: ClassVar[bool] = True
+
+    @property
+    def is_fusable(self) -> bool:
+        """Whether there is neither clipping nor projection."""
+        return self.clip is None and self.cell is None
+
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        directions, orders = scan_directions(encoder.visibility), encoder.depth.sublayer_orders()
+        if not directions or encoder.sliding_window is not None:
+            yield (
+                "mixer is recurrent: set visibility to causal, reversed or both-ways, with or "
+                "without document, and sliding_window to null"
+            )
+        if not encoder.positions.supports_recurrence:
+            yield "mixer is recurrent and has no distances: set positions.kind to none"
+        if odd_widths := [width for width in encoder.hidden_widths if width % len(directions)]:
+            yield f"visibility both-ways needs even widths, not {odd_widths[0]}"
+        if any("s" not in order for order in orders):
+            yield "a recurrent mixer must be in every block: set depth.kind to stack"
+        if encoder.depth.sharing != "none":
+            yield "a recurrent mixer cannot be shared by blocks: set depth.sharing to none"
+        if encoder.norm.placement == "sub":
+            yield "a recurrent mixer has no inner norm: set norm.placement to pre or post"
+        if encoder.memory_length and (encoder.memory_length != 1 or directions != ("forward",)):
+            yield (
+                "memory_length of a recurrent mixer is for its forward state: set it to 1 and "
+                "visibility to causal, or memory_length to 0"
+            )
+
+    def hidden_widths(self, embeddings_width: int, width: int, num_blocks: int) -> list[int]:
+        if not num_blocks:
+            return [width]
+        return [embeddings_width, *[self.between or width] * (num_blocks - 1), width]
+
+    def sublayer_flops(
+        self, input_width: int, output_width: int, num_directions: int, length: int
+    ) -> tuple[float, float]:
+        input_width, output_width = input_width // num_directions, output_width // num_directions
+        cell = self.cell or output_width
+        projection = 2 * cell * output_width if self.cell else 0
+        return num_directions * (8 * cell * (input_width + output_width) + projection), 0.0
+
+    def build_sublayer(
+        self,
+        input_width: int,
+        output_width: int,
+        positions: PositionsConfig,
+        norm: NormConfig,
+        visibility: Visibility,
+    ) -> nn.Module:
+        return LSTMMixer(self, input_width, output_width, scan_directions(visibility))
+
+
+class LSTMMixer(nn.Module):
+    """One recurrent layer per direction; two of them split the hidden states in halves."""
+
+    def __init__(
+        self,
+        config: LSTMConfig,
+        input_width: int,
+        output_width: int,
+        directions: Sequence[ScanDirection],
+    ) -> None:
+        super().__init__()
+        self.directions, parts = tuple(directions), len(directions)
+        self.direction_layers = nn.ModuleList(
+            LSTMLayer(config, input_width // parts, output_width // parts) for _ in directions
+        )
+        # torch.compile would unroll every step. Applied here, since it imports the compiler.
+        self.run = cast(Callable[..., Tensor], torch.compiler.disable(LSTMMixer._run))
+
+    def forward(self, x: Tensor, context: BlockContext) -> Tensor:
+        """Map x (B, L, input_width) to (B, L, output_width)."""
+        if context.hooks is not None:
+            context.hooks.reject_missing(ATTENTION_TAPS, "a recurrent mixer has no attention")
+        return tap(context.hooks, "output", self.run(self, x, context))
+
+    def _run(self, x: Tensor, context: BlockContext) -> Tensor:
+        outputs: list[Tensor] = []
+        parts = x.chunk(len(self.directions), dim=-1)
+        for number, (direction, lstm, part) in enumerate(
+            zip(self.directions, self.direction_layers, parts, strict=True)
+        ):
+            runs, hooks = context.attention.runs[direction], child_hooks(context.hooks, direction)
+            outputs.append(lstm(part, runs, number, context.dropout_rng, hooks, context.past))
+        return torch.cat(outputs, dim=-1)
+
+
+class LSTMLayer(nn.Module):
+    """A recurrent layer that reads in one direction."""
+
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = {
+        "input.weight": ParameterRole("matrix", num_parts=4),
+        "recurrent.weight": ParameterRole("matrix", num_parts=4),
+        "recurrent_bias": ParameterRole("bias"),
+    }
+
+    def __init__(self, config: LSTMConfig, input_width: int, output_width: int) -> None:
+        super().__init__()
+        cell = config.cell or output_width
+        self.clip, self.dropout_rate, self.forget_bias = config.clip, config.dropout, config.forget
+        self.is_fused = config.is_fusable and config.kernel != "explicit"
+        self.input = nn.Linear(input_width, 4 * cell)
+        self.recurrent = nn.Linear(output_width, 4 * cell, bias=False)
+        self.projection = nn.Linear(cell, output_width, bias=False) if config.cell else None
+        self.recurrent_bias = nn.Parameter(torch.zeros(4 * cell)) if config.biases == 2 else None
+
+    def forward(
+        self,
+        x: Tensor,
+        runs: TokenRuns,
+        direction_index: int,
+        dropout_rng: DropoutRng | None = None,
+        hooks: HookPoint | None = None,
+        past: RecurrentCarry | None = None,
+    ) -> Tensor:
+        """Map x (B, L, input_width) to (B, L, output_width) along the runs of a direction."""
+        inputs, weights = runs.gather(x), self.build_weights(dropout_rng, direction_index)
+        initial = self._initial_state(inputs, runs, past)
+        is_traced = hooks is not None and hooks.is_requested("state", "cell", "gates")
+        if is_traced or not self.is_fused:
+            trace = run_lstm_explicit(inputs, initial, weights, self.clip)
+            for name, values in (("gates", trace.gates), ("cell", trace.cell)):
+                tap(hooks, name, runs.scatter(values, x))
+            outputs, final = trace.h, final_state(trace, runs.lengths)
+        else:
+            outputs, final = run_lstm_fused(inputs, runs.lengths, initial, weights)
+        if past is not None:
+            past.store(torch.cat(final, dim=1)[runs.last_runs][:, None])
+        return tap(hooks, "state", runs.scatter(outputs, x))
+
+    def build_weights(self, dropout_rng: DropoutRng | None, direction_index: int) -> LSTMWeights:
+        """Return the weights of one pass, with weight dropout."""
+        bias = (
+            self.input.bias
+            if self.recurrent_bias is None
+            else self.input.bias + self.recurrent_bias
+        )
+        cell = len(bias) // 4
+        bias = bias + nn.functional.pad(bias.new_full((cell,), self.forget_bias), (cell, 2 * cell))
+        recurrent = weight_dropout(
+            self.recurrent.weight, self.dropout_rate, dropout_rng, direction_index
+        )
+        projection = None if self.projection is None else self.projection.weight
+        return LSTMWeights(self.input.weight, recurrent, bias, projection)
+
+    def _initial_state(
+        self, inputs: Tensor, runs: TokenRuns, past: RecurrentCarry | None
+    ) -> LSTMState:
+        """Return zeros, or the carried state for runs that continue the previous sequences."""
+        widths = [self.recurrent.weight.shape[1], self.recurrent.weight.shape[0] // 4]
+        if past is None or past.state is None:
+            h, c = (inputs.new_zeros(len(runs.sequence_ids), width) for width in widths)
+            return LSTMState(h, c)
+        carried = past.state[runs.sequence_ids, 0] * runs.is_continued[:, None]
+        h, c = carried.to(inputs.dtype).split(widths, dim=1)
+        return LSTMState(h, c)

@@ -1,0 +1,68 @@
+"""Activation regularisation: AR and TAR (Merity et al. 2017).
+
+They predict nothing, but have a loss and a weight like an objective, and allow any visibility.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from bertwright.batches.targets import Targets, all_position_targets, all_transition_targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.modules.attention.mask import Visibility
+from bertwright.objectives.objective import (
+    DeviceTargets,
+    Loss,
+    MaskingContext,
+    ModelOutput,
+    Objective,
+)
+
+
+class ActivationPenalty(Objective):
+    """Base of both: a mean square over the width of the hidden states."""
+
+    is_classification: ClassVar[bool] = False
+
+    @property
+    def visibility(self) -> Visibility | None:
+        return None
+
+    def _penalty(self, values: Tensor, targets: DeviceTargets) -> Loss:
+        squares = values.square().mean(1)
+        return targets.score(squares, torch.zeros_like(squares))
+
+
+class ActivationSize(ActivationPenalty):
+    """The size of the hidden states, after dropout: AR."""
+
+    kind: Literal["activation-size"] = "activation-size"
+
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        return batch, all_position_targets(batch)
+
+    def compute_loss(
+        self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
+    ) -> Loss:
+        return self._penalty(output.states_at(targets.positions), targets)
+
+
+class ActivationChange(ActivationPenalty):
+    """The difference of consecutive hidden states: TAR. With locked dropout, of the kept units."""
+
+    kind: Literal["activation-change"] = "activation-change"
+
+    def make_targets(
+        self, batch: SequenceBatch, context: MaskingContext
+    ) -> tuple[SequenceBatch, Targets]:
+        return batch, all_transition_targets(batch)
+
+    def compute_loss(
+        self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
+    ) -> Loss:
+        return self._penalty(
+            output.states_at(targets.positions + 1) - output.states_at(targets.positions), targets
+        )

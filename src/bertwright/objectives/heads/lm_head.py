@@ -1,0 +1,224 @@
+"""Language modelling heads: from hidden states to the vocabulary."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from bertwright.core.config import Config
+from bertwright.core.errors import UserError
+from bertwright.encoder.config import EncoderConfig
+from bertwright.modules.embedding_lookup import empty_embedding
+from bertwright.modules.embeddings.embeddings import Embeddings
+from bertwright.modules.feed_forward import ACTIVATIONS, Activation
+from bertwright.modules.linear_cross_entropy import (
+    EAGER_SOFTMAX,
+    SoftmaxFunctions,
+    linear_cross_entropy,
+)
+from bertwright.modules.norms import NormConfig
+from bertwright.modules.parameter_roles import ParameterRole
+
+
+class LMHeadConfig(Config):
+    """An LM head.
+
+    ``transform`` puts a dense layer, an activation and a norm before the vocabulary (BERT);
+    ``norm`` is that of the encoder by default; ``bias`` is one number per token. ``scaled`` divides
+    the hidden states by the root of the width, for a tied table of large vectors (Raffel et al.
+    2020). In training, ``z_loss`` is the weight of the squared log Z added to every loss of this
+    head (PaLM: 1e-4), and ``smoothing`` is label smoothing (Vaswani et al. 2017, section 5.4: 0.1);
+    see ``cross_entropy``.
+    """
+
+    transform: bool = True
+    transform_bias: bool = True
+    activation: Activation = "gelu"
+    norm: NormConfig | None = None
+    bias: bool = True
+    scaled: bool = False
+    z_loss: float = Field(default=0.0, ge=0.0)
+    smoothing: float = Field(default=0.0, ge=0.0, lt=1.0)
+
+    @property
+    def is_tied(self) -> bool:
+        """True if it uses the embedding tables, alone or with others."""
+        return False
+
+    def width(self, encoder: EncoderConfig) -> int:
+        """Return the input width of the output table."""
+        return encoder.token_embedding_width if self.transform else encoder.direction_width
+
+    def untied_width(self, encoder: EncoderConfig) -> int:
+        """Return the part of the width with its own table."""
+        return 0 if self.is_tied else self.width(encoder)
+
+    def flops(self, encoder: EncoderConfig, vocab_size: int) -> float:
+        """Return FLOPs per target."""
+        width = self.width(encoder)
+        transform = 2 * encoder.direction_width * width if self.transform else 0
+        return transform + 2 * width * vocab_size
+
+    def build(self, encoder: EncoderConfig, vocab_size: int) -> "LMHead":
+        """Build the module for an encoder and a vocabulary."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an LM head")
+
+
+class TiedHeadConfig(LMHeadConfig):
+    """Output weights tied to the token embedding (Press and Wolf 2017)."""
+
+    kind: Literal["tied"] = "tied"
+
+    @property
+    def is_tied(self) -> bool:
+        return True
+
+    def build(self, encoder: EncoderConfig, vocab_size: int) -> "LMHead":
+        return LMHead(self, encoder, vocab_size, table=None)
+
+
+class UntiedHeadConfig(LMHeadConfig):
+    """A separate output table."""
+
+    kind: Literal["untied"] = "untied"
+
+    def build(self, encoder: EncoderConfig, vocab_size: int) -> "LMHead":
+        table = empty_embedding(vocab_size, self.untied_width(encoder))
+        return LMHead(self, encoder, vocab_size, table)
+
+
+class ExtendedHeadConfig(LMHeadConfig):
+    """A head of the full encoder width: the narrow embedding table extended by its own columns.
+
+    (Sun et al. 2020)
+    """
+
+    kind: Literal["extended"] = "extended"
+
+    @property
+    def is_tied(self) -> bool:
+        return True
+
+    def width(self, encoder: EncoderConfig) -> int:
+        return encoder.direction_width
+
+    def untied_width(self, encoder: EncoderConfig) -> int:
+        return encoder.direction_width - encoder.token_embedding_width
+
+    def build(self, encoder: EncoderConfig, vocab_size: int) -> "LMHead":
+        width = self.untied_width(encoder)
+        if width < 1:
+            raise UserError(
+                "output.kind=extended needs token embeddings narrower than the encoder: "
+                "set a smaller encoder.embeddings.width, or output.kind=tied"
+            )
+        return ExtendedLMHead(self, encoder, vocab_size, empty_embedding(vocab_size, width))
+
+
+class LMHeadTransform(nn.Module):
+    """dense, activation, norm: (M, D) to (M, E)."""
+
+    def __init__(self, config: LMHeadConfig, encoder: EncoderConfig) -> None:
+        super().__init__()
+        width = config.width(encoder)
+        self.activation = config.activation
+        self.dense = nn.Linear(encoder.direction_width, width, config.transform_bias)
+        self.norm = (config.norm or encoder.norm).build(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(ACTIVATIONS[self.activation](self.dense(x)))
+
+
+class LMHead(nn.Module):
+    """Hidden states to logits, or straight to a loss. A tied table is passed in with every call."""
+
+    parameter_roles = {"bias": ParameterRole("bias")}  # noqa: RUF012
+
+    def __init__(
+        self,
+        config: LMHeadConfig,
+        encoder: EncoderConfig,
+        vocab_size: int,
+        table: nn.Embedding | None,
+    ) -> None:
+        super().__init__()
+        self.transform = LMHeadTransform(config, encoder) if config.transform else nn.Identity()
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if config.bias else None
+        self.table = table
+        self.scale = config.width(encoder) ** -0.5 if config.scaled else 1.0
+        self.z_loss, self.smoothing = config.z_loss, config.smoothing
+        self.num_embeddings = vocab_size
+        self.unused_token_mask: Tensor | None = None
+        self._pointwise = EAGER_SOFTMAX
+
+    def tie_weights(self, embeddings: Embeddings) -> None:
+        """Take over shared tables that are not passed in with every call, if any."""
+
+    def restrict_to_tokens(self, token_ids: Tensor) -> None:
+        """Predict only ``token_ids`` (N,): the other rows of the table have no token."""
+        without_token = torch.ones(self.num_embeddings, dtype=torch.bool)
+        without_token[token_ids[token_ids < self.num_embeddings]] = False
+        self.unused_token_mask = without_token if without_token.any() else None
+
+    def logits(self, hidden_states: Tensor, embedding_table: Tensor) -> Tensor:
+        """Return logits (M, V) of hidden states (M, D), -inf for table rows without a token."""
+        logits = self.full_logits(hidden_states, embedding_table)
+        if self.unused_token_mask is None:
+            return logits
+        return logits.masked_fill(self.unused_token_mask.to(logits.device), -torch.inf)
+
+    def full_logits(self, hidden_states: Tensor, embedding_table: Tensor) -> Tensor:
+        """Return logits (M, V) of hidden states (M, D), including rows without a token."""
+        return nn.functional.linear(
+            self._transformed_states(hidden_states), self._output_table(embedding_table), self.bias
+        )
+
+    def loss(
+        self, hidden_states: Tensor, embedding_table: Tensor, labels: Tensor, weights: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the sums of losses and of correct predictions at hidden states (M, D).
+
+        See ``cross_entropy``. Without gradients, rows of the table without a token are excluded.
+        """
+        hidden, table, bias = (
+            self._transformed_states(hidden_states),
+            self._output_table(embedding_table),
+            self.bias,
+        )
+        if self.unused_token_mask is not None and not torch.is_grad_enabled():
+            zeros = table.new_zeros(len(table)) if bias is None else bias
+            bias = zeros.masked_fill(self.unused_token_mask.to(zeros.device), -torch.inf)
+        extra_terms = self.z_loss, self.smoothing
+        return linear_cross_entropy(
+            hidden, table, bias, labels, weights, self._pointwise, *extra_terms
+        )
+
+    def compile_parts(self) -> None:
+        """Compile the transform, and the pointwise part of the loss."""
+        self.transform.compile(dynamic=False)
+        self._pointwise = SoftmaxFunctions.compiled()
+
+    def weights_and_biases(
+        self, token_ids: Tensor, embedding_table: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the output weights (N, W) and biases (N,) of tokens (N,)."""
+        bias = (
+            embedding_table.new_zeros(len(token_ids)) if self.bias is None else self.bias[token_ids]
+        )
+        return self._output_table(embedding_table)[token_ids], bias
+
+    def _transformed_states(self, hidden_states: Tensor) -> Tensor:
+        hidden: Tensor = self.transform(hidden_states)
+        return hidden if self.scale == 1.0 else hidden * self.scale
+
+    def _output_table(self, embedding_table: Tensor) -> Tensor:
+        return embedding_table if self.table is None else self.table.weight
+
+
+class ExtendedLMHead(LMHead):
+    """The embedding (V, E) and its own table (V, D - E), concatenated."""
+
+    def _output_table(self, embedding_table: Tensor) -> Tensor:
+        assert self.table is not None
+        return torch.cat((embedding_table, self.table.weight), dim=1)

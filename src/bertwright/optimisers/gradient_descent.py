@@ -1,0 +1,102 @@
+"""Gradient descent with one accumulator per parameter: SGD and Adagrad."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.optimisers.adam import DECAY_GROUPS
+from bertwright.optimisers.master_parameters import MasterParameters
+from bertwright.optimisers.optimiser import Optimiser, OptimiserConfig
+
+EPSILON = 1e-10
+"""Added to Adagrad's divisor, so that a parameter without gradient does not move."""
+
+
+class GradientDescentConfig(OptimiserConfig):
+    """Base of both; weight_decay x weight is added to the gradient of matrices and tables.
+
+    A step is one or two passes, which are not compiled.
+    """
+
+    learning_rate: float = Field(default=0.1, gt=0)
+    weight_decay: float = Field(default=0.0, ge=0)
+
+    def build(self, parameters: MasterParameters) -> "GradientDescentOptimiser":
+        return GradientDescentOptimiser(self, parameters, self.initial_accumulator())
+
+    def initial_accumulator(self) -> float:
+        """Return the accumulator's value before the first step."""
+        return 0.0
+
+    def compute_change(self, gradient: Tensor, accumulator: Tensor) -> Tensor:
+        """Return the change per unit learning rate; updates the accumulator in place."""
+        raise TypeError(f"{type(self).__name__} is a base class, not an optimiser")
+
+
+class SGDConfig(GradientDescentConfig):
+    """Stochastic gradient descent, with optional momentum."""
+
+    kind: Literal["sgd"] = "sgd"
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+
+    def compute_change(self, gradient: Tensor, accumulator: Tensor) -> Tensor:
+        return accumulator.mul_(self.momentum).add_(gradient)
+
+
+class AdagradConfig(GradientDescentConfig):
+    """Steps divided by the root of the sum of squared gradients (Duchi et al. 2011).
+
+    The sum is initialised to ``start``.
+    """
+
+    kind: Literal["adagrad"] = "adagrad"
+    start: float = Field(default=0.1, ge=0)
+
+    def initial_accumulator(self) -> float:
+        return self.start
+
+    def compute_change(self, gradient: Tensor, accumulator: Tensor) -> Tensor:
+        accumulator.addcmul_(gradient, gradient)
+        return gradient / (accumulator.sqrt() + EPSILON)
+
+
+class GradientDescentOptimiser(Optimiser):
+    """SGD or Adagrad; the state is one accumulator per parameter."""
+
+    def __init__(
+        self,
+        config: GradientDescentConfig,
+        parameters: MasterParameters,
+        initial_accumulator: float,
+    ) -> None:
+        self._config, self._parameters, self._initial_accumulator = (
+            config,
+            parameters,
+            initial_accumulator,
+        )
+        device = parameters.master.device
+        self._accumulator = torch.full(
+            (parameters.num_trainable,), initial_accumulator, device=device
+        )
+
+    @torch.no_grad()
+    def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:
+        settings, parameters = self._config, self._parameters
+        for group, decay in ((DECAY_GROUPS, settings.weight_decay), (("rest",), 0.0)):
+            for elements, factor in parameters.trained_ranges(
+                parameters.range(*group), settings.layer_decay
+            ):
+                master = parameters.master[elements]
+                total_gradient = gradient[elements].float() * clip_factor + decay * master
+                change = settings.compute_change(total_gradient, self._accumulator[elements])
+                master.sub_(change, alpha=settings.learning_rate * lr_factor * factor)
+                parameters.refresh_compute(elements)
+
+    def reset(self) -> None:
+        self._accumulator.fill_(self._initial_accumulator)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        views = self._parameters.views(self._accumulator)
+        return {f"kept.{parameter}": view for parameter, view in views.items()}

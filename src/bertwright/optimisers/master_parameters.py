@@ -1,0 +1,330 @@
+"""The parameters of a model as a few flat buffers.
+
+The float32 master is authoritative. Under ``bf16`` the model computes with a bf16 copy that the
+optimiser refreshes once a step; under ``float32`` it computes with the master. The module's
+parameters are views into the flat buffers, so the optimiser runs over a handful of large ranges,
+whatever the number of parameters. Embedding kernels write sparse gradients into the buffer
+directly; any other gradient is copied there once known, with half the traffic of adding it to
+zeros.
+
+Order in the buffers: matrices, tables, everything else (biases, norms, gates), then frozen
+parameters. So those with weight decay, and those under Muon, are contiguous ranges.
+
+Parameters have *levels*: 0 before the blocks, i + 1 in block i, the highest after them (the heads).
+Learning rates may decay by level or be set per level, and low levels may be frozen.
+"""
+
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
+
+from bertwright.core.config import Precision
+from bertwright.core.errors import UserError
+from bertwright.modules.embedding_lookup import set_in_place_gradient
+from bertwright.modules.parameter_roles import ParameterRole
+
+ALIGNMENT = 64
+"""Every parameter starts at a multiple of this many elements: a cache line in either precision."""
+
+ALL_ELEMENTS = slice(None)
+
+GROUPS = ("matrix", "table", "rest", "frozen")
+
+
+@dataclass(frozen=True)
+class ParameterSlot:
+    """The range of one parameter in the flat buffers, in elements, and its level."""
+
+    name: str
+    shape: tuple[int, ...]
+    start: int
+    num_parts: int
+    level: int = 0
+
+    @property
+    def stop(self) -> int:
+        return self.start + prod(self.shape)
+
+    @property
+    def next_start(self) -> int:
+        """Start of the next slot."""
+        return self.start + _align(prod(self.shape))
+
+
+class MasterParameters:
+    """The flat buffers of one model.
+
+    ``roles`` has a role for every parameter of ``model`` (tied parameters appear once, under their
+    first name). From construction until :meth:`release` the parameters of the module are views into
+    ``compute``, and backward passes write into ``gradient``.
+
+    Attributes:
+        master: (N,) float32.
+        compute: (N,) in the computing precision; the same tensor as ``master`` under float32.
+        gradient: (T,) in the computing precision, T the trainable part of N.
+        first_level: the lowest trained level.
+        level_factors: learning rate factors by level, None if all are 1; a factor of 0 freezes the
+            level.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        roles: Mapping[str, ParameterRole],
+        precision: Precision,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.precision: Precision = precision
+        self._parameters = dict(model.named_parameters())
+        self.slots, self._ends = _assign_slots(self._parameters, roles)
+        self.master = torch.zeros(self._ends["frozen"], device=device)
+        for slot in self.slots:
+            self._view(self.master, slot).copy_(self._parameters[slot.name].detach())
+        self.compute = self.master if precision == "float32" else self.master.bfloat16()
+        self.gradient = torch.zeros(self.num_trainable, dtype=self.compute.dtype, device=device)
+        self._gradient_sum: Tensor | None = None
+        self._has_sum = False
+        self._names_with_gradient: set[str] = set()
+        self._gradient_views: dict[str, Tensor] = {}
+        self._hooks = [
+            self._register_copy_hook(slot) for slot in self.slots if self._is_copied(slot)
+        ]
+        self.num_levels = 1 + max((slot.level for slot in self.slots), default=0)
+        self.first_level = 0
+        self.level_factors: Sequence[float] | None = None
+        self._bind()
+
+    @property
+    def num_trainable(self) -> int:
+        """Trainable elements of the buffers, alignment included."""
+        return self._ends["rest"]
+
+    def range(self, *groups: str) -> slice:
+        """Return the contiguous range of neighbouring groups, e.g. ``range("matrix", "table")``."""
+        first = GROUPS.index(groups[0])
+        start = self._ends[GROUPS[first - 1]] if first else 0
+        return slice(start, self._ends[groups[-1]])
+
+    def trained_slots(self, *groups: str) -> list[ParameterSlot]:
+        """Return the trained parameters of neighbouring groups, in order."""
+        return self._trained_slots_in(self.range(*groups))
+
+    def trained_ranges(
+        self, elements: slice, layer_decay: float = 1.0
+    ) -> list[tuple[slice, float]]:
+        """Return the trained parts of a range, and their learning rate factors.
+
+        Factors are ``layer_decay`` for each level below the highest, times the factor of their
+        level.
+        """
+        if layer_decay == 1.0 and self.first_level == 0 and self.level_factors is None:
+            return [(elements, 1.0)] if elements.start < elements.stop else []
+        ranges: list[tuple[slice, float]] = []
+        previous: ParameterSlot | None = None
+        for slot in self._trained_slots_in(elements):
+            if previous is not None and (previous.next_start, previous.level) == (
+                slot.start,
+                slot.level,
+            ):
+                last, factor = ranges.pop()
+                ranges.append((slice(last.start, slot.stop), factor))
+            else:
+                ranges.append(
+                    (slice(slot.start, slot.stop), self.learning_rate_factor(slot, layer_decay))
+                )
+            previous = slot
+        return ranges
+
+    def learning_rate_factor(self, slot: ParameterSlot, layer_decay: float) -> float:
+        """Return the learning rate factor of one parameter."""
+        decayed = layer_decay ** (self.num_levels - 1 - slot.level)
+        return decayed if self.level_factors is None else decayed * self.level_factors[slot.level]
+
+    def freeze_below(self, level: int) -> None:
+        """Train only this level and those above it; the rest has no gradient and is not updated.
+
+        Errors: UserError if that leaves no parameters.
+        """
+        self.first_level = level
+        if not self._trained_slots_in(slice(0, self.num_trainable)):
+            raise UserError("no trainable parameters after the blocks: train a block as well")
+        self._bind()
+
+    def _trained_slots_in(self, elements: slice) -> list[ParameterSlot]:
+        return [
+            slot
+            for slot in self.slots
+            if elements.start <= slot.start < elements.stop and self._is_trained(slot)
+        ]
+
+    def _is_trained(self, slot: ParameterSlot) -> bool:
+        is_frozen = self.level_factors is not None and self.level_factors[slot.level] == 0.0
+        return slot.level >= self.first_level and not is_frozen
+
+    def zero_gradient(self) -> None:
+        """Clear the gradient before the first micro-batch of a step."""
+        self._reset_gradient()
+        self._has_sum = False
+
+    def accumulate_gradient(self) -> None:
+        """Add the gradient of one micro-batch of several to the float32 sum.
+
+        Under float32 the gradient buffer is itself that sum.
+        """
+        if self.gradient.dtype == torch.float32:
+            return
+        if self._gradient_sum is None:
+            self._gradient_sum = torch.empty_like(self.gradient, dtype=torch.float32)
+        if not self._has_sum:
+            self._gradient_sum.zero_()
+            self._has_sum = True
+        self._zero_missing()
+        self._gradient_sum += self.gradient
+        self._reset_gradient()
+
+    def step_gradient(self) -> Tensor:
+        """Return the gradient (T,) of the step: the float32 sum if this step accumulated any."""
+        if self._gradient_sum is not None and self._has_sum:
+            return self._gradient_sum
+        self._zero_missing()
+        return self.gradient
+
+    def refresh_compute(self, elements: slice = ALL_ELEMENTS) -> None:
+        """Copy the master to the computing precision, after an update."""
+        if self.compute is not self.master:
+            self.compute[elements].copy_(self.master[elements])
+
+    def views(self, flat: Tensor) -> dict[str, Tensor]:
+        """Return named views of a flat buffer laid out like ``master`` (or its trainable part)."""
+        return {s.name: self._view(flat, s) for s in self.slots if s.stop <= len(flat)}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return the float32 parameters by name, as views."""
+        return self.views(self.master)
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Load parameters by name.
+
+        Errors: UserError when names or shapes do not match this model.
+        """
+        copy_into(self.views(self.master), state)
+        self.refresh_compute()
+
+    @contextmanager
+    def computing_in_float32(self) -> Generator[None]:
+        """Let the model compute with the float32 master, into a separate gradient."""
+        saved = self.precision, self.compute, self.gradient, self._gradient_sum
+        self.precision, self.compute = "float32", self.master
+        self.gradient = torch.zeros(self.num_trainable, device=self.master.device)
+        self._gradient_sum, self._has_sum = None, False
+        self._bind()
+        try:
+            yield
+        finally:
+            self.precision, self.compute, self.gradient, self._gradient_sum = saved
+            self._bind()
+
+    def release(self) -> None:
+        """Restore plain float32 parameters without gradients in the module."""
+        for hook in self._hooks:
+            hook.remove()
+        for slot in self.slots:
+            parameter = self._parameters[slot.name]
+            set_in_place_gradient(parameter, None)
+            parameter.data = self._view(self.master, slot)
+            parameter.requires_grad_(slot.start < self.num_trainable)
+
+    def _bind(self) -> None:
+        self._gradient_views = self.views(self.gradient)
+        for slot in self.slots:
+            parameter = self._parameters[slot.name]
+            set_in_place_gradient(parameter, None)
+            parameter.data = self._view(self.compute, slot)
+            is_trained = slot.start < self.num_trainable and slot.level >= self.first_level
+            parameter.requires_grad_(is_trained)
+            if is_trained and not self._is_copied(slot):
+                set_in_place_gradient(parameter, self._view(self.gradient, slot))
+
+    def _is_copied(self, slot: ParameterSlot) -> bool:
+        tables = self.range("table")
+        return slot.stop <= self.num_trainable and not tables.start <= slot.start < tables.stop
+
+    def _register_copy_hook(self, slot: ParameterSlot) -> RemovableHandle:
+        def gather(parameter: Tensor) -> None:
+            gradient, view = parameter.grad, self._gradient_views[slot.name]
+            assert gradient is not None
+            if slot.name in self._names_with_gradient:
+                view.add_(gradient)
+            else:
+                view.copy_(gradient)
+                self._names_with_gradient.add(slot.name)
+            parameter.grad = None
+
+        return self._parameters[slot.name].register_post_accumulate_grad_hook(gather)
+
+    def _reset_gradient(self) -> None:
+        self.gradient[self.range("table")].zero_()
+        self._names_with_gradient.clear()
+
+    def _zero_missing(self) -> None:
+        """Set gradients that no backward pass reached to 0."""
+        for slot in self.slots:
+            if self._is_copied(slot) and slot.name not in self._names_with_gradient:
+                self._view(self.gradient, slot).zero_()
+
+    @staticmethod
+    def _view(flat: Tensor, slot: ParameterSlot) -> Tensor:
+        return flat[slot.start : slot.stop].view(slot.shape)
+
+
+def copy_into(views: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Copy named tensors into the views of the same names.
+
+    Errors: UserError when names or shapes differ.
+    """
+    if unmatched := sorted(views.keys() ^ state.keys()):
+        raise UserError(
+            f"the saved tensors do not match this model: {unmatched[0]!r} is on one side only"
+        )
+    for name, view in views.items():
+        if view.shape != state[name].shape:
+            saved, expected = tuple(state[name].shape), tuple(view.shape)
+            raise UserError(
+                f"the saved tensor {name!r} has shape {saved}, the model's has {expected}"
+            )
+        view.copy_(state[name])
+
+
+def parameter_levels(roles: Mapping[str, ParameterRole]) -> dict[str, int]:
+    """Return the level of every parameter: 0 before the blocks, the highest after them."""
+    highest = 2 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
+    return {name: highest if role.depth is None else role.depth + 1 for name, role in roles.items()}
+
+
+def _assign_slots(
+    parameters: Mapping[str, nn.Parameter], roles: Mapping[str, ParameterRole]
+) -> tuple[list[ParameterSlot], dict[str, int]]:
+    grouped: dict[str, list[str]] = {group: [] for group in GROUPS}
+    for name, parameter in parameters.items():
+        kind = roles[name].kind if parameter.requires_grad else "frozen"
+        grouped[kind if kind in GROUPS else "rest"].append(name)
+    levels = parameter_levels(roles)
+    slots: list[ParameterSlot] = []
+    ends: dict[str, int] = {}
+    end = 0
+    for group, names in grouped.items():
+        for name in names:
+            shape = tuple(parameters[name].shape)
+            slots.append(ParameterSlot(name, shape, end, roles[name].num_parts, levels[name]))
+            end = slots[-1].next_start
+        ends[group] = end
+    return slots, ends
+
+
+def _align(num_elements: int) -> int:
+    return -(-num_elements // ALIGNMENT) * ALIGNMENT

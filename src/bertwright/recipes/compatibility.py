@@ -1,0 +1,259 @@
+"""Incompatible settings of a recipe, with one sentence each that says what to change."""
+
+from typing import TYPE_CHECKING
+
+from bertwright.core.schedules import ConstantSchedule
+from bertwright.modules.attention.attention import AttentionConfig
+from bertwright.modules.attention.mask import (
+    PermutationVisibility,
+    is_bidirectional,
+    is_split_by_direction,
+    sees_self_only,
+)
+from bertwright.modules.attention.positions import (
+    AxialPositionsConfig,
+    LearnedPositionsConfig,
+    PositionsConfig,
+)
+from bertwright.modules.embeddings.adaptive import AdaptiveEmbeddingsConfig
+from bertwright.objectives import AdaptiveSoftmaxConfig, Objective, PonderCost, TextRelation
+from bertwright.objectives.schedule import ObjectiveGroup
+
+if TYPE_CHECKING:
+    from bertwright.recipes.schema import Recipe
+
+
+def check_compatibility(recipe: "Recipe") -> None:
+    """Raise ValueError for the first incompatibility."""
+    if recipe.decoder is not None:
+        recipe.decoder.stack_config(recipe.encoder)
+    if not recipe.objectives:
+        return
+    for number in range(len(recipe.phases)):
+        _check_phase(recipe, number)
+    _check_growing_depth(recipe)
+    _check_layer_levels(recipe)
+    _check_sequential_format(recipe)
+    _check_embedding_tables(recipe)
+
+
+def _check_sequential_format(recipe: "Recipe") -> None:
+    if recipe.encoder.memory_length and not recipe.assembly.is_sequential:
+        raise ValueError(
+            "encoder.memory_length needs sequences that continue from step to step: set "
+            "assembly.kind=contiguous"
+        )
+    is_constant = isinstance(recipe.batch_tokens, ConstantSchedule) and all(
+        phase.length is None and phase.batch == 1.0 for phase in recipe.phases
+    )
+    uses_decoder = any(o.uses_decoder for o in recipe.objectives.values())
+    if recipe.assembly.num_directions > 1 and uses_decoder:
+        raise ValueError(
+            "assembly.kind=half-reversed reads sequences from the end, a decoder generates from "
+            "the start: choose another input format"
+        )
+    if recipe.assembly.is_sequential and not is_constant:
+        raise ValueError("an input format in text order needs one length and one batch size")
+
+
+def _check_growing_depth(recipe: "Recipe") -> None:
+    depths = [phase.depth for phase in recipe.phases]
+    if depths != sorted(depths) or depths[-1] != 1.0:
+        raise ValueError("phases: depth must not decrease from phase to phase, and must end at 1")
+    if depths[0] < 1.0 and len(set(recipe.encoder.hidden_widths)) > 1:
+        raise ValueError("phases: blocks of different widths cannot be stacked")
+    if depths[0] < 1.0 and recipe.decoder is not None:
+        raise ValueError("phases: a decoder cannot be stacked: leave out depth")
+    if depths[0] < 1.0 and recipe.encoder.memory_length:
+        raise ValueError("phases: stacked blocks have no memory: set encoder.memory_length to 0")
+    if depths[0] < 1.0 and recipe.encoder.depth.sharing != "none":
+        raise ValueError("phases: blocks that share their parameters cannot be stacked")
+    if depths[0] < 1.0 and len(set(recipe.encoder.depth.sublayer_orders())) > 1:
+        raise ValueError("phases: blocks of different sublayers cannot be stacked")
+    if depths[0] < 1.0 and recipe.encoder.norm.skips_first_norm:
+        raise ValueError(
+            "phases: the first block lacks a norm that its copies need: set "
+            "encoder.norm.skip_first=false, or leave out depth"
+        )
+    if depths[0] < 1.0 and recipe.encoder.residual.needs_sublayer_outputs:
+        raise ValueError(
+            "phases: blocks that use the outputs of all earlier ones cannot be stacked"
+        )
+
+
+def _check_layer_levels(recipe: "Recipe") -> None:
+    levels = len(recipe.encoder.depth.sublayer_orders()) + 2
+    for number, phase in enumerate(recipe.phases):
+        if phase.trainable_layers is not None and phase.trainable_layers > levels:
+            raise ValueError(f"phases.{number}.trainable_layers: there are only {levels} levels")
+    uses_levels = recipe.optimiser.layer_decay < 1.0 or any(
+        p.trainable_layers for p in recipe.phases
+    )
+    if uses_levels and recipe.decoder is not None:
+        raise ValueError(
+            "a decoder's blocks have no levels: leave out optimiser.layer_decay and "
+            "trainable_layers of phases"
+        )
+    if uses_levels and any(objective.is_generator for objective in recipe.objectives.values()):
+        raise ValueError(
+            "a generator's blocks have no levels: leave out optimiser.layer_decay and "
+            "trainable_layers of phases"
+        )
+    if uses_levels and recipe.encoder.depth.sharing != "none":
+        raise ValueError(
+            "blocks with shared parameters are one level: leave out "
+            "optimiser.layer_decay and trainable_layers of phases, or set "
+            "encoder.depth.sharing=none"
+        )
+    if uses_levels and recipe.phases[0].depth < 1.0:
+        raise ValueError(
+            "phases: levels need all blocks from the start: leave out depth, or "
+            "optimiser.layer_decay and trainable_layers of phases"
+        )
+
+
+def _check_phase(recipe: "Recipe", phase: int) -> None:
+    objectives = recipe.objectives_of(phase)
+    if not objectives:
+        raise ValueError(f"phases.{phase} has no objective: name at least one")
+    for group in recipe.objective_schedule(phase):
+        _check_objective_group(recipe, phase, group)
+    length = recipe.input_format_of(phase).length
+    _check_position_table(phase, "encoder", recipe.encoder.positions, length)
+    _check_decoder(recipe, objectives)
+    if recipe.decoder is not None:
+        lengths = [o.num_decoder_positions(length) for o in objectives.values()]
+        _check_position_table(
+            phase, "decoder", recipe.decoder.stack_config(recipe.encoder).positions, *lengths
+        )
+    if recipe.encoder.depth.runs_every_block and any(
+        isinstance(o, PonderCost) for o in objectives.values()
+    ):
+        raise ValueError(
+            f"phases.{phase}: objectives.ponder needs adaptive computation: set "
+            f"encoder.depth.kind to halting, or leave it out"
+        )
+    tasks = recipe.encoder.embeddings.tasks
+    for name, objective in objectives.items():
+        if objective.task is not None and objective.task >= tasks:
+            raise ValueError(
+                f"objectives.{name}.task is {objective.task}, but the encoder has {tasks} tasks, "
+                f"from 0: raise encoder.embeddings.tasks"
+            )
+        if objective.input_format is not None and (
+            objective.fraction is None or recipe.assembly.is_sequential
+        ):
+            raise ValueError(
+                f"objectives.{name} has its own input format: give it a fraction of the steps, and "
+                f"set assembly.kind to one that is not contiguous"
+            )
+
+
+def _check_position_table(phase: int, part: str, positions: PositionsConfig, *lengths: int) -> None:
+    """Require a position table with a row for every position."""
+    longest = max(lengths, default=0)
+    if (
+        isinstance(positions, AxialPositionsConfig | LearnedPositionsConfig)
+        and longest > positions.num_positions
+    ):
+        key = "size" if isinstance(positions, LearnedPositionsConfig) else "shape"
+        raise ValueError(
+            f"phases.{phase}: a length of {longest} is more than {part}.positions.{key} "
+            f"allows ({positions.num_positions})"
+        )
+
+
+def _check_objective_group(recipe: "Recipe", phase: int, group: ObjectiveGroup) -> None:
+    """Check objectives that share a step against each other and their visibility."""
+    visibility = recipe.encoder.visibility & group.visibility
+    named = list(group.objectives.items())
+    with_decoder = [name for name, objective in named if objective.uses_decoder]
+    if with_decoder and len(named) > 1:
+        raise ValueError(
+            f"objectives.{with_decoder[0]} changes the text, so it cannot share a step: put it in "
+            f"a separate phase, or give each a fraction of the steps"
+        )
+    input_format = recipe.input_format_of(phase, group.objectives.values())
+    for index, (name, objective) in enumerate(named):
+        is_relation = isinstance(objective, TextRelation)
+        if is_relation and input_format.relations.isdisjoint(objective.classes):
+            raise ValueError(
+                f"objectives.{name} needs {objective.required_format}, not {input_format.kind}"  # type: ignore[attr-defined]
+            )
+        reason = objective.order_conflict(dict(named[:index]), dict(named[index + 1 :]))
+        if reason is not None:
+            raise ValueError(f"phases.{phase}: objectives.{name} {reason}")
+        objective.generator_config(recipe.encoder)
+    if sees_self_only(visibility):
+        raise ValueError(
+            f"phases.{phase}: objectives.causal.direction and encoder.visibility have opposite "
+            f"directions, so that a token sees only itself"
+        )
+    is_plain_attention = (
+        isinstance(recipe.encoder.mixer, AttentionConfig) and recipe.encoder.sliding_window is None
+    )
+    if isinstance(group.visibility, PermutationVisibility) and not (
+        is_plain_attention and is_bidirectional(recipe.encoder.visibility)
+    ):
+        raise ValueError(
+            f"phases.{phase}: objectives.permutation appends query positions to the text: set "
+            f"encoder.visibility to bidirectional or document, encoder.sliding_window to null and "
+            f"encoder.mixer.kind to attention"
+        )
+    if recipe.encoder.embeddings.reads_neighbours and not is_bidirectional(visibility):
+        raise ValueError(
+            f"phases.{phase}: encoder.embeddings reads the next token, too: choose another kind, "
+            f"or bidirectional objectives"
+        )
+    is_split = is_split_by_direction(recipe.encoder.visibility)
+    predicts_tokens = any(o.predicts_tokens or o.is_generator for o in group.objectives.values())
+    if predicts_tokens and is_split_by_direction(group.visibility) != is_split:
+        raise ValueError(
+            f"phases.{phase}: objectives.causal.direction both and encoder.visibility "
+            f"both-ways need each other, and exclude other objectives that predict tokens"
+        )
+
+
+def _check_embedding_tables(recipe: "Recipe") -> None:
+    """Check whatever shares the token embeddings."""
+    tables, output = recipe.encoder.embeddings, recipe.output
+    shared_width = output.width(recipe.encoder) - output.untied_width(recipe.encoder)
+    if output.is_tied and shared_width != recipe.encoder.token_embedding_width:
+        raise ValueError(
+            f"output: token embeddings have width {recipe.encoder.token_embedding_width}, hidden "
+            f"states {shared_width}: set output.transform to true, or output.kind to untied"
+        )
+    kind = tables.kind  # type: ignore[attr-defined]
+    is_matching = (
+        isinstance(tables, AdaptiveEmbeddingsConfig)
+        and isinstance(output, AdaptiveSoftmaxConfig)
+        and tables.cutoffs == output.cutoffs
+    )
+    if output.is_tied and not tables.has_single_table and not is_matching:
+        raise ValueError(
+            f"output shares the token embeddings, but {kind} embeddings have no table to share: "
+            f"set output.kind to untied, or both to adaptive with the same cutoffs"
+        )
+    for name, objective in recipe.objectives.items():
+        if objective.uses_embedding_table and not tables.has_single_table:
+            raise ValueError(
+                f"objectives.{name} shares the token embeddings, but {kind} embeddings have no "
+                f"table to share: set encoder.embeddings.kind to tokens"
+            )
+        if objective.is_generator and tables.reads_neighbours:
+            raise ValueError(
+                f"objectives.{name} shares the segment and position embeddings, which {kind} "
+                f"embeddings have in another width: set encoder.embeddings.kind to tokens or "
+                f"factorised"
+            )
+
+
+def _check_decoder(recipe: "Recipe", objectives: dict[str, Objective]) -> None:
+    with_decoder = [name for name, objective in objectives.items() if objective.uses_decoder]
+    if with_decoder and recipe.decoder is None:
+        raise ValueError(f"objectives.{with_decoder[0]} needs a decoder: add one, as decoder: {{}}")
+    if with_decoder and recipe.assembly.isolation_setting:
+        raise ValueError(
+            f"a decoder needs one text per sequence: set assembly."
+            f"{recipe.assembly.isolation_setting} to false"
+        )

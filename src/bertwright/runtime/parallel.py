@@ -1,0 +1,94 @@
+"""Long jobs in parallel processes that end when this process is stopped."""
+
+import signal
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from itertools import islice
+from multiprocessing import active_children, get_context
+from threading import current_thread, main_thread
+from typing import Any, TypeVar
+
+from bertwright.core.errors import UserError
+from bertwright.core.hardware import num_cores
+from bertwright.core.process_pool import make_process_pool
+
+Result = TypeVar("Result")
+
+
+def run_parallel(
+    jobs: Sequence[Callable[[], Result]], num_processes: int
+) -> Iterator[tuple[int, Result]]:
+    """Yield (job index, result) as jobs complete.
+
+    One process means this one, in order. Several processes share the threads equally, and jobs
+    must be picklable. An exception in a job stops all jobs.
+
+    Errors: UserError if a process was killed.
+    """
+    count = min(num_processes, len(jobs))
+    threads = max(1, num_cores() // num_processes)
+    pool = (
+        make_process_pool(count, get_context("spawn"), _limit_threads, (threads,))
+        if count > 1
+        else None
+    )
+    if pool is None:
+        yield from ((index, job()) for index, job in enumerate(jobs))
+        return
+    # The processes ignore SIGINT, which could hit them during start-up. This process terminates
+    # them instead, and training ends its step.
+    pending = iter(enumerate(jobs))
+    with _signal_handlers({signal.SIGINT: signal.SIG_IGN}):
+        running = {pool.submit(job): index for index, job in islice(pending, count)}
+    try:
+        with _signal_handlers({signal.SIGTERM: signal.default_int_handler}):
+            yield from _results_as_completed(pool, running, pending)
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a process was killed, most likely because memory ran out: use fewer processes"
+        ) from error
+    except BaseException:
+        for child in active_children():
+            child.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _results_as_completed(
+    pool: ProcessPoolExecutor,
+    running: dict[Future[Any], int],
+    pending: Iterator[tuple[int, Callable[[], Any]]],
+) -> Iterator[tuple[int, Any]]:
+    """Yield results, submitting a job only when another completes.
+
+    A queued job would start when all processes are stopped.
+    """
+    while running:
+        completed, _ = wait(running, return_when=FIRST_COMPLETED)
+        indices = {future: running.pop(future) for future in completed}
+        running |= {pool.submit(job): index for index, job in islice(pending, len(completed))}
+        for future, index in indices.items():
+            yield index, future.result()
+
+
+def _limit_threads(num_threads: int) -> None:
+    import torch
+
+    torch.set_num_threads(num_threads)
+
+
+@contextmanager
+def _signal_handlers(handlers: Mapping[signal.Signals, Any]) -> Generator[None]:
+    """Replace signal handlers within the block; do nothing outside the main thread."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    previous = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,1 @@
+"""The endpoints of the server, by protocol."""

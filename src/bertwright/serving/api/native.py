@@ -1,0 +1,108 @@
+"""Endpoints without a standard protocol: mask filling, tagging and question answering."""
+
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, FailFast, Field
+
+from bertwright.core.config import Settings
+from bertwright.serving.api.schemas import ApiRequest, EchoedText, EchoedTexts, TextList
+from bertwright.serving.service import get_service
+from bertwright.tasks.formats.examples import ExtractiveQuestion, TaggedSentence
+
+router = APIRouter(tags=["bertwright"])
+
+
+class FillMaskRequest(ApiRequest):
+    """``inputs`` are texts with [MASK]; ``top_k`` is the number of predictions per mask."""
+
+    inputs: TextList
+    top_k: int = Field(default=5, ge=1, le=100)
+
+
+class TagRequest(ApiRequest):
+    """``inputs`` are sentences of words separated by white space."""
+
+    inputs: EchoedTexts
+
+
+class QuestionInput(Settings):
+    """A question, and the text that contains the answer."""
+
+    question: str
+    text: EchoedText
+
+
+class AnswerRequest(ApiRequest):
+    """``inputs`` are questions with their texts; ``truncate`` shortens long questions."""
+
+    inputs: Annotated[list[QuestionInput], FailFast(), Field(min_length=1)]
+    truncate: bool = False
+
+
+class FillMaskResult(BaseModel):
+    """A predicted token and its probability."""
+
+    token: str
+    probability: float
+
+
+class TagResult(BaseModel):
+    """A word, its tag and the probability."""
+
+    word: str
+    tag: str
+    probability: float
+
+
+class AnswerResult(BaseModel):
+    """A span of the text, empty without an answer, and its probability."""
+
+    answer: str
+    probability: float
+
+
+@router.post("/fill-mask")
+async def fill_mask(body: FillMaskRequest, request: Request) -> list[list[list[FillMaskResult]]]:
+    """Return the most probable tokens for every mask of every text."""
+    service = get_service(request)
+    worker = service.models.find(body.model, "fill-mask")
+    predictions = await service.fill_mask(request, worker, body.inputs, body.top_k)
+    return [
+        [[FillMaskResult(token=p.token, probability=p.probability) for p in mask] for mask in text]
+        for text in predictions
+    ]
+
+
+@router.post("/tag")
+async def tag(body: TagRequest, request: Request) -> list[list[TagResult]]:
+    """Return the tag of every word of every sentence."""
+    service = get_service(request)
+    worker = service.models.find(body.model, "tag")
+    sentences = [TaggedSentence(tuple(text.split())) for text in body.inputs]
+    predictions, _ = await service.predict(request, worker, sentences, truncate=False)
+    return [
+        [
+            TagResult(word=word, tag=tag, probability=probability)
+            for word, tag, probability in zip(
+                sentence.words,
+                cast(tuple[str, ...], prediction.value),
+                cast(tuple[float, ...], prediction.probabilities),
+                strict=True,
+            )
+        ]
+        for sentence, prediction in zip(sentences, predictions, strict=True)
+    ]
+
+
+@router.post("/answer")
+async def answer(body: AnswerRequest, request: Request) -> list[AnswerResult]:
+    """Return the span of the text that answers each question."""
+    service = get_service(request)
+    worker = service.models.find(body.model, "answer")
+    questions = [ExtractiveQuestion(item.question, item.text) for item in body.inputs]
+    predictions, _ = await service.predict(request, worker, questions, body.truncate)
+    return [
+        AnswerResult(answer=cast(str, p.value), probability=cast(float, p.probabilities))
+        for p in predictions
+    ]

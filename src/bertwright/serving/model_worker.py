@@ -1,0 +1,219 @@
+"""A model with its queue and threads, and the registry of models."""
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from bertwright.core.config import did_you_mean, quote
+from bertwright.core.errors import UserError
+from bertwright.interop.onnx.model import OnnxModel
+from bertwright.models.text_model import FloatMatrix, TextModel, TokenPrediction
+from bertwright.serving.batching import Batcher
+from bertwright.serving.errors import ApiError
+from bertwright.serving.metrics import Metrics
+from bertwright.serving.rw_lock import ReadWriteLock
+from bertwright.serving.settings import ServingSettings
+from bertwright.tasks.example_encoder import TaskSequence
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.outputs import (
+    ClassificationOutput,
+    FloatArray,
+    MultiLabelOutput,
+    OutputType,
+    RegressionOutput,
+    RelevanceOutput,
+    SimilarityOutput,
+    SpanOutput,
+    TokenClassificationOutput,
+)
+
+
+@dataclass(frozen=True)
+class EndpointRequirement:
+    """The requirement of an endpoint for models."""
+
+    description: str
+    is_met: Callable[[TextModel], bool]
+
+
+def _has_output_type(*output_types: type[OutputType]) -> Callable[[TextModel], bool]:
+    return lambda model: (
+        isinstance(model, FineTunedModel) and isinstance(model.task.output_type, output_types)
+    )
+
+
+def _is_inspectable(model: TextModel) -> bool:
+    """Return whether activations can be recorded, unlike in an ONNX graph."""
+    return not isinstance(model, OnnxModel) and len(model.model.encoder.blocks) > 0
+
+
+ENDPOINT_REQUIREMENTS = {
+    "embed": EndpointRequirement("any model", lambda model: True),
+    "explore": EndpointRequirement("a PyTorch model with blocks", _is_inspectable),
+    "fill-mask": EndpointRequirement("a masked language model", lambda model: model.is_masked_lm),
+    "predict": EndpointRequirement(
+        "a model fine-tuned for classification, regression or text pairs",
+        _has_output_type(
+            ClassificationOutput,
+            MultiLabelOutput,
+            RegressionOutput,
+            SimilarityOutput,
+            RelevanceOutput,
+        ),
+    ),
+    "rerank": EndpointRequirement(
+        "a cross-encoder fine-tuned with --task rank", _has_output_type(RelevanceOutput)
+    ),
+    "tag": EndpointRequirement(
+        "a model fine-tuned for token classification", _has_output_type(TokenClassificationOutput)
+    ),
+    "answer": EndpointRequirement(
+        "a model fine-tuned for question answering", _has_output_type(SpanOutput)
+    ),
+}
+
+
+class ModelWorker:
+    """A named model with its queue and the functions its threads compute."""
+
+    def __init__(
+        self, name: str, model: TextModel, settings: ServingSettings, metrics: Metrics
+    ) -> None:
+        self.name, self.model = name, model
+        self._lock = ReadWriteLock()
+        num_threads, init_thread = _worker_threads(model)
+        # Warm up in a thread like the workers: compilation depends on the number of threads.
+        with ThreadPoolExecutor(1, initializer=init_thread) as thread:
+            thread.submit(self._warm_up).result()
+        self.batcher = Batcher(
+            model.batch_tokens,
+            settings.max_queue_tokens,
+            settings.max_batch_delay_ms / 1000,
+            metrics.batch_recorder(name),
+            num_threads,
+            init_thread,
+        )
+        metrics.watch_queue(name, lambda: self.batcher.queue_tokens)
+
+    def _warm_up(self) -> None:
+        """Embed one sequence, a batch, and a padded batch, before the first request."""
+        special = self.model.tokenizer.special_tokens
+        short = [special.start, special.end]
+        for sequences in ([short], [short, short], [short, [*short, special.end]]):
+            self.embed(sequences)
+
+    @property
+    def endpoints(self) -> list[str]:
+        """Return the names of the endpoints that the model supports."""
+        return [name for name, need in ENDPOINT_REQUIREMENTS.items() if need.is_met(self.model)]
+
+    @property
+    def max_length(self) -> int | None:
+        """Return the maximum sequence length of embeddings; None for no limit."""
+        similarity_model = _similarity_model(self.model)
+        if similarity_model is None:
+            return self.model.max_length
+        return similarity_model.example_encoder.max_length
+
+    def embed(self, sequences: Sequence[list[int]]) -> list[FloatMatrix]:
+        """Return the embedding (D,) of every sequence, from the similarity head if there is one."""
+        similarity_model = _similarity_model(self.model)
+        with self._lock.read_lock():
+            if similarity_model is None:
+                return list(self.model.embed_ids(sequences))
+            has_segments = similarity_model.example_encoder.has_segments
+            task_sequences = _single_text_sequences(sequences, has_segments)
+            return [outputs[0] for outputs in similarity_model.head_outputs(task_sequences)]
+
+    def outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
+        """Return the head outputs of a fine-tuned model."""
+        assert isinstance(self.model, FineTunedModel)
+        with self._lock.read_lock():
+            return self.model.head_outputs(sequences)
+
+    def fill_mask(
+        self, items: Sequence[tuple[list[int], int]]
+    ) -> list[list[list[TokenPrediction]]]:
+        """Return the most probable tokens at every mask; items are (token ids, top_k)."""
+        with self._lock.read_lock():
+            return [self.model.fill_mask_ids(token_ids, top_k) for token_ids, top_k in items]
+
+    def exclusive(self) -> AbstractContextManager[None]:
+        """Keep all other threads from using the model within the context."""
+        return self._lock.write_lock()
+
+
+def _worker_threads(model: TextModel) -> tuple[int, Callable[[], None]]:
+    """Return the number of worker threads of a model, and their initialiser.
+
+    On a CPU each core computes its own batch: threads that share a batch would wait for each other
+    at every operation when another process takes a core.
+    """
+    if model.device.type != "cpu" or isinstance(model, OnnxModel):
+        return 1, lambda: None
+    return torch.get_num_threads(), partial(torch.set_num_threads, 1)
+
+
+def _similarity_model(model: TextModel) -> FineTunedModel | None:
+    """Return the model if it was fine-tuned for similarity, else None."""
+    if isinstance(model, FineTunedModel) and isinstance(model.task.output_type, SimilarityOutput):
+        return model
+    return None
+
+
+def _single_text_sequences(
+    sequences: Sequence[list[int]], has_segments: bool
+) -> list[TaskSequence]:
+    """Return sequences of one text each as inputs of a head."""
+    return [
+        TaskSequence(token_ids, index, [0] * len(token_ids) if has_segments else None)
+        for index, token_ids in enumerate(sequences)
+    ]
+
+
+class ModelRegistry:
+    """The models of a server by name; by default the first one that supports an endpoint."""
+
+    def __init__(
+        self, models: Mapping[str, TextModel], settings: ServingSettings, metrics: Metrics
+    ) -> None:
+        if not models:
+            raise UserError("nothing to serve: name a model folder")
+        self.workers = {
+            name: ModelWorker(name, model, settings, metrics) for name, model in models.items()
+        }
+
+    def find(self, name: str | None, endpoint: str) -> ModelWorker:
+        """Return the named model, or the first one that supports an endpoint.
+
+        Errors: ApiError if there is none.
+        """
+        requirement = ENDPOINT_REQUIREMENTS[endpoint]
+        named = None if name is None else self.get(name)
+        suitable = [w for w in self.workers.values() if requirement.is_met(w.model)]
+        if named in suitable:
+            return named
+        needs = f"{endpoint} needs {requirement.description}"
+        if named is not None:
+            alternatives = ", ".join(worker.name for worker in suitable) or "another server"
+            raise ApiError(400, f"{needs}, which {name} is not: use {alternatives}")
+        if not suitable:
+            raise ApiError(404, f"no model here supports this: {needs}")
+        return suitable[0]
+
+    def get(self, name: str) -> ModelWorker:
+        """Return the model of this name; raise ApiError if there is none."""
+        if name not in self.workers:
+            raise ApiError(
+                404, f"there is no model {quote(name)}{did_you_mean(name, self.workers)}"
+            )
+        return self.workers[name]
+
+    def close(self) -> None:
+        """Compute the waiting requests and stop all threads."""
+        for worker in self.workers.values():
+            worker.batcher.close()

@@ -1,0 +1,1 @@
+"""Data of tasks: splits of files and examples."""

@@ -1,0 +1,47 @@
+"""Find the split files of a data folder."""
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from bertwright.core.errors import UserError
+
+SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
+
+MATCHED = "matched"
+"""The development split of MNLI from the training genres (Williams et al. 2018)."""
+
+
+def find_split_file(
+    folder: Path, split: Literal["train", "dev", "test"], keyword: str = ""
+) -> Path:
+    """Return the file of a split in a data folder.
+
+    Its name contains the split, and ``keyword`` if given: ``train.tsv.gz``,
+    ``en_ewt-ud-dev.conllu``. Of several files it is the one with no other word in its name (MRPC),
+    else the one with ``matched`` (MNLI). Errors: UserError where there is none or several.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder")
+    words_of = {file: _name_words(file.name) for file in sorted(folder.iterdir())}
+    split_names = {*SPLIT_NAMES[split]}
+    files = [
+        file
+        for file, words in words_of.items()
+        if words & split_names and (not keyword or keyword in words)
+    ]
+    if len(files) > 1:
+        plain = [
+            file
+            for file in files
+            if _name_words(file.name.partition(".")[0]) <= {*split_names, keyword}
+        ]
+        files = plain or [file for file in files if MATCHED in words_of[file]] or files
+    if len(files) != 1:
+        names = ", ".join(file.name for file in files) or "none"
+        raise UserError(f"{folder}: expected one file named after {split!r}, got {names}")
+    return files[0]
+
+
+def _name_words(name: str) -> set[str]:
+    return set(re.split(r"[-_.]", name.lower()))

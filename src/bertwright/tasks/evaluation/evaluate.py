@@ -1,0 +1,119 @@
+"""Evaluation: of a pretrained model on text, of a fine-tuned one on its task."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bertwright.core.errors import UserError
+from bertwright.data.shards.dataset import Dataset
+from bertwright.models.text_model import TextModel
+from bertwright.tasks.baselines.comparison import compare_with_baselines
+from bertwright.tasks.baselines.storage import load_baselines
+from bertwright.tasks.catalogue import find_split_file
+from bertwright.tasks.evaluation.error_analysis import iter_errors
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.outputs import Prediction
+from bertwright.tasks.task import Task
+from bertwright.training.evaluation import held_out as evaluation
+
+
+def evaluate(model: TextModel, data: Path | str | Examples) -> dict[str, Any]:
+    """Evaluate a model.
+
+    A fine-tuned model is evaluated on a file of its task, the development file of a folder, or
+    examples: ``task``, ``metric``, ``score``, and every metric in ``metrics``. A pretrained one on
+    the held-out text of a prepared dataset: ``masked_loss``, ``perplexity``, ``masked_accuracy``,
+    ``bits_per_byte``, ``unigram_entropy`` and the metrics of its other objectives.
+
+    Errors: UserError for a dataset of another tokenizer, and for examples without labels.
+    """
+    if isinstance(model, FineTunedModel):
+        return _evaluate_task(model, data)
+    if not isinstance(data, str | Path):
+        raise UserError("a pretrained model is evaluated on a folder written by prepare")
+    return _evaluate_text(model, Dataset.open(data))
+
+
+def _evaluate_text(model: TextModel, data: Dataset) -> dict[str, Any]:
+    if not model.model.recipe.objectives:
+        raise UserError("evaluation on text needs a model with a pretraining objective")
+    if data.tokenizer.hash != model.tokenizer.hash:
+        raise UserError(
+            f"{data.path} was prepared with another tokenizer than the model's: prepare it with "
+            f"--tokenizer and the folder of the model"
+        )
+    return evaluation.evaluate(model.model, data)
+
+
+def _evaluate_task(model: FineTunedModel, data: Path | str | Examples) -> dict[str, Any]:
+    examples = task_examples(model.task, data)
+    return _score_predictions(model.task, examples, model.predict(examples))
+
+
+def _score_predictions(
+    task: Task, examples: Examples, predictions: Sequence[Prediction]
+) -> dict[str, Any]:
+    unknown = _unknown_labels(task, examples)
+    scores = task.score(examples, predictions)
+    metric = task.metrics[0]
+    result = {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
+    return result | ({"unknown_labels": unknown} if unknown else {})
+
+
+def evaluate_with_baselines(model: TextModel, data: Path | str | Examples) -> dict[str, Any]:
+    """Return :func:`evaluate` and, for a fine-tuned model, a comparison with its baselines.
+
+    Adds the number of ``examples``, the bootstrap ``intervals`` of the metrics, and the scores of
+    the ``baselines`` of its training examples; ``warnings`` where the model is not better, or where
+    baselines are missing.
+    """
+    if not isinstance(model, FineTunedModel):
+        return evaluate(model, data)
+    examples = task_examples(model.task, data)
+    predictions = model.predict(examples)
+    result = _score_predictions(model.task, examples, predictions)
+    baselines = None if model.folder is None else load_baselines(model.folder)
+    comparison = compare_with_baselines(model, examples, predictions, baselines or [])
+    missing = (
+        "this model has no baselines: finetune fits them to the training examples and saves them "
+        "in the folder of the model"
+    )
+    warnings = (
+        [missing] if baselines is None else [comparison.verdict] if comparison.verdict else []
+    )
+    return {**result, **comparison.as_dict(), **({"warnings": warnings} if warnings else {})}
+
+
+def prediction_errors(model: TextModel, data: Path | str | Examples) -> Iterator[dict[str, Any]]:
+    """Iterate over a fine-tuned model's errors, most confident or largest first."""
+    if not isinstance(model, FineTunedModel):
+        raise UserError("errors need a fine-tuned model: fine-tune it first")
+    examples = task_examples(model.task, data)
+    return iter_errors(model.task, examples, model.predict(examples))
+
+
+def task_examples(task: Task, data: Path | str | Examples) -> Examples:
+    """Return labelled examples: of a file, of a folder's development file, or as passed."""
+    if isinstance(data, str | Path):
+        path = Path(data)
+        data = task.read_examples(
+            find_split_file(path, "dev", task.reader.file_keyword) if path.is_dir() else path
+        )
+    task.output_type.validate_examples(data)
+    if not data or any(task.output_type.reference(example) is None for example in data):
+        raise UserError(f"task {task.name}: there are examples without labels: add the labels")
+    task.require_metrics_defined(data)
+    return data
+
+
+def _unknown_labels(task: Task, examples: Examples) -> list[str]:
+    """Return the labels that the model lacks; UserError if it has none of them."""
+    unknown = sorted(task.unknown_labels(examples))
+    labels = task.labels_of(examples)
+    if labels and len(unknown) == len(labels):
+        raise UserError(
+            f"task {task.name}: the data have the labels {', '.join(unknown[:9])}, the model "
+            f"{', '.join(task.labels)}: nothing to compare"
+        )
+    return unknown

@@ -1,0 +1,278 @@
+"""Encode examples as token sequences: texts, pairs, words with positions, texts in windows."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bertwright.batches.formats.pair_layout import truncate_longest_first
+from bertwright.batches.formats.pairs import TextPair
+from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.modules.attention.mask import get_global_segment
+from bertwright.recipes import Recipe
+from bertwright.tasks.formats.examples import (
+    Example,
+    ExtractiveQuestion,
+    TaggedSentence,
+    TaskExample,
+)
+
+DEFAULT_MAX_LENGTH = 512
+"""Default maximum sequence length, where the encoder allows it."""
+
+
+@dataclass(frozen=True)
+class TaskSequence:
+    """One sequence, with special tokens.
+
+    Attributes:
+        example_index: index of its example.
+        segment_ids: of each token, None where the encoder has no segments.
+        positions: output positions; empty where the sequence is pooled.
+        first_word: index of its first word in the example; a long sentence has several sequences.
+        offsets: of each position after the first, the characters (start, stop) of its token in the
+            text.
+        text_offsets: the same for all tokens of the text, shared by its windows.
+        first_token: of a window, the index of its first token in the text.
+        num_truncated: tokens of the example that no sequence holds.
+        document_ids: of each token, the text it belongs to, where a siamese head keeps texts from
+            attending to each other.
+    """
+
+    token_ids: list[int]
+    example_index: int
+    segment_ids: list[int] | None = None
+    positions: tuple[int, ...] = ()
+    first_word: int = 0
+    offsets: tuple[tuple[int, int], ...] = ()
+    text_offsets: Sequence[tuple[int, int]] = ()
+    first_token: int = 0
+    num_truncated: int = 0
+    document_ids: list[int] | None = None
+
+
+@dataclass(frozen=True)
+class ExampleEncoder:
+    """Encoding of texts as the inputs of an encoder.
+
+    Attributes:
+        num_separators: separator tokens between the texts of a pair.
+        separator_segment: their segment: 0, as in BERT; 1 where the first text has global attention
+            that excludes them (Longformer).
+        has_segments: whether the encoder distinguishes the texts of a pair by segment.
+        is_siamese: whether the texts of a pair are encoded independently.
+    """
+
+    tokenizer: Tokenizer
+    max_length: int
+    num_separators: int
+    separator_segment: int
+    has_segments: bool
+    is_siamese: bool = False
+
+    @staticmethod
+    def from_recipe(
+        recipe: Recipe,
+        tokenizer: Tokenizer,
+        encoder_max_length: int | None,
+        max_length: int | None = None,
+        is_siamese: bool = False,
+    ) -> "ExampleEncoder":
+        """Return the encoding of a recipe.
+
+        The default ``max_length`` is ``encoder_max_length``, 512 at most.
+        """
+        limit = (
+            min(encoder_max_length or DEFAULT_MAX_LENGTH, DEFAULT_MAX_LENGTH)
+            if max_length is None
+            else max_length
+        )
+        encoder, num_separators = recipe.encoder, num_pair_separators(recipe, tokenizer)
+        separator_segment = (
+            0 if encoder.has_segments or get_global_segment(encoder.visibility) == 1 else 1
+        )
+        return ExampleEncoder(
+            tokenizer,
+            limit,
+            num_separators,
+            separator_segment,
+            encoder.distinguishes_segments,
+            is_siamese,
+        )
+
+    def encode(
+        self,
+        examples: Sequence[TaskExample],
+        stride: int | None = None,
+        example_indices: Sequence[int] | None = None,
+    ) -> list[TaskSequence]:
+        """Return the sequences of all examples, in their order.
+
+        With a ``stride`` the last text of a long example is encoded in windows that start
+        ``stride`` tokens apart; it gets at least half of a sequence. ``example_indices`` replace
+        the indices of the examples.
+        """
+        indices = range(len(examples)) if example_indices is None else example_indices
+        texts = [e for e in examples if isinstance(e, Example)]
+        if len(texts) != len(examples):
+            return [
+                sequence
+                for n, e in zip(indices, examples, strict=True)
+                for sequence in self._encode_words(n, e)
+            ]
+        if self.is_siamese and (single := next((e for e in texts if e.pair is None), None)):
+            raise UserError(
+                f"{single.location or 'an example'}: head.pooling: siamese compares two texts, and "
+                f"this is one: name the column of the second (pair), or choose another head.pooling"
+            )
+        firsts = self.tokenizer.encode_batch([e.text for e in texts])
+        seconds = self.tokenizer.encode_batch([e.pair or "" for e in texts])
+        return [
+            sequence
+            for n, e, a, b in zip(indices, texts, firsts, seconds, strict=True)
+            for sequence in self._encode_texts(n, [a] if e.pair is None else [a, b], stride)
+        ]
+
+    def encode_questions(
+        self, questions: Sequence[ExtractiveQuestion], stride: int, max_question_length: int
+    ) -> list[TaskSequence]:
+        """Encode each question before its text, which is split into windows.
+
+        The output positions are 0 and the tokens of the text. The text gets at least half of a
+        sequence.
+        """
+        question_ids = self.tokenizer.encode_batch([q.question for q in questions])
+        texts = list(dict.fromkeys(q.text for q in questions))
+        encoded_texts = dict(zip(texts, self.tokenizer.encode_with_spans(texts), strict=True))
+        available = self.max_length - 2 - self.num_separators
+        max_question_length = min(max_question_length, available // 2)
+        sequences: list[TaskSequence] = []
+        for index, (question, ids) in enumerate(zip(questions, question_ids, strict=True)):
+            text_ids, offsets = encoded_texts[question.text]
+            first = ids[:max_question_length]
+            text_start = 1 + len(first) + self.num_separators
+            for start, stop in _window_bounds(len(text_ids), available - len(first), stride):
+                sequence = self._build_sequence(index, [first, text_ids[start:stop]])
+                sequences.append(
+                    replace(
+                        sequence,
+                        positions=(0, *range(text_start, text_start + stop - start)),
+                        offsets=tuple(offsets[start:stop]),
+                        text_offsets=offsets,
+                        first_token=start,
+                        num_truncated=len(ids) - len(first),
+                    )
+                )
+        return sequences
+
+    def _encode_texts(
+        self, example_index: int, token_ids: list[list[int]], stride: int | None
+    ) -> Iterator[TaskSequence]:
+        """Return the sequences of a text or of a text pair."""
+        num_separators = 2 if self.is_siamese else self.num_separators
+        available = self.max_length - 2 - (num_separators if len(token_ids) > 1 else 0)
+        length = sum(map(len, token_ids))
+        if length <= available:
+            yield self._build_sequence(example_index, token_ids)
+        elif stride is None:
+            if len(token_ids) == 1:
+                kept = [token_ids[0][:available]]
+            else:
+                first, second = token_ids
+                lengths = truncate_longest_first(len(first), len(second), available)
+                kept = [ids[:limit] for ids, limit in zip(token_ids, lengths, strict=True)]
+            yield self._build_sequence(example_index, kept, length - available)
+        else:
+            *first_texts, last_text = token_ids
+            min_window = min(len(last_text), available // 2)
+            before = [ids[: available - min_window] for ids in first_texts]
+            length_before = sum(map(len, before))
+            num_truncated = sum(map(len, first_texts)) - length_before
+            window_size = available - length_before
+            for start, stop in _window_bounds(len(last_text), window_size, stride):
+                yield self._build_sequence(
+                    example_index, [*before, last_text[start:stop]], num_truncated
+                )
+
+    def join_texts(self, token_ids: Sequence[list[int]]) -> tuple[list[int], list[int]]:
+        """Join one or two texts with special tokens: token ids and segment ids."""
+        special_tokens = self.tokenizer.special_tokens
+        joined = [special_tokens.start, *token_ids[0]]
+        segment_ids = [0] * len(joined)
+        for ids in token_ids[1:]:
+            joined += [special_tokens.end] * self.num_separators + ids
+            segment_ids += [self.separator_segment] * self.num_separators + [1] * len(ids)
+        return [*joined, special_tokens.end], [*segment_ids, len(token_ids) - 1]
+
+    def _build_sequence(
+        self, example_index: int, token_ids: Sequence[list[int]], num_truncated: int = 0
+    ) -> TaskSequence:
+        if self.is_siamese:
+            return self._build_siamese(example_index, token_ids, num_truncated)
+        joined, segment_ids = self.join_texts(token_ids)
+        return TaskSequence(
+            joined,
+            example_index,
+            segment_ids if self.has_segments else None,
+            num_truncated=num_truncated,
+        )
+
+    def _build_siamese(
+        self, example_index: int, token_ids: Sequence[list[int]], num_truncated: int
+    ) -> TaskSequence:
+        special = self.tokenizer.special_tokens
+        texts = [[special.start, *ids, special.end] for ids in token_ids]
+        joined = [token for text in texts for token in text]
+        return TaskSequence(
+            joined,
+            example_index,
+            [0] * len(joined) if self.has_segments else None,
+            num_truncated=num_truncated,
+            document_ids=[index for index, text in enumerate(texts) for _ in text],
+        )
+
+    def _encode_words(self, example_index: int, sentence: TaskExample) -> Iterator[TaskSequence]:
+        assert isinstance(sentence, TaggedSentence)
+        special, available = self.tokenizer.special_tokens, self.max_length - 2
+        ids, starts = self.tokenizer.encode_pretokenized(list(sentence.words))
+        ends = [*starts[1:], len(ids)]
+        word = 0
+        while word < len(starts):
+            begin, stop = starts[word], word
+            # At least one word per sequence; a word that is too long is truncated.
+            while stop < len(starts) and (stop == word or ends[stop] - begin <= available):
+                stop += 1
+            token_ids = [special.start, *ids[begin : ends[stop - 1]][:available], special.end]
+            positions = tuple(1 + start - begin for start in starts[word:stop])
+            segment_ids = [0] * len(token_ids) if self.has_segments else None
+            yield TaskSequence(token_ids, example_index, segment_ids, positions, word)
+            word = stop
+
+
+def num_truncated_tokens(sequences: Sequence[TaskSequence]) -> dict[int, int]:
+    """Return the number of truncated tokens by example index, where there are any."""
+    return {s.example_index: s.num_truncated for s in sequences if s.num_truncated}
+
+
+def document_ids_of(sequences: Sequence[TaskSequence]) -> list[list[int]] | None:
+    """Return the document ids of siamese sequences; None for others."""
+    return [s.document_ids for s in sequences if s.document_ids is not None] or None
+
+
+def num_pair_separators(recipe: Recipe, tokenizer: Tokenizer) -> int:
+    """Return the number of separators between the texts of a pair.
+
+    It is set by the recipe's pair assembly; else two for RoBERTa's special tokens, one for BERT's.
+    """
+    assembly = recipe.assembly.for_evaluation
+    if isinstance(assembly, TextPair):
+        return assembly.separators
+    return 2 if tokenizer.id_to_token(tokenizer.special_tokens.end) == "</s>" else 1
+
+
+def _window_bounds(size: int, window_size: int, stride: int) -> Iterator[tuple[int, int]]:
+    """Return start and end of each window; the last reaches the end, without gaps."""
+    start = 0
+    while start + window_size < size:
+        yield start, start + window_size
+        start += min(stride, window_size)
+    yield start, size

@@ -1,0 +1,395 @@
+"""A fine-tuned model with its tokenizer and its task, and its folder.
+
+A folder holds what every model folder holds, and ``task.json``, which describes the task.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+from pydantic import Field, ValidationError
+from torch import Tensor
+
+from bertwright.core.config import InferencePrecision, Settings, to_user_error
+from bertwright.core.errors import UserError
+from bertwright.core.files import parse_json, read_text, write_text
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.model import Model
+from bertwright.models.saving import (
+    CARD_FILE,
+    RECIPE_FILE,
+    TRAINING_FILE,
+    WEIGHTS_FILE,
+    load_recipe,
+    load_tensors,
+    read_tensors,
+    save_weights,
+    stored_vocab_size,
+)
+from bertwright.models.text_batches import TextBatch, text_batches
+from bertwright.models.text_model import TextModel
+from bertwright.recipes import Pooling, SentenceVectorSettings
+from bertwright.runtime.finite import require_finite_outputs
+from bertwright.tasks.adapters import AdaptationConfig
+from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence, document_ids_of
+from bertwright.tasks.formats.examples import (
+    Example,
+    Examples,
+    ExtractiveQuestion,
+    MultipleChoice,
+    TaggedSentence,
+    TaskExample,
+)
+from bertwright.tasks.heads.head import HeadConfig, TaskHead, parameter_shapes
+from bertwright.tasks.outputs import FloatArray, OutputType, Prediction
+from bertwright.tasks.task import Task, TaskRecord, task_as_dict
+from bertwright.tasks.task_model import HeadSpec, TaskModel
+
+TASK_FILE = "task.json"
+
+TaskInputs = Examples | Sequence[str] | Sequence[tuple[str, str]]
+
+
+class FineTunedModel(TextModel):
+    """A :class:`TextModel` fine-tuned for a task, with ``predict``.
+
+    It has no language-model head: ``fill_mask`` and ``score`` need the pretrained model.
+    ``max_length`` is the maximum sequence length, by default that of the encoder, 512 at most.
+    ``temperature`` divides the logits. ``folder`` is where the model was loaded from, if it was. A
+    model trained for similarity embeds texts with the pooling that it was trained with.
+    """
+
+    folder: Path | None = None
+
+    def __init__(
+        self,
+        task_model: TaskModel,
+        tokenizer: Tokenizer,
+        task: Task,
+        max_length: int | None = None,
+        precision: InferencePrecision | None = None,
+        temperature: float = 1.0,
+    ) -> None:
+        self.example_encoder = ExampleEncoder.from_recipe(
+            task_model.recipe,
+            tokenizer,
+            task_model.encoder.max_length,
+            max_length,
+            is_siamese=task_model.head_config.pooling == "siamese",
+        )
+        vectors = (
+            embedding_config(
+                task.output_type, task_model.head_config, self.example_encoder.max_length
+            )
+            or task_model.recipe.vectors
+        )
+        super().__init__(_encoder_model(task_model, vectors), tokenizer, precision)
+        self.task_model = task_model.to(self.device).eval()
+        self.task = task
+        self.temperature = temperature
+        self.output_decoder = task.output_type.build_decoder(task.labels, temperature)
+
+    def has_task(self, task: Task, head: TaskHead) -> bool:
+        """Return whether the model was trained for this task, with such a head."""
+        return (task.name, type(task.output_type), task.labels, head.config) == (
+            self.task.name,
+            type(self.task.output_type),
+            self.task.labels,
+            self.task_model.head_config,
+        ) and parameter_shapes(head) == parameter_shapes(self.task_model.head)
+
+    def calibrate(self, examples: Examples) -> Mapping[str, float]:
+        """Set temperature and no-answer threshold on held-out examples.
+
+        Returns what was measured; an empty mapping for output types without calibration.
+        """
+        sequences = self.output_decoder.encode(self.example_encoder, examples)
+        result = self.task.output_type.calibrate(
+            self.output_decoder, sequences, lambda: self.head_outputs(sequences), examples
+        )
+        if result is None:
+            return {}
+        self.task = replace(self.task, output_type=result.output_type)
+        self.temperature = result.temperature
+        self.output_decoder = result.output_type.build_decoder(self.task.labels, self.temperature)
+        return result.metrics
+
+    def predict(self, inputs: TaskInputs) -> list[Prediction]:
+        """Predict for examples, or for plain texts or text pairs, in their order.
+
+        Inputs are tokenized, truncated and batched by length; predictions depend neither on the
+        order nor on the rest of the batch, beyond rounding.
+        """
+        examples = as_examples(inputs, self.task)
+        sequences = self.output_decoder.encode(self.example_encoder, examples)
+        return self.output_decoder.decode(sequences, self.head_outputs(sequences), examples)
+
+    def head_outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
+        """Return the head outputs of each sequence: (k, K) float32 each."""
+        num_outputs = self.task_model.head_spec.num_outputs
+        results: list[FloatArray] = [np.empty((0, num_outputs), np.float32)] * len(sequences)
+        for indices, outputs in self._per_sequence(sequences, self.batch_outputs):
+            for index, output in zip(indices, outputs, strict=True):
+                results[index] = output
+        return results
+
+    def features(self, examples: Examples) -> list[FloatArray]:
+        """Return the features that the head reads of each example: (k, W) float32."""
+        sequences = self.output_decoder.encode(self.example_encoder, examples)
+        by_sequence: dict[int, FloatArray] = {}
+        for indices, features in self._per_sequence(sequences, self._batch_features):
+            by_sequence.update(zip(indices, features, strict=True))
+        by_example: list[list[FloatArray]] = [[] for _ in examples]
+        for index, sequence in enumerate(sequences):
+            by_example[sequence.example_index].append(by_sequence[index])
+        return [np.concatenate(features) for features in by_example]
+
+    def _batch_features(
+        self, batch: TextBatch, positions: Tensor | None, output_lengths: Sequence[int]
+    ) -> Tensor:
+        head, document_ids = self.task_model.head, batch.token_info.document_ids
+        output_positions = head.output_positions(batch.token_ids, document_ids, positions)
+        return head.pool(
+            self.hidden_states(head.layers, batch, output_positions).float(), document_ids
+        )
+
+    @torch.inference_mode()
+    def _per_sequence(
+        self,
+        sequences: Sequence[TaskSequence],
+        compute: Callable[[TextBatch, Tensor | None, Sequence[int]], Tensor],
+    ) -> Iterator[tuple[list[int], list[FloatArray]]]:
+        """Iterate over batches: sequence indices, and (k, K) of ``compute`` for each."""
+        has_segments = self.example_encoder.has_segments
+        for batch in text_batches(
+            [sequence.token_ids for sequence in sequences],
+            self.tokenizer.special_tokens.pad,
+            self.device,
+            [sequence.segment_ids or [] for sequence in sequences] if has_segments else None,
+            self.batch_tokens,
+            document_ids_of(sequences),
+        ):
+            indices: list[int] = batch.indices.tolist()
+            members = [sequences[index] for index in indices]
+            positions = None
+            if self.task.output_type.level == "token":
+                positions = flat_positions(members, batch.token_ids.shape[1]).to(self.device)
+            output_lengths = [self.output_decoder.output_length(sequence) for sequence in members]
+            outputs = require_finite_outputs(compute(batch, positions, output_lengths).cpu())
+            yield indices, np.split(outputs.numpy(), np.cumsum(output_lengths)[:-1])
+
+    def batch_outputs(
+        self, batch: TextBatch, positions: Tensor | None, output_lengths: Sequence[int]
+    ) -> Tensor:
+        """Return the head outputs of a batch: (B, K) float32, or (M, K) at flat ``positions`` (M,).
+
+        ``output_lengths`` holds the number of positions of each sequence.
+        """
+        head, document_ids = self.task_model.head, batch.token_info.document_ids
+        output_positions = head.output_positions(batch.token_ids, document_ids, positions)
+        states = self.hidden_states(head.layers, batch, output_positions).float()
+        return head(states, document_ids, output_lengths)
+
+    def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:
+        """Write the model folder, weights last: a new folder with weights is complete."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        self.tokenizer.save(folder)
+        write_text(folder / RECIPE_FILE, self.task_model.recipe.as_yaml())
+        write_text(folder / TASK_FILE, self.task_metadata_json())
+        write_text(folder / TRAINING_FILE, json.dumps(dict(training or {}), indent=2) + "\n")
+        write_text(folder / CARD_FILE, _model_card(self, training or {}))
+        save_weights(folder / WEIGHTS_FILE, self.task_model, self.task_model.grids)
+
+    def task_metadata_json(self) -> str:
+        """Return the content of ``task.json``."""
+        metadata = {
+            "task": task_as_dict(self.task),
+            "head": self.task_model.head_config.model_dump(mode="json"),
+            "adaptation": self.task_model.adaptation.model_dump(mode="json"),
+            "max_length": self.example_encoder.max_length,
+            "temperature": self.temperature,
+        }
+        return json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
+
+
+@dataclass(frozen=True)
+class TaskMetadata:
+    """The content of ``task.json``."""
+
+    task: Task
+    head_spec: HeadSpec
+    adaptation: AdaptationConfig
+    max_length: int
+    temperature: float
+
+
+def network_of(model: TextModel) -> Model | TaskModel:
+    """Return the module that a model computes with, for a fine-tuned one with its head."""
+    return model.task_model if isinstance(model, FineTunedModel) else model.model
+
+
+def is_fine_tuned(folder: Path) -> bool:
+    """Return whether a folder holds a fine-tuned model."""
+    return (folder / TASK_FILE).is_file()
+
+
+def load_fine_tuned_model(
+    folder: Path, precision: InferencePrecision | None = None
+) -> FineTunedModel:
+    """Load the folder of a fine-tuned model.
+
+    Errors: UserError for a folder that is missing, incomplete, or holds other parameters.
+    """
+    if not is_fine_tuned(folder):
+        raise UserError(
+            f"{folder} is not a fine-tuned model: it has no {TASK_FILE}: run finetune first"
+        )
+    metadata = read_task_metadata(folder)
+    tokenizer = Tokenizer.load(folder)
+    tensors = read_tensors(folder / WEIGHTS_FILE)
+    vocab_size = stored_vocab_size(tensors, tokenizer, str(folder))
+    recipe = load_recipe(folder)
+    with torch.device("meta"):
+        task_model = TaskModel(recipe, vocab_size, metadata.head_spec, metadata.adaptation)
+    load_tensors(task_model, tensors, str(folder / WEIGHTS_FILE))
+    model = FineTunedModel(
+        task_model, tokenizer, metadata.task, metadata.max_length, precision, metadata.temperature
+    )
+    model.folder = folder
+    return model
+
+
+def read_task_metadata(folder: Path) -> TaskMetadata:
+    """Read the task of a folder; UserError if the file is damaged."""
+    file = folder / TASK_FILE
+    content = parse_json(read_text(file), str(file), "copy it again")
+    try:
+        stored = _TaskFile.model_validate(content)
+    except ValidationError as error:
+        raise to_user_error(error, f"{file} is damaged or of another version") from error
+    task = stored.task.to_task()
+    head_spec = HeadSpec(stored.head, num_outputs(task), task.output_type.name)
+    return TaskMetadata(task, head_spec, stored.adaptation, stored.max_length, stored.temperature)
+
+
+class _TaskFile(Settings):
+    """The content of task.json, as :meth:`FineTunedModel.task_metadata_json` writes it."""
+
+    task: TaskRecord
+    head: HeadConfig
+    adaptation: AdaptationConfig
+    max_length: int = Field(ge=1, le=1 << 20)
+    temperature: float = Field(ge=1e-6, le=1e6)
+
+
+def num_outputs(task: Task) -> int:
+    """Return the number of head outputs for a task whose labels are known."""
+    return task.output_type.build_decoder(task.labels).num_outputs
+
+
+def as_examples(inputs: TaskInputs, task: Task) -> Examples:
+    """Return plain texts or text pairs as examples of a task; words are split at whitespace.
+
+    Errors: UserError for a lone string, and for inputs that do not fit the task.
+    """
+    if isinstance(inputs, str):
+        raise UserError(f"inputs must be a list, not the string {inputs[:40]!r}: pass [text]")
+    if not inputs or isinstance(inputs[0], TaskExample):
+        return cast(Examples, inputs)
+    texts = cast(Sequence[str | tuple[str, str]], inputs)
+    if TaggedSentence in task.output_type.example_types():
+        return [TaggedSentence(tuple(str(text).split())) for text in texts]
+    if ExtractiveQuestion in task.output_type.example_types():
+        return [
+            ExtractiveQuestion(*_require_pair(text, "a question and its text")) for text in texts
+        ]
+    if MultipleChoice in task.output_type.example_types():
+        raise UserError(
+            f"task {task.name} is multiple choice: pass bertwright.MultipleChoice examples"
+        )
+    return [Example(text) if isinstance(text, str) else Example(*text) for text in texts]
+
+
+def _require_pair(text: str | tuple[str, str], description: str) -> tuple[str, str]:
+    if isinstance(text, str):
+        raise UserError(f"a pair is required, {description}: {text[:40]!r} is one text")
+    return text
+
+
+def flat_positions(sequences: Sequence[TaskSequence], length: int) -> Tensor:
+    """Return the output positions of a batch as flat indices (M,) int64."""
+    return torch.tensor(
+        [
+            length * index + position
+            for index, sequence in enumerate(sequences)
+            for position in sequence.positions
+        ],
+        dtype=torch.int64,
+    )
+
+
+ENCODER_ONLY = {"objectives": {}, "pooler": False, "decoder": None}
+"""Changes that reduce a recipe to the encoder."""
+
+
+EMBEDDING_POOLINGS: dict[str, Pooling] = {"mean": "mean", "first": "cls"}
+"""Poolings of a head that ``embed`` supports, by its names for them."""
+
+
+def embedding_config(
+    output_type: OutputType, head_config: HeadConfig, max_length: int
+) -> SentenceVectorSettings | None:
+    """Return the embedding settings of an encoder fine-tuned for similarity.
+
+    None for other tasks, and for heads that ``embed`` cannot reproduce.
+    """
+    if (
+        output_type.kind_name() != "closeness"
+        or head_config.layers != "last"
+        or head_config.pooling not in EMBEDDING_POOLINGS
+    ):
+        return None
+    return SentenceVectorSettings(
+        pooling=EMBEDDING_POOLINGS[head_config.pooling], longest=max_length
+    )
+
+
+def _encoder_model(task_model: TaskModel, embedding: SentenceVectorSettings) -> Model:
+    """Return the encoder of a task model as a model that shares its parameters."""
+    with torch.device("meta"):
+        bare = task_model.recipe.model_copy(update={**ENCODER_ONLY, "vectors": embedding})
+        model = Model(bare, task_model.vocab_size)
+    model.encoder = task_model.encoder
+    return model
+
+
+def _is_scalar(value: Any) -> bool:
+    """Return whether a value fits on a line of the model card."""
+    nested = isinstance(value, list) and any(isinstance(item, dict | str) for item in value)
+    return not isinstance(value, dict) and not nested
+
+
+def _model_card(model: FineTunedModel, training: Mapping[str, Any]) -> str:
+    """Return the README.md of a fine-tuned model."""
+    task = model.task
+    lines = [
+        f"# {model.task_model.recipe.name}, fine-tuned for {task.name}",
+        "",
+        f"An encoder fine-tuned with bertwright. Output type: {task.output_type.name}"
+        + (f" ({len(task.labels)} labels)." if task.labels else "."),
+        "",
+        *(f"- {name}: {value}" for name, value in training.items() if _is_scalar(value)),
+        "",
+        "```python",
+        "import bertwright as bw",
+        "",
+        'model = bw.load("this folder")',
+        'predictions = model.predict(["A text."])',
+        "```",
+    ]
+    return "\n".join(lines) + "\n"

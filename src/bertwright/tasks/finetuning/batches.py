@@ -1,0 +1,181 @@
+"""Batches of fine-tuning: the items of one task with their targets."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bertwright.models.text_batches import pad_sequences
+from bertwright.models.text_model import TextModel
+from bertwright.modules.token_tensors import TokenInfo
+from bertwright.tasks.example_encoder import TaskSequence, document_ids_of
+from bertwright.tasks.fine_tuned_model import flat_positions
+from bertwright.tasks.finetuning.bucket_sampler import BucketBatchSampler, StepItems
+from bertwright.tasks.finetuning.encoded_task import EncodedTask, TaskSchedule, target_dtype
+from bertwright.tasks.finetuning.losses import NEXT_TOKENS
+from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
+from bertwright.training.clock import Progress
+from bertwright.training.step_batch import StepBatch
+
+MICRO_BATCH_POSITIONS = 8192
+"""A step with more positions is split into equal micro-batches, to bound its memory."""
+
+TASK_LOSS = "task"
+"""Name of the loss of the labels."""
+
+ExtraLossCounts = Callable[[Sequence[TaskSequence], float], Mapping[str, float]]
+
+
+def no_extra_counts(sequences: Sequence[TaskSequence], count: float) -> Mapping[str, float]:
+    """Return no further counts."""
+    return {}
+
+
+@dataclass(frozen=True)
+class TaskBatch:
+    """Some items of a task on the device, with their targets.
+
+    Attributes:
+        sequence_indices: of the sequences, fillers included.
+        token_ids: (B, L) int64.
+        positions: (M,) flat output positions, None where whole sequences are read.
+        output_lengths: number of outputs of each sequence, fillers included.
+        item_output_lengths: number of outputs of each item, without fillers.
+        targets: (T,) of the items; outputs of fillers are ignored.
+        num_sequences: number of sequences that are not fillers; these come first.
+        first_sequence, first_output: their index in the step.
+        count: the divisor of the losses of the step.
+    """
+
+    task_index: int
+    sequence_indices: Sequence[int]
+    token_ids: Tensor
+    token_info: TokenInfo
+    positions: Tensor | None
+    output_lengths: Sequence[int]
+    item_output_lengths: Sequence[int]
+    targets: Tensor
+    num_sequences: int
+    first_sequence: int
+    first_output: int
+    count: float
+
+
+@dataclass(frozen=True)
+class TaskBatchSource:
+    """The batches of a run."""
+
+    source: TextModel
+    encoded_tasks: Sequence[EncodedTask]
+    samplers: Sequence[BucketBatchSampler]
+    schedule: TaskSchedule
+    used_vocabulary: UsedVocabulary | None = None
+    """The reduced vocabulary of the embedding table, if there is one."""
+    has_language_model: bool = False
+    """Whether there is a next-token loss as well."""
+    extra_counts: ExtraLossCounts = no_extra_counts
+    """Divisors of other losses, from the sequences of a step and its target count."""
+
+    def at(self, progress: Progress) -> StepBatch[TaskBatch]:
+        """Return the batch of a step."""
+        task_step = self.schedule.at(progress.step)
+        task = self.encoded_tasks[task_step.task_index]
+        step = self.samplers[task_step.task_index].at(task_step.step)
+        items = [task.items[int(index)] for index in step.item_indices]
+        count = sum(len(task.targets[int(n)]) for n in step.item_indices[: step.num_real])
+        size = self._items_per_micro_batch(task, items, step.length)
+        micro_batches: list[TaskBatch] = []
+        first_sequence = first_output = 0
+        for start in range(0, step.num_real, size):
+            micro_batch = self._build_micro_batch(
+                task_step.task_index,
+                step,
+                slice(start, start + size),
+                min(size, step.num_real - start),
+                (first_sequence, first_output),
+                float(count),
+            )
+            micro_batches.append(micro_batch)
+            first_sequence += len(micro_batch.sequence_indices)
+            first_output += sum(micro_batch.item_output_lengths)
+        sequences = [task.sequences[n] for item in items[: step.num_real] for n in item]
+        counts = {TASK_LOSS: float(count)}
+        if self.has_language_model:
+            counts[NEXT_TOKENS] = float(sum(len(sequence.token_ids) - 1 for sequence in sequences))
+        counts |= self.extra_counts(sequences, float(count))
+        num_tokens = sum(len(sequence.token_ids) for sequence in sequences)
+        return StepBatch(micro_batches, counts, len(sequences), num_tokens)
+
+    @staticmethod
+    def _items_per_micro_batch(
+        encoded_task: EncodedTask, items: Sequence[range], length: int
+    ) -> int:
+        """Return the number of items per micro-batch, equal for all of a step."""
+        if encoded_task.task.output_type.has_in_batch_negatives:
+            return len(items)
+        num_positions = sum(len(item) for item in items) * length
+        num_batches = min(-(-num_positions // MICRO_BATCH_POSITIONS), len(items))
+        while len(items) % num_batches:
+            num_batches += 1
+        return len(items) // num_batches
+
+    def _build_micro_batch(
+        self,
+        task_index: int,
+        step: StepItems,
+        selection: slice,
+        num_real: int,
+        offsets: tuple[int, int],
+        count: float,
+    ) -> TaskBatch:
+        task, device = self.encoded_tasks[task_index], self.source.device
+        selected = [int(n) for n in step.item_indices[selection]]
+        real = selected[:num_real]
+        indices = [n for item in selected for n in task.items[item]]
+        sequences = [task.sequences[n] for n in indices]
+        token_ids, token_info = collate(sequences, step.length, self.source)
+        if self.used_vocabulary is not None:
+            token_ids = self.used_vocabulary.compact_ids[token_ids]
+        is_token_level = task.task.output_type.level == "token"
+        output_length = task.output_decoder.output_length
+        targets = [target for item in real for target in task.targets[item]]
+        return TaskBatch(
+            task_index,
+            indices,
+            token_ids,
+            token_info,
+            flat_positions(sequences, step.length).to(device) if is_token_level else None,
+            [output_length(sequence) for sequence in sequences],
+            [sum(output_length(task.sequences[n]) for n in task.items[item]) for item in real],
+            torch.tensor(targets, dtype=target_dtype(task), device=device),
+            sum(len(task.items[item]) for item in real),
+            *offsets,
+            count,
+        )
+
+
+def collate(
+    sequences: Sequence[TaskSequence], length: int, source: TextModel
+) -> tuple[Tensor, TokenInfo]:
+    """Return padded token ids (B, L) and token info, which marks real positions even if all are.
+
+    So a step has one shape, for which it is compiled once.
+    """
+    indices: NDArray[np.int64] = np.arange(len(sequences))
+    has_segments = sequences[0].segment_ids is not None
+    batch = pad_sequences(
+        [sequence.token_ids for sequence in sequences],
+        [sequence.segment_ids or [] for sequence in sequences] if has_segments else None,
+        indices,
+        length,
+        source.tokenizer.special_tokens.pad,
+        source.device,
+        document_ids_of(sequences),
+    )
+    token_info = batch.token_info
+    if token_info.document_ids is None:
+        token_info = replace(token_info, document_ids=torch.zeros_like(batch.token_ids))
+    return batch.token_ids, token_info

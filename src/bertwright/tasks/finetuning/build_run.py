@@ -1,0 +1,220 @@
+"""Build a fine-tuning run from a model, examples and settings."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bertwright.core.errors import UserError
+from bertwright.core.schedules import WarmupSchedule
+from bertwright.models.model import Model
+from bertwright.models.text_model import TextModel
+from bertwright.optimisers.adam import AdamWConfig
+from bertwright.runtime.matmul_throughput import default_precision
+from bertwright.tasks.adapters import FrozenEncoderConfig
+from bertwright.tasks.data.lazy_examples import encode_task
+from bertwright.tasks.example_encoder import ExampleEncoder
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.config import FineTuningConfig, with_dropout
+from bertwright.tasks.finetuning.distillation import TaskDistillation, TaskDistillationLoss
+from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.losses import check_language_model
+from bertwright.tasks.finetuning.run import FineTuningRun, ReporterFactory
+from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
+from bertwright.tasks.heads.default_head import check_head, frozen_input_kind, resolve_head
+from bertwright.tasks.heads.head import HeadConfig
+from bertwright.tasks.heads.linear_solver import is_linear
+from bertwright.tasks.heads.task_visibility import (
+    with_global_question_attention,
+    with_siamese_visibility,
+)
+from bertwright.tasks.outputs.classification import SequenceOutput
+from bertwright.tasks.task import Task
+from bertwright.tasks.task_model import HeadSpec, MultiTaskModel
+
+
+def build_run(
+    model: TextModel,
+    task_data: Sequence[tuple[Task, Any, Any]],
+    config: FineTuningConfig,
+    make_reporter: ReporterFactory,
+    output: Path | str | None,
+    distillation: TaskDistillation | None = None,
+) -> FineTuningRun:
+    """Return the run that all seeds share."""
+    fine_tuned = model if isinstance(model, FineTunedModel) else None
+    # The encoder of a fine-tuned model has no objectives in its recipe, the model has.
+    recipe = model.model.recipe if fine_tuned is None else fine_tuned.task_model.recipe
+    recipe = with_dropout(recipe, config.dropout)
+    recipe = with_global_question_attention(recipe, [task.output_type for task, _, _ in task_data])
+    _check_compatible(model, config, task_data)
+    frozen = frozen_input_kind(
+        config.adaptation, [(task.output_type, train) for task, train, _ in task_data]
+    )
+    heads = [
+        resolve_head(config.head, recipe, task.output_type, fine_tuned, frozen)
+        for task, _, _ in task_data
+    ]
+    if is_siamese := _are_siamese(heads):
+        recipe = with_siamese_visibility(recipe)
+    example_encoder = ExampleEncoder.from_recipe(
+        recipe, model.tokenizer, model.model.encoder.max_length, config.max_length, is_siamese
+    )
+    for head, (task, _, _) in zip(heads, task_data, strict=True):
+        output_type = task.output_type
+        stride = output_type.stride if isinstance(output_type, SequenceOutput) else None
+        if stride is not None and stride >= example_encoder.max_length:
+            raise UserError(
+                f"output_type.stride: {stride} is not less than the maximum sequence length "
+                f"{example_encoder.max_length}: choose less"
+            )
+        if problem := check_head(head, output_type, recipe.output):
+            raise UserError(problem)
+    has_lm_head = config.language_model > 0
+    if has_lm_head and (problem := check_language_model(model, config, heads)):
+        raise UserError(problem)
+    encoded_tasks = [
+        encode_task(task, train, dev, example_encoder) for task, train, dev in task_data
+    ]
+    head_specs = [
+        HeadSpec(head, encoded.output_decoder.num_outputs, encoded.task.output_type.name)
+        for head, encoded in zip(heads, encoded_tasks, strict=True)
+    ]
+    used_vocabulary = None
+    if not (has_lm_head or config.adaptation.is_parameter_efficient):
+        used_vocabulary = UsedVocabulary.from_tasks(
+            model.model.encoder, encoded_tasks, model.tokenizer.special_tokens.pad
+        )
+    multi_task_model = MultiTaskModel.build_empty(
+        recipe,
+        model.model.vocab_size,
+        head_specs,
+        config.adaptation,
+        config.dropout,
+        has_lm_head,
+        None if used_vocabulary is None else len(used_vocabulary.used_token_ids),
+    )
+    if config.epochs:
+        _require_trainable(multi_task_model)
+    has_lbfgs_solver = _solves_heads(config, multi_task_model)
+    distillation_loss = None
+    if distillation is not None:
+        distillation_loss = _build_distillation_loss(
+            distillation, multi_task_model, encoded_tasks, used_vocabulary, config
+        )
+    return FineTuningRun(
+        source=model,
+        model=multi_task_model.to(model.device),
+        encoded_tasks=encoded_tasks,
+        max_length=example_encoder.max_length,
+        num_epochs=config.epochs,
+        patience=config.patience,
+        optimiser=AdamWConfig(
+            learning_rate=config.learning_rate_for(recipe),
+            weight_decay=config.weight_decay,
+            layer_decay=config.adaptation.layerwise_decay,
+            bias_correction=config.bias_correction,
+        ),
+        schedule=config.schedule or WarmupSchedule(warmup=config.warmup),
+        max_grad_norm=config.max_grad_norm,
+        precision="float32"
+        if has_lbfgs_solver
+        else config.precision or default_precision(model.device),
+        has_lbfgs_solver=has_lbfgs_solver,
+        perturbation=config.perturbation,
+        language_model=config.language_model,
+        distillation_loss=distillation_loss,
+        folder=Path() if output is None else Path(output).parent,
+        used_vocabulary=used_vocabulary,
+        make_reporter=make_reporter,
+    )
+
+
+def _check_compatible(
+    model: TextModel, config: FineTuningConfig, task_data: Sequence[tuple[Task, Any, Any]]
+) -> None:
+    """Raise UserError for a model and settings that do not fit together."""
+    model.require_text_tokenizer("finetune")
+    recipe, max_length = model.model.recipe, model.model.encoder.max_length
+    if problem := config.adaptation.check(recipe.encoder):
+        raise UserError(problem)
+    with torch.device("meta"):
+        names = set(Model(recipe, model.model.vocab_size).encoder.state_dict())
+    if added := sorted(set(model.model.encoder.state_dict()) - names):
+        raise UserError(
+            f"this model has parameters beyond its recipe ({added[0]}), which further fine-tuning "
+            f"would lose: fine-tune the model that it was trained from"
+        )
+    if max_length is not None and config.max_length is not None and config.max_length > max_length:
+        raise UserError(
+            f"max_length {config.max_length}: this encoder takes at most {max_length} tokens"
+        )
+    if config.perturbation is None:
+        return
+    if config.adaptation.has_frozen_encoder:
+        raise UserError("perturbation: the encoder is frozen: choose another adaptation")
+    for task, _, _ in task_data:
+        if problem := config.perturbation.check(task.output_type.name):
+            raise UserError(problem)
+
+
+def _solves_heads(config: FineTuningConfig, model: MultiTaskModel) -> bool:
+    """Return whether heads are fitted to convergence instead of in steps."""
+    adaptation = config.adaptation
+    if (
+        not isinstance(adaptation, FrozenEncoderConfig)
+        or adaptation.solver == "adamw"
+        or not config.epochs
+    ):
+        return False
+    are_linear = all(
+        is_linear(model.head_of(index)) and spec.output_kind != "cloze"
+        for index, spec in enumerate(model.head_specs)
+    )
+    step_settings = config.explicit_step_settings
+    if adaptation.solver == "lbfgs" and step_settings:
+        raise UserError(f"adaptation.solver: lbfgs takes no steps: leave {step_settings[0]} out")
+    if adaptation.solver == "lbfgs" and not are_linear:
+        raise UserError(
+            "adaptation.solver: lbfgs fits linear heads: choose head.kind=plain, or adamw"
+        )
+    return are_linear and not step_settings
+
+
+def _are_siamese(head_configs: Sequence[HeadConfig]) -> bool:
+    """Return whether the heads are siamese; UserError if only some are."""
+    is_siamese = {config.pooling == "siamese" for config in head_configs}
+    if len(is_siamese) > 1:
+        raise UserError("head.pooling: siamese must be used for all tasks or none: choose another")
+    return True in is_siamese
+
+
+def _require_trainable(model: MultiTaskModel) -> None:
+    """Raise UserError for a model without trainable parameters."""
+    if not model.adaptation.has_frozen_encoder:
+        return
+    for index, spec in enumerate(model.head_specs):
+        if next(model.head_of(index).parameters(), None) is None:
+            raise UserError(
+                f"nothing is trained: the encoder is frozen, and the head of output type "
+                f"{spec.output_kind} has no parameters: choose another adaptation, such as lora or "
+                f"full, or epochs=0 to evaluate it untrained"
+            )
+
+
+def _build_distillation_loss(
+    distillation: TaskDistillation,
+    model: MultiTaskModel,
+    encoded_tasks: Sequence[EncodedTask],
+    used_vocabulary: UsedVocabulary | None,
+    config: FineTuningConfig,
+) -> TaskDistillationLoss:
+    """Build the distillation loss, as a module of the model."""
+    if config.adaptation.has_frozen_encoder or config.perturbation or config.language_model:
+        raise UserError(
+            "distillation does not work with a frozen encoder, perturbation or language_model: "
+            "leave these out"
+        )
+    model.distillation_loss = distillation.build_loss(model, encoded_tasks, used_vocabulary)
+    return model.distillation_loss

@@ -1,0 +1,143 @@
+"""The settings of fine-tuning."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
+
+from bertwright.core.config import Precision, Settings, to_user_error
+from bertwright.core.schedules import Schedule
+from bertwright.recipes import Recipe
+from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
+from bertwright.tasks.finetuning.perturbation import PerturbationConfig
+from bertwright.tasks.heads.default_head import HeadOverrides
+from bertwright.tasks.heads.head import HeadConfig
+from bertwright.tasks.task_model import MultiTaskModel
+
+COMPILE_SECONDS = 40.0
+"""Duration of compiling the first step, one graph for all shapes (2 cores, AMD Zen 4)."""
+
+SAVED_SECONDS_PER_VALUE = 1.2e-8
+"""Time that compilation saves per value of the residual stream, over all blocks, on the same
+machine."""
+
+
+GRADIENT_STEP_SETTINGS = frozenset(
+    (
+        *("epochs", "learning_rate", "batch_size", "dropout", "weight_decay", "warmup"),
+        *("schedule", "max_grad_norm", "patience", "bias_correction"),
+    )
+)
+"""Settings without a meaning where a head is fitted to convergence."""
+
+
+class FineTuningConfig(Settings):
+    """How a task is fine-tuned.
+
+    ``learning_rate``: the default depends on the adaptation; for full fine-tuning it is 5e-5 times
+    768 over the width of the encoder, since narrow models need larger steps (Turc et al. 2019), and
+    so do models pretrained with Muon. ``dropout`` replaces the recipe's dropout everywhere.
+    ``max_length``: the default is the encoder's, 512 at most. ``batch_size`` is in examples. The
+    run is repeated with ``seeds`` seeds from ``seed``.
+
+    ``language_model`` is the weight of the auxiliary next-token loss (Radford et al. 2018: 0.5).
+    The default ``schedule`` rises over the fraction ``warmup`` of the steps and then falls to 0.
+    ``bias_correction`` configures Adam (Mosbach et al. 2021). ``patience`` is the number of epochs
+    without improvement after which to stop. With ``epochs`` 0 the head is untrained.
+    ``task_sampling_power``: several tasks are sampled by their number of examples to this power, 1
+    in proportion, 0 uniformly (Stickland and Murray 2019). ``calibrate`` fits a temperature (Guo et
+    al. 2017) and a no-answer threshold on the held-out examples.
+    """
+
+    epochs: int = Field(default=3, ge=0, le=1_000_000)
+    learning_rate: float | None = Field(default=None, gt=0)
+    batch_size: int = Field(default=32, ge=1, le=1 << 20)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    weight_decay: float = Field(default=0.01, ge=0)
+    adaptation: AdaptationConfig = FullFineTuningConfig()
+    head: HeadConfig | HeadOverrides | None = None
+    perturbation: PerturbationConfig | None = None
+    language_model: float = Field(default=0.0, ge=0)
+    warmup: float = Field(default=0.1, ge=0, le=1)
+    schedule: Schedule | None = None
+    bias_correction: bool = True
+    max_grad_norm: float | None = Field(default=1.0, gt=0)
+    max_length: int | None = Field(default=None, ge=8, le=1 << 20)
+    patience: int | None = Field(default=None, ge=1)
+    task_sampling_power: float = Field(default=1.0, ge=0, le=1)
+    calibrate: bool = True
+    precision: Precision | None = None
+    compile: Literal["auto", True, False] = "auto"
+    seed: int = Field(default=0, ge=0)
+    seeds: int = Field(default=1, ge=1, le=65_536)
+
+    @field_validator("adaptation", mode="before")
+    @classmethod
+    def _default_adaptation(cls, adaptation: Any) -> Any:
+        """Return the full adaptation for a mapping of its settings without a kind."""
+        if (
+            isinstance(adaptation, Mapping)
+            and adaptation.keys() <= FullFineTuningConfig.model_fields.keys()
+        ):
+            return {"kind": "full", **adaptation}
+        return adaptation
+
+    @field_validator("head", mode="plain")
+    @classmethod
+    def _parse_head(cls, head: Any) -> HeadConfig | HeadOverrides | None:
+        """Return overrides of the default head for a mapping without a kind."""
+        if head is None or isinstance(head, HeadOverrides):
+            return head
+        if isinstance(head, Mapping) and "kind" not in head:
+            return HeadOverrides.model_validate(head)
+        return HeadConfig.parse(head)
+
+    @model_validator(mode="after")
+    def _one_warmup(self) -> Self:
+        if self.schedule is not None and "warmup" in self.model_fields_set:
+            raise ValueError("warmup and schedule both set the warmup: leave one out")
+        return self
+
+    @field_serializer("head")
+    def _serialise_head(self, head: HeadConfig | HeadOverrides | None) -> Any:
+        return None if head is None else head.model_dump(mode="json")
+
+    @staticmethod
+    def from_settings(settings: Mapping[str, Any]) -> "FineTuningConfig":
+        """Return validated settings; UserError for invalid ones."""
+        try:
+            return FineTuningConfig.model_validate(dict(settings))
+        except ValidationError as error:
+            raise to_user_error(error, "finetune") from error
+
+    @property
+    def explicit_step_settings(self) -> list[str]:
+        """The settings of gradient steps that are set."""
+        return sorted(self.model_fields_set & GRADIENT_STEP_SETTINGS)
+
+    def learning_rate_for(self, recipe: Recipe) -> float:
+        """Return the learning rate for an encoder."""
+        return self.learning_rate or self.adaptation.default_learning_rate(recipe)
+
+    def seed_range(self) -> range:
+        """Return the seeds of all runs."""
+        return range(self.seed, self.seed + self.seeds)
+
+
+def is_compilation_worthwhile(model: MultiTaskModel, num_positions: int) -> bool:
+    """Return whether compilation saves more time than it takes.
+
+    An estimate, not a measurement, so that equal jobs are always computed alike.
+    """
+    num_values = num_positions * len(model.encoder.blocks) * model.recipe.encoder.width
+    return num_values * SAVED_SECONDS_PER_VALUE > COMPILE_SECONDS
+
+
+def with_dropout(recipe: Recipe, dropout_rate: float) -> Recipe:
+    """Return the recipe with this dropout everywhere."""
+    encoder = recipe.encoder
+    mixer = encoder.mixer
+    if "dropout" in type(mixer).model_fields:
+        mixer = mixer.model_copy(update={"dropout": dropout_rate})
+    encoder = encoder.model_copy(update={"dropout": dropout_rate, "mixer": mixer})
+    return recipe.model_copy(update={"encoder": encoder})

@@ -1,0 +1,51 @@
+"""The axis of readers: the file formats of examples."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from bertwright.core.config import Config
+from bertwright.core.errors import UserError
+from bertwright.data.readers.text_lines import LocatedLine
+from bertwright.tasks.formats.examples import Examples
+
+
+class ExampleReader(Config):
+    """The axis. A custom reader is a subclass with a ``kind``, imported with ``--plugin``."""
+
+    file_keyword: ClassVar[str] = ""
+    """A word in the names of its files, besides the name of the split."""
+
+    @property
+    def has_pairs(self) -> bool | None:
+        """True if each example is a text pair; None if unknown."""
+        return None
+
+    def matches(self, lines: Sequence[LocatedLine], labels: Sequence[str]) -> bool:
+        """Return whether lines have the layout of the training files, not one text per line."""
+        return False
+
+    def parse_lines(self, name: str, lines: Iterable[LocatedLine]) -> Examples:
+        """Parse unlabelled lines for which :meth:`matches` is true; messages call them ``name``.
+
+        Errors: UserError with the line.
+        """
+        raise TypeError(f"{type(self).__name__} does not parse lines")
+
+    def read(self, path: Path, with_labels: bool = True) -> Examples:
+        """Read the examples of a file, with or without their labels.
+
+        Errors: UserError with file and line.
+        """
+        raise TypeError(f"{type(self).__name__} is an axis, not a reader")
+
+
+class InMemoryReader(ExampleReader):
+    """Examples created in Python, which are in no file."""
+
+    kind: Literal["python"] = "python"
+
+    def read(self, path: Path, with_labels: bool = True) -> Examples:
+        raise UserError(
+            f"{path}: the examples of this task were created in Python: pass them there as well"
+        )

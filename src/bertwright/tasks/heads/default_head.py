@@ -1,0 +1,163 @@
+"""The default head for an encoder and an output type, overrides of it, and its checks."""
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Literal
+
+from bertwright.core.config import Settings
+from bertwright.modules.attention.mask import is_causal, is_split_by_direction
+from bertwright.objectives import ReplacedTokenDetection
+from bertwright.objectives.heads.lm_head import LMHeadConfig
+from bertwright.objectives.sentence_relation import TextRelation
+from bertwright.recipes import Recipe
+from bertwright.tasks.adapters import AdaptationConfig
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.examples import Example, Examples
+from bertwright.tasks.heads.head import (
+    BiLSTMHeadConfig,
+    DenseHeadConfig,
+    HeadConfig,
+    LayerName,
+    LinearHeadConfig,
+    PoolerHeadConfig,
+    TransformHeadConfig,
+)
+from bertwright.tasks.heads.layers import HeadMix
+from bertwright.tasks.heads.pooling import HeadPooling
+from bertwright.tasks.heads.task_visibility import can_be_siamese, check_siamese
+from bertwright.tasks.outputs.output_type import OutputType
+
+
+class HeadOverrides(Settings):
+    """Overrides of the default head."""
+
+    pooling: HeadPooling | None = None
+    layers: LayerName | None = None
+    mix: HeadMix | None = None
+
+
+FROZEN_LAYERS = "last-4"
+"""Layers read of a frozen encoder: concatenated, the best features of BERT (Devlin et al. 2019,
+table 7)."""
+
+
+def resolve_head(
+    overrides: HeadConfig | HeadOverrides | None,
+    recipe: Recipe,
+    output_type: OutputType,
+    source: FineTunedModel | None = None,
+    frozen_inputs: Literal["texts", "pairs"] | None = None,
+) -> HeadConfig:
+    """Return the configured head, completed for an output type.
+
+    Defaults come from ``source``, a fine-tuned model to continue from, if its output type has the
+    same default head. ``frozen_inputs`` are the inputs of a frozen encoder, if it is frozen.
+    """
+    if isinstance(overrides, HeadConfig):
+        return overrides
+
+    def default_for(output_type: OutputType) -> HeadConfig:
+        frozen = None
+        if frozen_inputs is not None:
+            frozen = _frozen_head(recipe, output_type, has_pairs=frozen_inputs == "pairs")
+        return frozen or default_head(recipe, output_type)
+
+    config = default_for(output_type)
+    if source is not None and default_for(source.task.output_type) == config:
+        source_config = source.task_model.head_config
+        if check_head(source_config, output_type, recipe.output) is None:
+            config = source_config
+    if overrides is None:
+        return config
+    return config.copy_with("head", **overrides.model_dump(exclude_none=True))
+
+
+def frozen_input_kind(
+    adaptation: AdaptationConfig, tasks: Sequence[tuple[OutputType, Examples]]
+) -> Literal["texts", "pairs"] | None:
+    """Return the inputs of a frozen encoder for all of these tasks; None if it is not frozen."""
+    if not adaptation.has_frozen_encoder:
+        return None
+    are_pairs = (
+        isinstance(example, Example) and example.pair is not None
+        for _, examples in tasks
+        for example in islice(examples, 1)
+    )
+    allows_siamese = all(check_siamese("concat", output_type) is None for output_type, _ in tasks)
+    return "pairs" if allows_siamese and all(are_pairs) else "texts"
+
+
+def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> HeadConfig | None:
+    """Return the head on the features of a frozen encoder, None where the default one fits.
+
+    It is linear and reads the mean over the text. For a pair it is siamese, since a pretrained
+    encoder has not learned to compare two texts in one sequence.
+    """
+    if output_type.kind_name() in ("cloze", "closeness"):
+        return None
+    if output_type.level == "token":
+        # Questions read all tokens of a text: four layers of them take too much memory.
+        return LinearHeadConfig(
+            pooling="positions", layers=FROZEN_LAYERS if output_type.has_labels else "last"
+        )
+    if has_pairs and can_be_siamese(recipe):
+        return LinearHeadConfig(pooling="siamese", layers=FROZEN_LAYERS)
+    causal = is_causal(recipe.encoder.visibility) and not is_split_by_direction(
+        recipe.encoder.visibility
+    )
+    return LinearHeadConfig(pooling="last" if causal else "mean", layers=FROZEN_LAYERS)
+
+
+def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
+    """Return the head with which the family of a recipe is usually fine-tuned.
+
+    Causal encoders are read at the last position, bidirectional pairs of causal halves by their
+    mean. Similarity uses the recipe's text vectors. Encoders pretrained on pairs have a pooler,
+    discriminators GELU. Pre-norm encoders use the transform of their language-model head on the
+    mean, since they have not learned to gather a text in the first position.
+    """
+    by_halves = is_split_by_direction(recipe.encoder.visibility)
+    causal = is_causal(recipe.encoder.visibility)
+    transforms = recipe.encoder.norm.is_pre_norm and recipe.output.transform and not by_halves
+    if output_type.level == "token":
+        is_cloze = output_type.kind_name() == "cloze"
+        uses_transform = recipe.output.transform if is_cloze else transforms
+        token_head = TransformHeadConfig if uses_transform else LinearHeadConfig
+        return token_head(pooling="positions")
+    if output_type.kind_name() == "closeness":
+        pooled = "first" if recipe.vectors.pooling == "cls" else "mean"
+        return LinearHeadConfig(pooling="last" if causal and not by_halves else pooled)
+    if by_halves:
+        return LinearHeadConfig(pooling="mean")
+    if causal:
+        return LinearHeadConfig(pooling="last")
+    if recipe.pooler or any(isinstance(o, TextRelation) for o in recipe.objectives.values()):
+        return PoolerHeadConfig()
+    if any(isinstance(o, ReplacedTokenDetection) for o in recipe.objectives.values()):
+        return DenseHeadConfig(activation="gelu")
+    return TransformHeadConfig(pooling="mean") if transforms else DenseHeadConfig()
+
+
+def check_head(
+    config: HeadConfig, output_type: OutputType, lm_head_config: LMHeadConfig
+) -> str | None:
+    """Return why a head does not fit an output type, or None."""
+    is_token_level = output_type.level == "token"
+    if isinstance(config, BiLSTMHeadConfig) and not is_token_level:
+        return "head.kind: bilstm reads the words of a sentence: choose another for whole texts"
+    if (config.pooling == "positions") != is_token_level:
+        poolings = "positions" if is_token_level else "first, last, mean, last-max-mean or siamese"
+        return (
+            f"head.pooling: output type {output_type.name} needs {poolings}, not {config.pooling}"
+        )
+    if config.pooling == "siamese" and (problem := check_siamese(config.mix, output_type)):
+        return problem
+    if output_type.kind_name() == "closeness" and not isinstance(config, LinearHeadConfig):
+        return "head.kind: output type closeness compares pooled states: choose plain"
+    if output_type.kind_name() == "cloze" and isinstance(config, TransformHeadConfig) != bool(
+        lm_head_config.transform
+    ):
+        return "head.kind: output type cloze uses the language-model head: leave head out"
+    if isinstance(config, TransformHeadConfig) and not lm_head_config.transform:
+        return "head.kind: transform needs a recipe whose output has a transform"
+    return None

@@ -1,0 +1,313 @@
+"""Task heads: small modules from hidden states to the outputs of a task."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import torch
+from pydantic import BeforeValidator, Field
+from torch import Tensor, nn
+
+from bertwright.core.config import Config
+from bertwright.core.errors import UserError
+from bertwright.models.layer_selection import LayerSelection, select_layers
+from bertwright.models.model import Model
+from bertwright.modules.dropout_rng import DropoutRng, dropout
+from bertwright.modules.feed_forward import ACTIVATIONS
+from bertwright.modules.initialisation import (
+    FanInInitialisationConfig,
+    PublishedInitialisationConfig,
+    initialise,
+)
+from bertwright.objectives.classification import PooledClassifier
+from bertwright.objectives.heads.lm_head import LMHeadTransform
+from bertwright.recipes import Recipe
+from bertwright.tasks.heads.layers import DenseActivation, HeadMix, LayerMix, WordBiLSTM
+from bertwright.tasks.heads.pooling import (
+    NUM_POOLED_VECTORS,
+    SEQUENCE_POOLERS,
+    HeadPooling,
+    pooling_positions,
+)
+from bertwright.tasks.heads.standardiser import LinearParameters, Standardiser
+
+
+@dataclass(frozen=True)
+class TaskHeadContext:
+    """What a head is built for.
+
+    Attributes:
+        num_outputs: number of outputs of the task; 0 where the pooled states are the output.
+    """
+
+    recipe: Recipe
+    num_outputs: int
+    dropout_rate: float = 0.0
+
+
+Trunk = tuple[nn.Module, int, tuple[float, float]]
+"""Layers before a classifier, their output width, and the dropout rates before and after them."""
+
+LayerName = Annotated[
+    str, BeforeValidator(lambda value: str(value) if type(value) is int else value)
+]
+"""Layers by the names of ``embed``; YAML reads a single one as a number."""
+
+
+class HeadConfig(Config):
+    """The axis: the module between hidden states and outputs.
+
+    Attributes:
+        layers: the layers to read.
+        mix: how several layers are combined: ``concat``, ``sum``, ``mean``, or ``learned`` weights
+            (Peters et al. 2018, equation 1).
+    """
+
+    pooling: HeadPooling = "first"
+    layers: LayerName = "last"
+    mix: HeadMix = "concat"
+
+    def build(self, context: TaskHeadContext) -> "TaskHead":
+        """Build the head."""
+        trunk, width, rates = self.build_trunk(context, self._input_width(context.recipe))
+        return TaskHead(self, trunk, self._build_mix(context.recipe), width, context, rates)
+
+    def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
+        """Build the trunk for an input of this width."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a head")
+
+    def load_pretrained(self, head: "TaskHead", model: Model) -> None:
+        """Copy the parameters that a pretrained model has for this head."""
+
+    def input_projections(self, head: "TaskHead") -> LinearParameters:
+        """Linear maps of hidden states in a new head; none if they are pretrained."""
+        return ()
+
+    def resolve_layers(self, recipe: Recipe) -> LayerSelection:
+        """Return the layers to read, concatenated; they are mixed afterwards."""
+        widths = recipe.encoder.hidden_widths
+        try:
+            select_layers(self.layers, "concat" if self.mix == "concat" else "sum", widths)
+            return select_layers(self.layers, "concat", widths)
+        except UserError as error:
+            raise UserError(f"head.layers: {error}") from error
+
+    def _input_width(self, recipe: Recipe) -> int:
+        """Return the width of the pooled and mixed states."""
+        layers = self.resolve_layers(recipe)
+        num_mixed = 1 if self.mix == "concat" else len(layers.indices)
+        return layers.width // num_mixed * NUM_POOLED_VECTORS.get(self.pooling, 1)
+
+    def _build_mix(self, recipe: Recipe) -> nn.Module:
+        if self.mix == "concat":
+            return nn.Identity()
+        num_layers = len(self.resolve_layers(recipe).indices)
+        return LayerMix(self.mix, num_layers, NUM_POOLED_VECTORS.get(self.pooling, 1))
+
+
+class PoolerHeadConfig(HeadConfig):
+    """The head of BertForSequenceClassification: dense, tanh, dropout, classifier.
+
+    The dense layer starts from the pooler of next-sentence prediction (Devlin et al. 2019).
+    """
+
+    kind: Literal["pooler"] = "pooler"
+
+    def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
+        return DenseActivation(width), width, (0.0, context.dropout_rate)
+
+    @torch.no_grad()
+    def load_pretrained(self, head: "TaskHead", model: Model) -> None:
+        poolers = [h.pooler for h in model.heads.values() if isinstance(h, PooledClassifier)]
+        pooler = poolers[0] if poolers else model.pooler
+        assert isinstance(head.trunk, DenseActivation)
+        if pooler is not None and pooler.weight.shape == head.trunk.dense.weight.shape:
+            head.trunk.dense.load_state_dict(pooler.state_dict())
+
+
+class DenseHeadConfig(HeadConfig):
+    """The head of RobertaForSequenceClassification: dropout, dense, activation, dropout, linear.
+
+    All layers are new (Liu et al. 2019). RoBERTa uses tanh, ELECTRA gelu, DistilBERT relu, BigBird
+    the activation of its feed-forward sublayers (``encoder``).
+    """
+
+    kind: Literal["dense"] = "dense"
+    activation: Literal["tanh", "gelu", "relu", "encoder"] = "tanh"
+
+    def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
+        name = self.activation
+        if name == "encoder":
+            name = context.recipe.encoder.feed_forward.activation
+        activation = torch.tanh if name == "tanh" else ACTIVATIONS[name]
+        return (
+            DenseActivation(width, activation),
+            width,
+            (context.dropout_rate, context.dropout_rate),
+        )
+
+    def input_projections(self, head: "TaskHead") -> LinearParameters:
+        assert isinstance(head.trunk, DenseActivation)
+        return [(head.trunk.dense.weight, head.trunk.dense.bias)]
+
+
+class TransformHeadConfig(HeadConfig):
+    """The stock ModernBERT head: dense, activation, norm, dropout, classifier.
+
+    All but the classifier starts from the transform of the language-model head (Warner et al.
+    2024).
+    """
+
+    kind: Literal["transform"] = "transform"
+
+    def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
+        recipe = context.recipe
+        if width != recipe.encoder.width:
+            raise UserError("head.kind: transform reads one layer at one position: choose dense")
+        trunk = LMHeadTransform(recipe.output, recipe.encoder)
+        return trunk, recipe.output.width(recipe.encoder), (0.0, context.dropout_rate)
+
+    @torch.no_grad()
+    def load_pretrained(self, head: "TaskHead", model: Model) -> None:
+        if model.output is not None and isinstance(model.output.transform, LMHeadTransform):
+            head.trunk.load_state_dict(model.output.transform.state_dict())
+
+
+class LinearHeadConfig(HeadConfig):
+    """The head of stock token classification (BERT, RoBERTa): dropout, classifier."""
+
+    kind: Literal["plain"] = "plain"
+
+    def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
+        return nn.Identity(), width, (context.dropout_rate, 0.0)
+
+    def input_projections(self, head: "TaskHead") -> LinearParameters:
+        return (
+            [(head.classifier.weight, head.classifier.bias)]
+            if isinstance(head.classifier, nn.Linear)
+            else ()
+        )
+
+
+class BiLSTMHeadConfig(HeadConfig):
+    """A bidirectional LSTM over words: dropout, LSTM, dropout, classifier.
+
+    Used on frozen features (Devlin et al. 2019, section 5.3).
+    """
+
+    kind: Literal["bilstm"] = "bilstm"
+    pooling: HeadPooling = "positions"
+    width: int = Field(default=768, ge=2, le=65_536)
+    depth: int = Field(default=2, ge=1, le=64)
+
+    def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
+        lstm = WordBiLSTM(width, self.width // 2, self.depth)
+        return lstm, 2 * (self.width // 2), (context.dropout_rate, context.dropout_rate)
+
+    def input_projections(self, head: "TaskHead") -> LinearParameters:
+        assert isinstance(head.trunk, WordBiLSTM)
+        return head.trunk.input_projections
+
+
+class TaskHead(nn.Module):
+    """A task head: mix of layers, trunk, and a linear classifier.
+
+    ``dropout_rates`` apply before and after the trunk. ``standardiser`` standardises the mixed
+    features while the head is trained on a frozen encoder.
+    """
+
+    standardiser: Standardiser | None = None
+
+    def __init__(
+        self,
+        config: HeadConfig,
+        trunk: nn.Module,
+        mix: nn.Module,
+        width: int,
+        context: TaskHeadContext,
+        dropout_rates: tuple[float, float],
+    ) -> None:
+        super().__init__()
+        self.config, self.dropout_rates = config, dropout_rates
+        self.layers = config.resolve_layers(context.recipe)
+        self.mix, self.trunk = mix, trunk
+        num_outputs = context.num_outputs
+        self.classifier: nn.Module = nn.Linear(width, num_outputs) if num_outputs else nn.Identity()
+
+    @property
+    def input_projections(self) -> LinearParameters:
+        """Linear maps that may read standardised features."""
+        return self.config.input_projections(self)
+
+    def output_positions(
+        self, token_ids: Tensor, document_ids: Tensor | None, positions: Tensor | None = None
+    ) -> Tensor | None:
+        """Return the flat positions (M,) whose hidden states the head reads, None for all.
+
+        token_ids: (B, L). ``positions`` are the output positions of the task.
+        """
+        return pooling_positions(self.config.pooling, token_ids, document_ids, positions)
+
+    def forward(
+        self,
+        hidden_states: Tensor,
+        document_ids: Tensor | None,
+        output_lengths: Sequence[int] = (),
+        dropout_rng: DropoutRng | None = None,
+    ) -> Tensor:
+        """Hidden states (B, L, W) or (M, W) to float32 outputs (B, K) or (M, K).
+
+        The layers are concatenated along W; M counts the flat ``output_positions``.
+        ``output_lengths`` holds the number of positions of each sequence.
+        """
+        return self.project(self.pool(hidden_states, document_ids), output_lengths, dropout_rng)
+
+    def pool(self, hidden_states: Tensor, document_ids: Tensor | None) -> Tensor:
+        """Pool hidden states, independent of any parameters: (M, W')."""
+        pooler = SEQUENCE_POOLERS.get(self.config.pooling)
+        return hidden_states if pooler is None else pooler(hidden_states, document_ids)
+
+    def project(
+        self,
+        pooled: Tensor,
+        output_lengths: Sequence[int] = (),
+        dropout_rng: DropoutRng | None = None,
+    ) -> Tensor:
+        """Map pooled states (M, W') to outputs (M, K)."""
+        before, after = self.dropout_rates
+        x = self.mix(pooled)
+        x = x if self.standardiser is None else self.standardiser(x)
+        x = dropout(x, before, dropout_rng, 0)
+        x = self.trunk(x, output_lengths) if isinstance(self.trunk, WordBiLSTM) else self.trunk(x)
+        return self.classifier(dropout(x, after, dropout_rng, 1)).float()
+
+
+def init_head(head: TaskHead, model: Model | None, seed: int) -> None:
+    """Initialise a head, and copy what a pretrained model has for it.
+
+    The standard deviation is 0.02, as in BERT; LSTMs are initialised by their fan-in.
+    """
+    initialise(head, PublishedInitialisationConfig(), seed)
+    if isinstance(head.trunk, WordBiLSTM):
+        initialise(head.trunk, FanInInitialisationConfig(gain=1.0), seed)
+    if model is not None:
+        head.config.load_pretrained(head, model)
+
+
+def warm_start(head: TaskHead, trained: TaskHead) -> bool:
+    """Copy mix and trunk of a head trained for another task; return whether they fit.
+
+    The heads may differ in their pooling only.
+    """
+    same = trained.config.model_copy(update={"pooling": head.config.pooling}) == head.config
+    shapes = parameter_shapes(head.trunk)
+    if not (same and shapes and shapes == parameter_shapes(trained.trunk)):
+        return False
+    head.mix.load_state_dict(trained.mix.state_dict())
+    head.trunk.load_state_dict(trained.trunk.state_dict())
+    return True
+
+
+def parameter_shapes(module: nn.Module) -> dict[str, torch.Size]:
+    """Return the shapes of parameters and buffers by name."""
+    return {name: tensor.shape for name, tensor in module.state_dict().items()}

@@ -1,0 +1,84 @@
+"""How a head pools the hidden states of a sequence, by name.
+
+``first`` takes the first position, ``last`` the last real one (for causal encoders), ``mean`` the
+mean over the real positions. ``last-max-mean`` concatenates last, maximum and mean (Howard and
+Ruder 2018, section 3.3). ``siamese`` concatenates the means of two independently encoded texts,
+their absolute difference and their product (Conneau et al. 2017, section 3.1). ``positions`` takes
+the output positions: the first token of every word, or every token of a text.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+HeadPooling = Literal["first", "last", "mean", "last-max-mean", "siamese", "positions"]
+
+
+def pooling_positions(
+    pooling: HeadPooling, token_ids: Tensor, document_ids: Tensor | None, positions: Tensor | None
+) -> Tensor | None:
+    """Return the flat positions (M,) that are read of token_ids (B, L), None for all."""
+    num_sequences, length = token_ids.shape
+    start = torch.arange(num_sequences, device=token_ids.device) * length
+    match pooling:
+        case "first":
+            return start
+        case "last":
+            return start + (
+                length - 1 if document_ids is None else last_token_positions(document_ids)
+            )
+        case "positions":
+            assert positions is not None, "pooling: positions requires positions"
+            return positions
+        case _:
+            return None
+
+
+def last_token_positions(document_ids: Tensor) -> Tensor:
+    """Return the last real position (B,) of each sequence, of document_ids (B, L)."""
+    position = torch.arange(document_ids.shape[1], device=document_ids.device)
+    return torch.where(document_ids >= 0, position, 0).amax(1)
+
+
+def mean_pool(hidden_states: Tensor, document_ids: Tensor | None) -> Tensor:
+    """Return the mean (B, D) of hidden_states (B, L, D) over the real positions."""
+    if document_ids is None:
+        return hidden_states.mean(1)
+    real = (document_ids >= 0).to(hidden_states.dtype)
+    return torch.einsum("bld,bl->bd", hidden_states, real / real.sum(1, keepdim=True))
+
+
+def last_max_mean_pool(hidden_states: Tensor, document_ids: Tensor | None) -> Tensor:
+    """Return last, maximum and mean (B, 3 D) of hidden_states (B, L, D)."""
+    if document_ids is None:
+        document_ids = torch.zeros_like(hidden_states[..., 0])
+    real = hidden_states.masked_fill(
+        (document_ids < 0)[..., None], torch.finfo(hidden_states.dtype).min
+    )
+    last = hidden_states[
+        torch.arange(hidden_states.shape[0], device=hidden_states.device),
+        last_token_positions(document_ids),
+    ]
+    return torch.cat((last, real.amax(1), mean_pool(hidden_states, document_ids)), dim=-1)
+
+
+def siamese_pool(hidden_states: Tensor, document_ids: Tensor | None) -> Tensor:
+    """Return the pair features (B, 4 D) of hidden_states (B, L, D) with two documents each."""
+    assert document_ids is not None, "siamese sequences have document ids"
+    first, second = (
+        mean_pool(hidden_states, torch.where(document_ids == number, 0, -1)) for number in (0, 1)
+    )
+    return torch.cat((first, second, (first - second).abs(), first * second), dim=-1)
+
+
+SEQUENCE_POOLERS: dict[HeadPooling, Callable[[Tensor, Tensor | None], Tensor]] = {
+    "mean": mean_pool,
+    "last-max-mean": last_max_mean_pool,
+    "siamese": siamese_pool,
+}
+"""Poolings over whole sequences."""
+
+NUM_POOLED_VECTORS: dict[HeadPooling, int] = {"last-max-mean": 3, "siamese": 4}
+"""Number of concatenated vectors, where it is not one."""

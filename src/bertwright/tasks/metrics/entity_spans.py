@@ -1,0 +1,113 @@
+"""Entity spans, decoded from tags, and their F1.
+
+A tag is a prefix, a hyphen and a type, or ``O`` outside of all spans. Schemes differ in their
+prefixes: IOB1, IOB2 and IO have ``B`` and ``I``, IOE has ``I`` and ``E``, BIOES ends with ``E`` and
+has ``S`` for a single word, BILOU writes ``L`` and ``U`` for these, BMES and BMEWO write ``M`` for
+``I`` and BMEWO ``W`` for ``S``. Converted to BIOES all of them have one meaning, that of
+``conlleval`` (Tjong Kim Sang and Buchholz 2000) and of seqeval's default mode, lenient towards
+ill-formed sequences: a span may begin with ``I-``. A span is correct when its type, its first and
+its last word are.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from bertwright.core.errors import UserError
+
+EntitySpan = tuple[str, int, int]
+"""Type, first word, last word."""
+
+OUTSIDE = "O"
+
+TAGGING_SCHEMES = {
+    "IOB": "BI",
+    "IOE": "IE",
+    "BIOES": "BIES",
+    "BILOU": "BILU",
+    "BMES": "BMES",
+    "BMEWO": "BMEW",
+}
+"""The prefixes of every scheme."""
+
+_AS_BIOES = dict(zip("BIESLUMW", "BIESESIS", strict=True))
+
+
+def tagging_scheme(tags: Iterable[str]) -> str:
+    """Return the first scheme that has the prefixes of all tags.
+
+    Errors: UserError, with the tags, if there is none.
+    """
+    typed_tags = set(tags) - {OUTSIDE}
+    prefixes = {_prefix(tag) for tag in typed_tags}
+    for name, scheme_prefixes in TAGGING_SCHEMES.items():
+        if prefixes <= {*scheme_prefixes}:
+            return name
+    unknown = sorted(tag for tag in typed_tags if _prefix(tag) not in _AS_BIOES) or sorted(
+        typed_tags
+    )
+    raise UserError(
+        f"the tags {', '.join(unknown[:5])} do not encode spans: known schemes are "
+        f"{', '.join(TAGGING_SCHEMES)} (B-PER, I-PER, O): convert the tags to one of them, or use "
+        f"the metric accuracy"
+    )
+
+
+def are_word_tags(tags: Iterable[str]) -> bool:
+    """Return whether tags describe words, such as parts of speech, not spans."""
+    distinct = set(tags)
+    span_tags = [tag for tag in distinct if "-" in tag and _prefix(tag) in _AS_BIOES]
+    return not span_tags and OUTSIDE not in distinct and not distinct <= {*_AS_BIOES}
+
+
+def entity_spans(tags: Sequence[str]) -> list[EntitySpan]:
+    """Return the spans of a sentence, in order.
+
+    Errors: UserError for tags of no scheme.
+    """
+    tagging_scheme(tags)
+    spans: list[EntitySpan] = []
+    start, prefix, kind = 0, OUTSIDE, ""
+    for index, tag in enumerate([*tags, OUTSIDE]):
+        next_prefix = _AS_BIOES.get(_prefix(tag), OUTSIDE)
+        next_kind = tag[2:] or "_" if next_prefix != OUTSIDE else "_"
+        if _span_ends(prefix, next_prefix, kind != next_kind):
+            spans.append((kind, start, index - 1))
+        if _span_begins(prefix, next_prefix, kind != next_kind):
+            start = index
+        prefix, kind = next_prefix, next_kind
+    return spans
+
+
+def span_f1(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
+    """Return the F1 over the spans of all sentences together; 0 where there are none.
+
+    References and predictions may use two schemes. Errors: UserError for tags of no scheme.
+    """
+    if [len(tags) for tags in references] != [len(tags) for tags in predictions]:
+        raise ValueError("references and predictions differ in the number of sentences or words")
+    correct = set(entity_spans(_join_sentences(references)))
+    predicted = set(entity_spans(_join_sentences(predictions)))
+    return 2 * len(correct & predicted) / max(len(correct) + len(predicted), 1)
+
+
+def _join_sentences(sentences: Sequence[Sequence[str]]) -> list[str]:
+    """Join sentences, with a word outside every span between them."""
+    return [tag for sentence in sentences for tag in (*sentence, OUTSIDE)]
+
+
+def _prefix(tag: str) -> str:
+    """Return the part before the hyphen; the whole tag where there is none."""
+    return tag.partition("-")[0]
+
+
+def _span_ends(before: str, after: str, is_other_type: bool) -> bool:
+    return (
+        before in "ES"
+        or (before in "BI" and after in "BSO")
+        or (before != OUTSIDE and is_other_type)
+    )
+
+
+def _span_begins(before: str, after: str, is_other_type: bool) -> bool:
+    return (
+        after in "BS" or (before in "ESO" and after in "EI") or (after != OUTSIDE and is_other_type)
+    )

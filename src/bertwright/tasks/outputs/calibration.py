@@ -1,0 +1,158 @@
+"""Calibration of probabilities: the expected calibration error, and a temperature.
+
+A calibrated model is correct as often as its probabilities predict. One temperature, which divides
+all outputs, repairs most of what fine-tuning does to calibration (Guo et al. 2017). Predictions do
+not change: they are made without it.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+NUM_BINS = 15
+
+MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
+"""Search range of temperatures."""
+
+
+class CalibrationExample(NamedTuple):
+    """A decision between K classes, with outputs (R, K) whose probabilities are averaged.
+
+    R counts the windows of a text, or is 1.
+    """
+
+    example_index: int
+    target: int
+    outputs: NDArray[np.floating]
+
+
+@dataclass(frozen=True)
+class CalibrationData:
+    """Decisions between K classes.
+
+    Attributes:
+        outputs: (R, K), of all decisions, concatenated.
+        targets: (N,), the correct class of each decision.
+        output_counts: (N,), number of outputs of each.
+        example_indices: (N,), the example of each.
+    """
+
+    outputs: NDArray[np.float64]
+    targets: NDArray[np.int64]
+    output_counts: NDArray[np.int64]
+    example_indices: NDArray[np.int64]
+
+    @staticmethod
+    def from_examples(calibration_examples: Iterable[CalibrationExample]) -> "CalibrationData":
+        """Return all decisions, between K classes each."""
+        decisions = list(calibration_examples)
+        outputs = [d.outputs for d in decisions] or [np.empty((0, 0))]
+        return CalibrationData(
+            np.concatenate(outputs).astype(np.float64),
+            np.array([d.target for d in decisions], np.int64),
+            np.array([len(d.outputs) for d in decisions], np.int64),
+            np.array([d.example_index for d in decisions], np.int64),
+        )
+
+    def halves(self) -> tuple["CalibrationData", "CalibrationData"]:
+        """Return the decisions of every second example, and the others."""
+        odd = np.unique(self.example_indices, return_inverse=True)[1] % 2 == 1
+        return self._subset(~odd), self._subset(odd)
+
+    def _subset(self, mask: NDArray[np.bool_]) -> "CalibrationData":
+        outputs = self.outputs[np.repeat(mask, self.output_counts)]
+        return CalibrationData(
+            outputs, self.targets[mask], self.output_counts[mask], self.example_indices[mask]
+        )
+
+    def probabilities(self, temperature: float) -> NDArray[np.float64]:
+        """Return the probabilities (N, K) of all classes."""
+        probabilities = np.exp(_log_softmax(self.outputs / temperature))
+        return np.add.reduceat(probabilities, self._starts) / self.output_counts[:, None]
+
+    def target_log_probabilities(self, temperature: float) -> NDArray[np.float64]:
+        """Return the log probabilities (N,) of the targets."""
+        log_probabilities = _log_softmax(self.outputs / temperature)
+        log_probabilities = log_probabilities[
+            np.arange(len(log_probabilities)), np.repeat(self.targets, self.output_counts)
+        ]
+        return np.logaddexp.reduceat(log_probabilities, self._starts) - np.log(self.output_counts)
+
+    def are_all_correct(self) -> bool:
+        """Return whether every most probable class is the target."""
+        return bool((self.probabilities(1.0).argmax(1) == self.targets).all())
+
+    @property
+    def _starts(self) -> NDArray[np.int64]:
+        return np.cumsum(self.output_counts) - self.output_counts
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A temperature, and the expected calibration error without and with it.
+
+    The error with a temperature is cross-fitted: each half uses the temperature of the other.
+    """
+
+    temperature: float
+    error_before: float
+    error: float
+
+    def as_dict(self) -> Mapping[str, float]:
+        """Return plain data."""
+        return vars(self)
+
+
+def fit_calibration(data: CalibrationData) -> Calibration:
+    """Return the calibration of a model.
+
+    The temperature is 1 where the cross-fitted ones do not help, as with few decisions, and where
+    all decisions are correct: the lowest possible would fit them best.
+    """
+    halves = data.halves()
+    errors = [
+        expected_calibration_error(half, fit_temperature(other)) * len(half)
+        for half, other in (halves, halves[::-1])
+        if len(half) and len(other)
+    ]
+    before = expected_calibration_error(data, 1.0)
+    after = sum(errors) / len(data) if len(errors) == 2 else before
+    if after >= before or data.are_all_correct():
+        return Calibration(1.0, before, before)
+    return Calibration(fit_temperature(data), before, after)
+
+
+def fit_temperature(data: CalibrationData) -> float:
+    """Return the temperature with the highest likelihood of the targets."""
+    from scipy.optimize import minimize_scalar  # a model loads without it
+
+    def loss(log_temperature: float) -> float:
+        return -float(data.target_log_probabilities(np.exp(log_temperature)).mean())
+
+    bounds = (float(np.log(MIN_TEMPERATURE)), float(np.log(MAX_TEMPERATURE)))
+    result: Any = minimize_scalar(loss, bounds=bounds, method="bounded")
+    return float(np.exp(result.x))
+
+
+def expected_calibration_error(data: CalibrationData, temperature: float) -> float:
+    """Return the mean gap between accuracy and probability over probability bins."""
+    predicted = data.probabilities(1.0).argmax(1)
+    confidence = data.probabilities(temperature)[np.arange(len(predicted)), predicted]
+    correct = (predicted == data.targets).astype(np.float64)
+    bins = np.minimum((confidence * NUM_BINS).astype(np.int64), NUM_BINS - 1)
+    total = 0.0
+    for index in np.unique(bins):
+        in_bin = bins == index
+        total += abs(float(confidence[in_bin].mean() - correct[in_bin].mean())) * in_bin.sum()
+    return total / len(data)
+
+
+def _log_softmax(outputs: NDArray[np.float64]) -> NDArray[np.float64]:
+    highest = outputs.max(1, keepdims=True)
+    return outputs - highest - np.log(np.exp(outputs - highest).sum(1, keepdims=True))

@@ -1,0 +1,326 @@
+"""The axis of output types: what a task predicts, how that is trained, and how it is decoded.
+
+An :class:`OutputType` is plain data, part of the description of a task. The :class:`OutputDecoder`
+that it builds knows the labels: it turns examples into sequences and targets, the outputs of a head
+into losses, and outputs into predictions.
+"""
+
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
+
+from bertwright.core.config import Config, did_you_mean
+from bertwright.core.errors import UserError
+from bertwright.models.text_model import TextModel
+from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
+from bertwright.tasks.formats.examples import Examples, TaskExample
+from bertwright.tasks.outputs.calibration import CalibrationData, fit_calibration
+
+FloatArray = NDArray[np.float32]
+
+PADDING_LOGIT = -1e9
+"""Logit of padding among choices: in effect -inf, but it can be subtracted."""
+
+OutputLevel = Literal["sequence", "token"]
+"""Whether a head reads a whole sequence, or some of its positions."""
+
+Metric = Callable[[Sequence[Any], Sequence[Any]], float]
+"""References and predictions, equally many, to a number; higher is better."""
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The prediction of a model for one example.
+
+    Attributes:
+        value: a label, labels, a number, a text, the index of an option, or a tag for each word.
+        probabilities: of each label or option; of the predicted tag of each word; of a text.
+        vectors: (texts, D) of the texts of the example, for similarity.
+    """
+
+    value: str | float | int | tuple[str, ...]
+    probabilities: dict[str, float] | tuple[float, ...] | float | None = None
+    vectors: FloatArray | None = field(default=None, compare=False, repr=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, as in files of predictions."""
+        result: dict[str, Any] = {"prediction": self.value}
+        if self.probabilities is not None:
+            result["probabilities"] = self.probabilities
+        return result
+
+
+class OutputType(Config):
+    """The axis: one type of output, with its settings."""
+
+    level: ClassVar[OutputLevel] = "sequence"
+    has_labels: ClassVar[bool] = False
+    """Whether the outputs of a head are labels, read from the training examples."""
+    min_labels: ClassVar[int] = 2
+    allows_unseen_labels: ClassVar[bool] = False
+    """Whether references may have labels that training lacks, as tags often do."""
+    can_calibrate: ClassVar[bool] = False
+    """Whether predictions have probabilities that a temperature can calibrate."""
+    is_grouped: ClassVar[bool] = False
+    """Whether the sequences of an example are trained in one step, side by side."""
+    question_segment: ClassVar[int | None] = None
+    """Segment of the question, which gets global attention where an encoder supports it (Beltagy et
+    al. 2020, section 3.1); None if there is no question."""
+    metrics: ClassVar[Mapping[str, Metric]] = {}
+    default_metrics: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def can_use_stride(self) -> bool:
+        """True if ``stride`` is unset but would split long texts into windows."""
+        return False
+
+    @property
+    def has_in_batch_negatives(self) -> bool:
+        """True if the examples of a step are compared, so it cannot be split."""
+        return False
+
+    @property
+    def name(self) -> str:
+        """The kind, as in messages."""
+        return self.kind_name()
+
+    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "OutputDecoder":
+        """Return the decoder for these labels."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an output type")
+
+    def example_types(self) -> tuple[type, ...]:
+        """Return the supported classes of examples."""
+        raise TypeError(f"{type(self).__name__} is an axis, not an output type")
+
+    def reference(self, example: Any) -> Any:
+        """Return the reference of an example; None if unknown."""
+        return example.label
+
+    def labels_in(self, example: Any) -> Sequence[str]:
+        """Return the labels of an example."""
+        return ()
+
+    def trainable_examples(self, examples: Examples) -> Examples:
+        """Return the training examples that have a training signal."""
+        return examples
+
+    def group(self, example: Any) -> str | None:
+        """Return the group of an example, which splits keep together; None if it has none."""
+        return None
+
+    def default_metrics_for(self, labels: Sequence[str]) -> tuple[str, ...]:
+        """Return the default metrics of a task with these labels."""
+        return self.default_metrics
+
+    def require_metrics_defined(self, metrics: Sequence[str], labels: Iterable[str]) -> None:
+        """Raise UserError for labels on which a metric is undefined."""
+
+    def strata(self, examples: Examples) -> list[str]:
+        """Return the stratum of each example: its rarest label, "" if it has none."""
+        labels = [self.labels_in(example) for example in examples]
+        counts = Counter(label for names in labels for label in set(names))
+        return [
+            min(names, key=lambda label: (counts[label], label), default="") for names in labels
+        ]
+
+    def metric(self, name: str) -> Metric:
+        """Return a metric by name."""
+        if name not in self.metrics:
+            hint = did_you_mean(name, self.metrics)
+            raise UserError(f"no metric {name!r} for output type {self.name}{hint}")
+        return self.metrics[name]
+
+    def score(
+        self, metrics: Sequence[str], examples: Examples, predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        """Compute metrics over examples with known references."""
+        references = [self.reference(example) for example in examples]
+        values = [prediction.value for prediction in predictions]
+        return {name: self.metric(name)(references, values) for name in metrics}
+
+    def calibrate(
+        self,
+        output_decoder: "OutputDecoder",
+        sequences: Sequence[TaskSequence],
+        read_outputs: Callable[[], Sequence[FloatArray]],
+        examples: Examples,
+    ) -> "CalibrationResult | None":
+        """Return the calibration of a trained model on held-out examples: a temperature.
+
+        None where there is nothing to calibrate; ``read_outputs`` is not called then.
+        """
+        data = (
+            output_decoder.calibration_data(sequences, read_outputs(), examples)
+            if self.can_calibrate
+            else None
+        )
+        if not data or not self.has_distinct_references(examples):
+            return None
+        calibration = fit_calibration(data)
+        return CalibrationResult(self, calibration.temperature, calibration.as_dict())
+
+    def has_distinct_references(self, examples: Examples) -> bool:
+        """Return whether references differ; a single label cannot calibrate anything."""
+        labels = {label for example in examples for label in self.labels_in(example)}
+        return not self.has_labels or len(labels) > 1
+
+    def uncalibrated(self) -> "OutputType":
+        """Return the output type without what was calibrated for a model."""
+        return self
+
+    def validate_examples(self, examples: Examples) -> None:
+        """Raise UserError, with file and line, for an invalid example."""
+        for example in examples:
+            if not isinstance(example, self.example_types()):
+                expected = " or ".join(cls.__name__ for cls in self.example_types())
+                raise UserError(
+                    f"{location_of(example)}: output type {self.name} needs {expected}, not "
+                    f"{type(example).__name__}"
+                )
+
+
+class CalibrationResult(NamedTuple):
+    """A calibrated output type, its temperature, and what was measured."""
+
+    output_type: OutputType
+    temperature: float
+    metrics: Mapping[str, float]
+
+
+class OutputDecoder(ABC):
+    """The training and decoding of one output type.
+
+    A head gives outputs (M, K) for every item: a sequence or, for grouped output types, all
+    sequences of an example. Each sequence has as many outputs as ``output_length`` returns.
+    """
+
+    num_outputs: int = 1
+    """K; 0 where the pooled states are the output, without a classifier."""
+
+    def fit(self, examples: Examples) -> "OutputDecoder":
+        """Return the decoder fitted to training examples: label scale and weights."""
+        return self
+
+    def init_classifier(self, classifier: nn.Module, source: TextModel) -> None:
+        """Initialise the classifier from a pretrained model, where possible."""
+        return
+
+    def encode(self, example_encoder: ExampleEncoder, examples: Examples) -> list[TaskSequence]:
+        """Return the sequences of all examples, in order."""
+        return example_encoder.encode(examples)
+
+    def output_length(self, sequence: TaskSequence) -> int:
+        """Return the number of outputs of a sequence."""
+        return len(sequence.positions) or 1
+
+    @abstractmethod
+    def targets(self, sequences: Sequence[TaskSequence], example: Any) -> list[float] | list[int]:
+        """Return the training targets of an item."""
+
+    def has_target(self, targets: Sequence[Sequence[float]], example: Any) -> bool:
+        """Return whether the targets of an example's items contain its reference."""
+        return True
+
+    @abstractmethod
+    def loss(
+        self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Return the loss summed over the targets, and the number of correct ones.
+
+        ``outputs`` (M, K) of some items are concatenated, ``output_lengths`` holds the number of
+        each; ``targets`` (T,) come from :meth:`targets`.
+        """
+
+    def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor | None:
+        """Return logits (N, C) over the classes; None for numbers."""
+        return outputs
+
+    def comparable_outputs(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
+        """Return outputs (N, C) that can be compared with another model's."""
+        return outputs
+
+    @abstractmethod
+    def decode(
+        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
+    ) -> list[Prediction]:
+        """Return the predictions for all examples; ``outputs`` has (k, K) per sequence."""
+
+    def calibration_data(
+        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
+    ) -> CalibrationData | None:
+        """Return the data to fit a temperature on; None for other output types."""
+        return None
+
+    def to_training_scale(self, outputs: Tensor) -> Tensor:
+        """Convert outputs of a finished model to the scale of training targets."""
+        return outputs
+
+    def fold_into(self, classifier: nn.Module) -> None:
+        """Fold the target scaling of :meth:`fit` into the classifier."""
+        return
+
+    def unfold_from(self, classifier: nn.Module) -> None:
+        """Undo :meth:`fold_into`, to continue training a finished model."""
+        return
+
+
+def ranking_metric_placeholder(references: Sequence[Any], predictions: Sequence[Any]) -> float:
+    """Stand in for a ranking metric, which the output type computes per query."""
+    raise TypeError("rankings are scored per query")
+
+
+def location_of(example: TaskExample) -> str:
+    """Return the location of an example for messages."""
+    return example.location or "an example"
+
+
+def group_by_example(
+    sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], num_examples: int
+) -> list[list[tuple[TaskSequence, FloatArray]]]:
+    """Return the sequences and outputs of each example."""
+    groups: list[list[tuple[TaskSequence, FloatArray]]] = [[] for _ in range(num_examples)]
+    for sequence, output in zip(sequences, outputs, strict=True):
+        groups[sequence.example_index].append((sequence, output))
+    return groups
+
+
+def cross_entropy(
+    outputs: Tensor, targets: Tensor, weights: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the summed loss and the number of correct predictions of outputs (M, K)."""
+    loss = F.cross_entropy(outputs, targets, weights, reduction="sum")
+    return loss, (outputs.argmax(-1) == targets).sum()
+
+
+def choice_logits(outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
+    """Return outputs (M, K) as logits (items * K, C), padded: K choices per item."""
+    parts = list(outputs.split(list(output_lengths)))
+    padded = pad_sequence(parts, batch_first=True, padding_value=PADDING_LOGIT)
+    return padded.transpose(1, 2).flatten(0, 1)
+
+
+def binary_logits(outputs: Tensor) -> Tensor:
+    """Return each output as the logits of no and yes: (M * K, 2)."""
+    flat = outputs.flatten()
+    return torch.stack((torch.zeros_like(flat), flat), 1)
+
+
+def softmax(outputs: FloatArray, temperature: float = 1.0) -> FloatArray:
+    """Return the softmax over the last axis."""
+    scaled = outputs / temperature
+    powers = np.exp(scaled - scaled.max(-1, initial=-np.inf, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+def sigmoid(outputs: FloatArray, temperature: float = 1.0) -> FloatArray:
+    """Return the sigmoid, computed without overflow."""
+    return (0.5 * (1 + np.tanh(outputs / (2 * temperature)))).astype(np.float32)

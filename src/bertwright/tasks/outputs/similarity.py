@@ -1,0 +1,308 @@
+"""Similarity of texts by their vectors: a bi-encoder.
+
+Every text is a sequence, and its pooled hidden state is the output, without a classifier. So the
+vectors equal the result of ``embed`` where the head pools the last layer by mean or first position.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, ClassVar, Literal, cast
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor
+
+from bertwright.core.errors import UserError
+from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
+from bertwright.tasks.formats.examples import Example, Examples
+from bertwright.tasks.formats.labels import parse_number
+from bertwright.tasks.metrics import metrics
+from bertwright.tasks.metrics.ranking import RANKING_METRICS, RankedQuery
+from bertwright.tasks.outputs.output_type import (
+    FloatArray,
+    Metric,
+    OutputDecoder,
+    OutputType,
+    Prediction,
+    group_by_example,
+    location_of,
+    ranking_metric_placeholder,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PositivePairs:
+    """The texts of N examples as numbers, on the CPU.
+
+    Attributes:
+        anchors: (N,) int64.
+        candidates: of every example the numbers of its second text and of its negatives.
+        pairs: (P,) int64, sorted: anchor x number of texts + second text, of every example.
+        num_texts: of all examples together.
+    """
+
+    anchors: Tensor
+    candidates: Sequence[Sequence[int]]
+    pairs: Tensor
+    num_texts: int
+
+    @staticmethod
+    def from_examples(examples: Sequence[Example]) -> "PositivePairs":
+        """Return the pairs of examples whose texts match."""
+        numbers: dict[str | None, int] = {}
+
+        def number(text: str | None) -> int:
+            return numbers.setdefault(text, len(numbers))
+
+        anchors = torch.tensor([number(e.text) for e in examples], dtype=torch.int64)
+        candidates = [[number(text) for text in (e.pair, *e.negatives)] for e in examples]
+        seconds = torch.tensor([texts[0] for texts in candidates], dtype=torch.int64)
+        pairs = (anchors * len(numbers) + seconds).unique()
+        return PositivePairs(anchors, candidates, pairs, len(numbers))
+
+    def positive_mask(self, example_indices: Tensor) -> Tensor:
+        """Return which candidates of a step match each anchor: (B, C) bool.
+
+        example_indices: (B,) int64. The second texts come before all negatives.
+        """
+        candidates = [self.candidates[index] for index in example_indices.tolist()]
+        texts = [c[0] for c in candidates] + [text for c in candidates for text in c[1:]]
+        anchors = self.anchors[example_indices.cpu()]
+        pairs = anchors[:, None] * self.num_texts + torch.tensor(texts, dtype=torch.int64)
+        return torch.isin(pairs, self.pairs).to(example_indices.device)
+
+
+class SimilarityOutput(OutputType):
+    """The similarity of two texts: the cosine of their vectors.
+
+    Attributes:
+        loss: ``cosine``, the squared error of the cosine against the label over ``max_label``
+            (Reimers and Gurevych 2019); ``in-batch``, cross-entropy of the second text among all
+            second texts and negatives of a step (Henderson et al. 2017), without those that match
+            the same anchor in any example; ``triplet``, a hinge loss with ``margin``. The last two
+            train on matching pairs: without a label, or with one of half of ``max_label`` or more.
+        max_label: the label of two texts with the same meaning.
+        contrastive_temperature: divides the cosines of ``in-batch``.
+        matryoshka_dims: smaller widths at which the first dimensions of a vector are trained to be
+            used alone (Kusupati et al. 2022).
+    """
+
+    kind: Literal["closeness"] = "closeness"
+    loss: Literal["cosine", "in-batch", "triplet"] = "cosine"
+    max_label: float = Field(default=1.0, gt=0)
+    contrastive_temperature: float = Field(default=0.05, gt=0)
+    margin: float = Field(default=0.3, gt=0)
+    matryoshka_dims: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = ()
+    is_grouped: ClassVar[bool] = True
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "spearman": metrics.spearman,
+        "pearson": metrics.pearson,
+        **dict.fromkeys(RANKING_METRICS, ranking_metric_placeholder),
+    }
+    default_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
+
+    @property
+    def has_in_batch_negatives(self) -> bool:
+        return self.loss == "in-batch"
+
+    def example_types(self) -> tuple[type, ...]:
+        return (Example,)
+
+    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "SimilarityDecoder":
+        return SimilarityDecoder(self)
+
+    def validate_examples(self, examples: Examples) -> None:
+        super().validate_examples(examples)
+        for example in cast(Sequence[Example], examples):
+            if example.pair is None:
+                raise UserError(
+                    f"{location_of(example)}: a second text is needed: name its column (pair)"
+                )
+            if self.loss == "triplet" and not example.negatives:
+                raise UserError(
+                    f"{location_of(example)}: the loss triplet needs a third text, less similar to "
+                    f"the first: name its column (negative)"
+                )
+            label = (
+                None if example.label is None else parse_number(location_of(example), example.label)
+            )
+            if self.loss == "cosine" and label is not None and not 0 <= label <= self.max_label:
+                raise UserError(
+                    f"{location_of(example)}: the label {label:g} is not from 0 to "
+                    f"{self.max_label:g}: set output_type.max_label to the label of equivalent "
+                    f"texts"
+                )
+
+    def trainable_examples(self, examples: Examples) -> Examples:
+        """Return the matching pairs, for losses that treat all pairs as matching."""
+        if self.loss == "cosine":
+            self._require_label_scale(cast(Sequence[Example], examples))
+            return examples
+        positives = [e for e in cast(Sequence[Example], examples) if self._is_positive(e)]
+        if not positives:
+            raise UserError(
+                f"the loss {self.loss} trains on pairs whose label is {self.max_label / 2:g} or "
+                f"more, half of output_type.max_label, and there is none: choose the loss cosine"
+            )
+        return positives
+
+    def _require_label_scale(self, examples: Sequence[Example]) -> None:
+        """Raise UserError for labels of another scale, which would match no texts."""
+        highest = max(float(cast(float, example.label)) for example in examples)
+        if highest < self.max_label / 2:
+            raise UserError(
+                f"the highest label is {highest:g}, but output_type.max_label, for equivalent "
+                f"texts, is {self.max_label:g}: set output_type.max_label to yours"
+            )
+
+    def _is_positive(self, example: Example) -> bool:
+        label = self.reference(example)
+        return label is None or label >= self.max_label / 2
+
+    def reference(self, example: Example) -> float | None:
+        """Return the label; a pair without one matches, except for the loss ``cosine``."""
+        if example.label is None:
+            return None if self.loss == "cosine" else self.max_label
+        return float(cast(float, example.label))
+
+    def score(
+        self, metrics: Sequence[str], examples: Examples, predictions: Sequence[Prediction]
+    ) -> dict[str, float]:
+        ranking = [name for name in metrics if name in RANKING_METRICS]
+        scores = super().score([n for n in metrics if n not in ranking], examples, predictions)
+        queries = self.queries(examples, predictions) if ranking else []
+        return {n: RANKING_METRICS[n](queries) if n in ranking else scores[n] for n in metrics}
+
+    def queries(self, examples: Examples, predictions: Sequence[Prediction]) -> list[RankedQuery]:
+        """Return every first text as a query, for which all second texts are ranked."""
+        firsts: dict[str, FloatArray] = {}
+        seconds: dict[str, FloatArray] = {}
+        relevant: dict[str, dict[str, float]] = {}
+        pairs = cast(Sequence[Example], examples)
+        for example, prediction in zip(pairs, predictions, strict=True):
+            vectors, second = prediction.vectors, example.pair
+            assert vectors is not None
+            assert second is not None
+            firsts[example.text] = vectors[0]
+            for text, vector in zip((second, *example.negatives), vectors[1:], strict=True):
+                seconds[text] = vector
+            label = self.reference(example)
+            labels = relevant.setdefault(example.text, {})
+            labels[second] = max(labels.get(second, 0.0), 0.0 if label is None else label)
+        texts = list(seconds)
+        pool = _normalise(np.stack([seconds[text] for text in texts])).T
+        return [
+            RankedQuery(
+                np.array([relevant[query].get(text, 0.0) for text in texts]),
+                (_normalise(vector[None])[0] @ pool).astype(np.float64),
+            )
+            for query, vector in firsts.items()
+        ]
+
+
+@dataclass(frozen=True)
+class SimilarityDecoder(OutputDecoder):
+    """The decoder of :class:`SimilarityOutput`."""
+
+    config: SimilarityOutput
+    num_outputs: int = 0
+    positive_pairs: PositivePairs | None = None
+
+    def fit(self, examples: Examples) -> "SimilarityDecoder":
+        if self.config.loss != "in-batch":
+            return self
+        return replace(
+            self, positive_pairs=PositivePairs.from_examples(cast(Sequence[Example], examples))
+        )
+
+    def encode(self, example_encoder: ExampleEncoder, examples: Examples) -> list[TaskSequence]:
+        texts: list[Example] = []
+        indices: list[int] = []
+        for index, example in enumerate(cast(Sequence[Example], examples)):
+            example_texts = [t for t in example.texts if t is not None] + [*example.negatives]
+            texts += [Example(text) for text in example_texts]
+            indices += [index] * len(example_texts)
+        return example_encoder.encode(texts, example_indices=indices)
+
+    def targets(
+        self, sequences: Sequence[TaskSequence], example: Example
+    ) -> list[float] | list[int]:
+        """Return the similarity; for ``in-batch`` the example index, to look up matches."""
+        if self.config.loss == "in-batch":
+            return [sequences[0].example_index]
+        label = self.config.reference(example)
+        assert label is not None, "training examples have labels"
+        return [label / self.config.max_label]
+
+    def loss(
+        self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        full_width = outputs.shape[1]
+        if too_wide := next((w for w in self.config.matryoshka_dims if w > full_width), None):
+            raise UserError(
+                f"output_type.matryoshka_dims: {too_wide} is more than the {full_width} dimensions "
+                f"of a vector: choose less"
+            )
+        widths = [full_width, *self.config.matryoshka_dims]
+        losses = [
+            self._loss_at_width(outputs[:, :width], output_lengths, targets) for width in widths
+        ]
+        total = torch.stack([loss for loss, _ in losses]).mean()
+        return total, losses[0][1]
+
+    def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> None:
+        return None
+
+    def comparable_outputs(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
+        """Return the cosines of the first text of each item with its others."""
+        items = (F.normalize(item, dim=1) for item in outputs.split(list(output_lengths)))
+        return torch.cat([item[1:] @ item[0] for item in items]).unsqueeze(1)
+
+    def _loss_at_width(
+        self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        unit = F.normalize(outputs, dim=1)
+        start = torch.tensor([0, *np.cumsum(output_lengths)[:-1].tolist()], device=outputs.device)
+        first, second = unit[start], unit[start + 1]
+        positive = (first * second).sum(1)
+        if self.config.loss == "cosine":
+            return (positive - targets).square().sum(), positive.new_zeros(())
+        is_negative = torch.ones(len(unit), dtype=torch.bool, device=outputs.device)
+        is_negative[start] = is_negative[start + 1] = False
+        if self.config.loss == "in-batch":
+            candidates = torch.cat((second, unit[is_negative]))
+            labels = torch.arange(len(first), device=unit.device)
+            assert self.positive_pairs is not None, "the decoder is fitted to the training examples"
+            other_positives = self.positive_pairs.positive_mask(targets)
+            other_positives[labels, labels] = False
+            scores = (first @ candidates.T / self.config.contrastive_temperature).masked_fill(
+                other_positives, -torch.inf
+            )
+            loss = F.cross_entropy(scores, labels, reduction="sum")
+            return loss, (scores.argmax(1) == labels).sum()
+        repeats = torch.tensor([size - 2 for size in output_lengths], device=outputs.device)
+        item = torch.repeat_interleave(
+            torch.arange(len(output_lengths), device=outputs.device), repeats
+        )
+        negative = (first[item] * unit[is_negative]).sum(1)
+        losses = F.relu(self.config.margin + negative - positive[item]) / repeats[item]
+        return losses.sum(), (negative < positive[item]).sum()
+
+    def decode(
+        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
+    ) -> list[Prediction]:
+        predictions: list[Prediction] = []
+        for texts in group_by_example(sequences, outputs, len(examples)):
+            vectors = np.concatenate([output for _, output in texts])
+            if len(vectors) < 2:
+                raise UserError("output type closeness compares two texts: give a pair")
+            unit = _normalise(vectors[:2])
+            predictions.append(Prediction(float(unit[0] @ unit[1]), vectors=vectors))
+        return predictions
+
+
+def _normalise(vectors: FloatArray) -> FloatArray:
+    """Return vectors (N, D) scaled to length 1."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

@@ -1,0 +1,1 @@
+"""Evaluation over many fine-tuning runs."""

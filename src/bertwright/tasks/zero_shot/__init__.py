@@ -1,0 +1,1 @@
+"""Zero-shot and few-shot evaluation."""

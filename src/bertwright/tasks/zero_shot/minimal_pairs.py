@@ -1,0 +1,148 @@
+"""Minimal pairs: which of two sentences does a model score higher? (Warstadt et al. 2020).
+
+Scores come from ``TextModel.score``, in float32. A pair whose scores do not differ by more than
+that precision allows is a tie; it counts as wrong and is reported.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bertwright.core.config import did_you_mean
+from bertwright.core.errors import UserError
+from bertwright.core.significance import bootstrap_ratio
+from bertwright.data.readers.text_lines import parse_json_object, read_lines
+from bertwright.models.text_model import TextModel
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences with a minimal difference, one of them acceptable."""
+
+    good: str
+    bad: str
+    paradigm: str
+    """The phenomenon; the name of the file where the pair does not name one."""
+
+
+TIE_TOLERANCE = 1e-4
+"""In nats: what float32 rounding may sum to over a sentence."""
+
+CHUNK_SIZE = 256
+"""Sentences that are scored together."""
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """Number of pairs, of correct ones, and of ties."""
+
+    num_pairs: int
+    num_correct: int
+    num_ties: int
+
+    @property
+    def accuracy(self) -> float:
+        """The fraction of correct pairs."""
+        return self.num_correct / self.num_pairs
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {"accuracy": self.accuracy, "ties": self.num_ties, "pairs": self.num_pairs}
+
+
+@dataclass(frozen=True)
+class MinimalPairResult:
+    """The counts of all pairs, and of each paradigm in the order of the file."""
+
+    total: PairCounts
+    by_paradigm: dict[str, PairCounts]
+
+    @property
+    def interval(self) -> list[float] | None:
+        """The 95 % bootstrap interval of the accuracy over paradigms.
+
+        Pairs of one paradigm are alike. None for a single paradigm.
+        """
+        paradigms = list(self.by_paradigm.values())
+        interval = bootstrap_ratio(
+            [counts.num_correct for counts in paradigms], [counts.num_pairs for counts in paradigms]
+        )
+        return [interval.low, interval.high] if len(paradigms) > 1 else None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what ``minimal-pairs --json`` prints."""
+        paradigms = {name: scores.as_dict() for name, scores in self.by_paradigm.items()}
+        return {**self.total.as_dict(), "interval": self.interval, "paradigms": paradigms}
+
+
+def score_minimal_pairs(
+    model: TextModel, pairs: Sequence[MinimalPair], language: str | None = None
+) -> MinimalPairResult:
+    """Score every sentence once, and compare the two of every pair.
+
+    ``language`` names the sentences' language, for an encoder with language embeddings. Errors:
+    UserError for a model without a language-model head, for items, or without that language.
+    """
+    model.require_text_tokenizer("minimal-pairs")
+    texts = list(dict.fromkeys(text for pair in pairs for text in (pair.good, pair.bad)))
+    scores: dict[str, float] = {}
+    for start in range(0, len(texts), CHUNK_SIZE):
+        chunk = texts[start : start + CHUNK_SIZE]
+        scores.update(zip(chunk, model.score(chunk, language), strict=True))
+    margins = [scores[pair.good] - scores[pair.bad] for pair in pairs]
+    by_paradigm: dict[str, list[float]] = {}
+    for pair, margin in zip(pairs, margins, strict=True):
+        by_paradigm.setdefault(pair.paradigm, []).append(margin)
+    return MinimalPairResult(
+        _count_pairs(margins), {name: _count_pairs(group) for name, group in by_paradigm.items()}
+    )
+
+
+def _count_pairs(margins: Sequence[float]) -> PairCounts:
+    num_correct = sum(margin > TIE_TOLERANCE for margin in margins)
+    num_ties = sum(abs(margin) <= TIE_TOLERANCE for margin in margins)
+    return PairCounts(len(margins), num_correct, num_ties)
+
+
+_GOOD, _BAD = "sentence_good", "sentence_bad"
+
+
+def read_minimal_pairs(path: Path) -> list[MinimalPair]:
+    """Read the pairs of a file (``.jsonl`` or ``.jsonl.gz``), or of all such files of a folder.
+
+    Errors: UserError, with file, line and key.
+    """
+    files = sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
+    pairs = [
+        _parse_pair(file, number, line)
+        for file in files
+        for number, line in read_lines(file)
+        if line.strip()
+    ]
+    if not pairs:
+        raise UserError(f"{path} has no minimal pairs")
+    return pairs
+
+
+def first_of_each_paradigm(pairs: Iterable[MinimalPair], max_pairs: int) -> list[MinimalPair]:
+    """Return the first ``max_pairs`` pairs of every paradigm."""
+    counts: Counter[str] = Counter()
+    selected: list[MinimalPair] = []
+    for pair in pairs:
+        counts[pair.paradigm] += 1
+        if counts[pair.paradigm] <= max_pairs:
+            selected.append(pair)
+    return selected
+
+
+def _parse_pair(file: Path, number: int, line: str) -> MinimalPair:
+    location = f"{file} line {number}"
+    record = parse_json_object(location, line)
+    for key in (_GOOD, _BAD):
+        if key not in record:
+            raise UserError(f"{location}: no key {key!r}{did_you_mean(key, record)}")
+        if not isinstance(record[key], str):
+            raise UserError(f"{location}: {key} is not a text: {record[key]!r}")
+    return MinimalPair(record[_GOOD], record[_BAD], str(record.get("UID", file.name.split(".")[0])))

@@ -1,1 +1,0 @@
-"""From files to pieces: readers, tokenizers, preparation, shards. Nothing here imports torch."""

@@ -1,0 +1,1 @@
+"""Comparison of models of one task as they are deployed: score, size and latency."""

@@ -1,0 +1,1 @@
+"""Callbacks that act inside a training step."""

@@ -1,0 +1,1 @@
+"""Diagnostics: the doctor, the trace of masking, and hardware checks."""

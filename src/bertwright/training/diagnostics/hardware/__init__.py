@@ -1,0 +1,1 @@
+"""Checks of the hardware and of compiled steps."""

@@ -1,0 +1,1 @@
+"""Trace one sequence through masking and prediction."""

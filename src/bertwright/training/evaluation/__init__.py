@@ -1,0 +1,1 @@
+"""Evaluation of pre-trained models on held-out text."""

@@ -1,0 +1,1 @@
+"""Pre-training of an encoder from a recipe and a data set."""

@@ -1,0 +1,133 @@
+"""Pre-train an encoder and write its model folder."""
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+
+from bertwright.core.errors import UserError
+from bertwright.data.shards.dataset import Dataset
+from bertwright.models.saving import TRAINING_FILE
+from bertwright.recipes import Recipe
+from bertwright.runtime.process import configure_process
+from bertwright.training.clock import parse_duration
+from bertwright.training.distillation_loss import PretrainingDistillation
+from bertwright.training.pretraining.initial_model import initial_model
+from bertwright.training.pretraining.run import (
+    PretrainingResult,
+    PretrainingRun,
+    RestartUncompiled,
+    require_same_data_and_budget,
+)
+from bertwright.training.pretraining.run_folder import (
+    RunFolder,
+    fit_recipe_to_data,
+    resolve_recipe,
+)
+from bertwright.training.pretraining_batches import PretrainingBatches
+from bertwright.training.process_group import process_group
+
+
+def pretrain(
+    recipe: Recipe | str | Path | None,
+    data: Dataset | str | Path,
+    output: str | Path,
+    *,
+    overrides: Iterable[str] = (),
+    budget: str | float | None = None,
+    resume: bool = False,
+    start_from: str | Path | None = None,
+    distillation: PretrainingDistillation | None = None,
+    tensorboard: bool = False,
+    quiet: bool = False,
+    elapsed_seconds: float = 0.0,
+) -> PretrainingResult:
+    """Train the encoder of a recipe on a data set, and write its model folder.
+
+    Args:
+        recipe: recipe, or its name or file; None takes the recipe of the run to resume or of the
+            model to start from, else ``modern-mini``.
+        data: folder written by ``prepare``.
+        output: folder to write; must not exist unless ``resume``.
+        overrides: ``key.path=value`` changes to a named recipe.
+        budget: training time in seconds or as text (``20m``), instead of the recipe's steps.
+        resume: continue the run in ``output``, bit for bit; start it if there is none.
+        start_from: model folder with the initial weights.
+        distillation: teacher whose losses are added to the recipe's.
+        tensorboard: also write TensorBoard logs.
+        quiet: show no progress line.
+        elapsed_seconds: time of the budget spent before this call.
+
+    Errors: UserError for incompatible arguments; TrainingInterrupted after a signal.
+    """
+    start_time = time.monotonic() - elapsed_seconds
+    configure_process()
+    folder = RunFolder(Path(output))
+    is_resumed = resume and folder.is_started
+    if resume and not is_resumed and not quiet:
+        print(f"{output} holds no run: starting one", file=sys.stderr, flush=True)
+    source = Path(start_from) if start_from is not None else None
+    run_recipe = resolve_recipe(recipe, overrides, folder if resume else None, source)
+    dataset = data if isinstance(data, Dataset) else Dataset.open(data)
+    run_recipe = fit_recipe_to_data(run_recipe, dataset)
+    seconds = parse_duration(budget) if isinstance(budget, str) else budget
+    if is_resumed:
+        folder.require_same_recipe(run_recipe)
+        if source is not None and source.resolve() != folder.start_from:
+            raise UserError(f"{output} was not started from {source}: continue without --from")
+        if folder.is_finished:
+            return _read_finished_run(folder.path, dataset, seconds)
+        source = folder.start_from
+    with process_group() as group:
+        # Everything that may fail early is done before the folder is created.
+        model = initial_model(run_recipe, dataset, source)
+        batches = PretrainingBatches(run_recipe, dataset, group)
+        batches.check_data()
+        if group.is_main and not is_resumed:
+            folder.start(run_recipe, source)
+        try:
+            with folder.lock() if group.is_main else nullcontext():
+                loss = None if distillation is None else distillation.build_loss(model, dataset)
+                run = PretrainingRun(
+                    model, batches, dataset, folder, group, seconds, start_time, loss
+                )
+                return run.run(tensorboard, quiet)
+        except RestartUncompiled as restart:
+            lost_seconds = restart.lost_seconds
+        except Exception:
+            if group.is_main and not is_resumed:
+                folder.release()
+            raise
+    return pretrain(
+        recipe,
+        dataset,
+        output,
+        overrides=overrides,
+        budget=budget,
+        resume=True,
+        start_from=start_from,
+        distillation=distillation,
+        tensorboard=tensorboard,
+        quiet=quiet,
+        elapsed_seconds=lost_seconds,
+    )
+
+
+def _read_finished_run(folder: Path, data: Dataset, budget: float | None) -> PretrainingResult:
+    """Return the result of a finished run."""
+    record = json.loads((folder / TRAINING_FILE).read_text(encoding="utf-8"))
+    if "steps" not in record:
+        raise UserError(f"{folder} holds a model that was not trained there: start --from it")
+    require_same_data_and_budget(
+        folder, data, record["data_hash"], budget, record["budget_seconds"]
+    )
+    return PretrainingResult(
+        folder,
+        record["steps"],
+        record["tokens"],
+        record["seconds"],
+        record["result"],
+        tuple(record["warnings"]),
+    )

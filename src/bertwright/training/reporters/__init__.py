@@ -1,0 +1,1 @@
+"""Reporters that log and save the metrics of a run."""

@@ -1,0 +1,98 @@
+"""``evaluate``, ``fill-mask``, ``embed`` and ``minimal-pairs``, and mistakes of many verbs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bertwright.core.errors import UserError
+from commands import invoke, invoke_json
+from small_tasks import TEXTS
+
+
+def test_evaluate_scores_a_task(folder: Path, tuned: Path) -> None:
+    result = invoke_json("evaluate", tuned, "--data", folder / "train.tsv")
+    assert set(result) > {"task", "metric", "score", "metrics", "examples", "intervals"}
+    assert result["baselines"][0]["baseline"] == "majority class"
+    assert (result["task"], result["metric"]) == ("train", "accuracy")
+
+
+def test_fill_mask_predicts_tokens(folder: Path) -> None:
+    result = invoke_json("fill-mask", folder / "model", "The [MASK] bird is [MASK]", "--top-k", 3)
+    assert [len(predictions) for predictions in result["masks"]] == [3, 3]
+    assert set(result["masks"][0][0]) == {"token", "probability"}
+    assert "%" in invoke("fill-mask", folder / "model", "The [MASK]").stdout
+
+
+@pytest.mark.parametrize(("pooling", "layers", "width"), [("mean", "last-2", 64), ("cls", "1", 32)])
+def test_embed_writes_normalised_vectors(
+    folder: Path, tmp_path: Path, pooling: str, layers: str, width: int
+) -> None:
+    output = tmp_path / "vectors.npy"
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS))
+    result = invoke_json(
+        "embed", folder / "model", tmp_path / "texts.txt", "-o", output,
+        "--pooling", pooling, "--layers", layers, "--normalise",
+    )  # fmt: skip
+    assert result == {"file": str(output), "texts": len(TEXTS), "width": width}
+    vectors = np.load(output)
+    assert vectors.shape == (len(TEXTS), width)
+    assert vectors.dtype == np.float32
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-3)
+
+
+def test_embed_prints_json_lines(folder: Path) -> None:
+    printed = invoke("embed", folder / "model", stdin="The red bird\nThe tree\n").stdout
+    lines = [json.loads(line) for line in printed.splitlines()]
+    assert [line["text"] for line in lines] == ["The red bird", "The tree"]
+    assert len(lines[0]["vector"]) == 32
+
+
+def test_minimal_pairs_report_accuracy_by_paradigm(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    pair = {"sentence_good": "The red bird", "sentence_bad": "The bird red", "UID": "order"}
+    file.write_text(json.dumps(pair) + "\n")
+    result = invoke_json("minimal-pairs", folder / "model", file)
+    assert set(result) == {"accuracy", "ties", "pairs", "interval", "paradigms"}
+    assert list(result["paradigms"]) == ["order"]
+    assert "accuracy" in invoke("minimal-pairs", folder / "model", file).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("predict model train.tsv", "is not fine-tuned for a task: run bertwright finetune"),
+        ("predict elsewhere train.tsv", "no model folder"),
+        ("predict tuned train.tsv --jsonl", "is that of its name: leave --jsonl out"),
+        ("predict tuned train.tsv -o model", "model is a folder: name a file"),
+        ("predict tuned train.tsv --resume", "--resume continues a file: name it with -o"),
+        ("evaluate tuned --data elsewhere.tsv", "no such file"),
+        ("embed model train.tsv --json", "describes a file: name it with -o"),
+        ("embed model train.tsv -o model", "model is a folder: name a file"),
+        ("minimal-pairs model train.tsv", "line 1 is not JSON"),
+        ("finetune model --train train.tsv -o /proc/x", "^/proc/x cannot be created"),
+        ("compress distil tuned --train train.tsv -o /proc/x", "^/proc/x cannot be created"),
+        ("pareto tuned --data train.tsv --plot /proc/x", "^/proc/x cannot be created"),
+        (
+            "prepare train.tsv --item label --capitals -o x",
+            "not texts: leave --capitals",
+        ),
+        ("prepare train.tsv --dialogue-column turns -o x", "leave --dialogue-column out"),
+        ("prepare train.tsv --least 3 -o x", "which --item reads: leave --least out"),
+        ("study run sharing --budget abc -o x", "90s, 20m or 1.5h"),
+        ("compare a b --data x -o x --budget 1", "90s, 20m or 1.5h"),
+    ],
+)
+def test_a_mistake_is_named(
+    folder: Path, tuned: Path, monkeypatch: pytest.MonkeyPatch, words: str, message: str
+) -> None:
+    monkeypatch.chdir(folder)
+    with pytest.raises(UserError, match=message):
+        invoke(*words.split())
+    assert not (folder / "x").exists()
+
+
+def test_a_mask_after_the_maximum_length_is_refused(folder: Path) -> None:
+    with pytest.raises(UserError, match="the text has masks after the model's 512 tokens"):
+        invoke("fill-mask", folder / "model", "red " * 600 + "[MASK]")
