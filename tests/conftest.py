@@ -33,6 +33,11 @@ settings.register_profile("bertwright", deadline=None, derandomize=True, max_exa
 settings.load_profile("bertwright")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add ``--full``: run the tests that are marked ``full``, too."""
+    parser.addoption("--full", action="store_true", help="run every test, for every recipe")
+
+
 def pytest_unconfigure() -> None:
     """Remove the cache."""
     shutil.rmtree(os.environ["XDG_CACHE_HOME"], ignore_errors=True)
@@ -40,7 +45,7 @@ def pytest_unconfigure() -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that need real data, a browser, a compiler, a GPU or none, and deselect those that
-    cannot run here."""
+    cannot run here, and without ``--full`` those that repeat another recipe."""
     has_gpu, deselected = torch.cuda.is_available(), list[pytest.Item]()
     for fixture, marker, is_available in (
         ("shared_data", "real_data", SHARED_DATA.is_dir()),
@@ -48,6 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ("card", "cuda", has_gpu),
         (None, "compiler", compiler_works()),
         (None, "processor", not has_gpu),
+        (None, "full", config.getoption("--full")),
     ):
         for item in items:
             if fixture in getattr(item, "fixturenames", ()):

@@ -10,8 +10,8 @@ import bertwright
 from bertwright.models.model import Model
 from bertwright.recipes import Recipe
 from bertwright.tasks.catalogue import TASKS
+from checkout import DOCUMENTS
 
-DOCS = Path(__file__).parents[2] / "docs"
 RECIPES = (
     ("bert-tiny",),
     ("bert-tiny", "encoder.embeddings={kind: factorised, width: 16}"),
@@ -24,19 +24,19 @@ RECIPES = (
 
 
 def test_every_task_is_listed() -> None:
-    page = (DOCS / "how-to" / "fine-tune.md").read_text(encoding="utf-8")
+    page = (DOCUMENTS / "how-to" / "fine-tune.md").read_text(encoding="utf-8")
     assert [name for name in TASKS if not re.search(rf"\b{re.escape(name)}\b", page)] == []
 
 
 def test_every_package_is_listed() -> None:
-    page = (DOCS / "concepts" / "architecture.md").read_text(encoding="utf-8")
+    page = (DOCUMENTS / "concepts" / "architecture.md").read_text(encoding="utf-8")
     listed = {line.split("/")[0] for line in page.split("```")[1].splitlines() if line}
     package = Path(bertwright.__file__).parent
     assert listed == {path.parent.name for path in package.glob("*/__init__.py")}
 
 
 def test_every_hook_point_is_listed() -> None:
-    page = (DOCS / "reference" / "hooks.md").read_text(encoding="utf-8")
+    page = (DOCUMENTS / "reference" / "hooks.md").read_text(encoding="utf-8")
     listed = {
         name.replace(".i.", ".0.")
         for cell in re.findall(r"^\| (`[a-z].*?`) \| ", page, re.MULTILINE)

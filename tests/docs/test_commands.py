@@ -15,14 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stock import saved, stock_model
 from typer.testing import CliRunner
 
 from bertwright.cli.app import app
+from checkout import CHECKOUT
 from short_runs import shorten
+from stock_models import saved, stock_model
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([ROOT / "README.md", *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([CHECKOUT / "README.md", *CHECKOUT.glob("docs/**/*.md")])
 CODE_BLOCK = re.compile(r"^```(bash|console|python)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAMED_FILE = re.compile(r"^```yaml\n# (\S+\.yaml)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -99,7 +99,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "german.txt").write_text(f"{'das schiff ist gut ' * 12}\n\n" * 60)
     views = [f"u{user},film {(user * n) % 7},{n}" for user in range(1, 9) for n in range(1, 8)]
     (tmp_path / "watched.csv").write_text("\n".join(["user,film,time", *views]) + "\n")
-    for example in (ROOT / "docs" / "examples").iterdir():
+    for example in (CHECKOUT / "docs" / "examples").iterdir():
         copy = shutil.copytree if example.is_dir() else shutil.copy
         copy(example, tmp_path / example.name)
     monkeypatch.syspath_prepend(tmp_path)
@@ -117,7 +117,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize(
     "document",
     [document for document in DOCUMENTS if code_blocks(document)],
-    ids=lambda path: str(path.relative_to(ROOT)),
+    ids=lambda path: str(path.relative_to(CHECKOUT)),
 )
 def test_commands_of_a_document_run(document: Path, folder: Path) -> None:
     for name, content in NAMED_FILE.findall(document.read_text(encoding="utf-8")):
@@ -138,6 +138,6 @@ def test_every_replacement_occurs_in_a_document() -> None:
 
 
 def test_pictures_are_small_png_files() -> None:
-    pictures = [*ROOT.glob("docs/pictures/*")]
+    pictures = [*CHECKOUT.glob("docs/pictures/*")]
     assert {picture.suffix for picture in pictures} <= {".png"}
     assert [p.name for p in pictures if os.path.getsize(p) > 200_000] == []

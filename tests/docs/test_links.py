@@ -7,19 +7,19 @@ import pytest
 import typer
 
 from bertwright.cli.app import app
+from checkout import CHECKOUT
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+DOCUMENTS = sorted([*CHECKOUT.glob("*.md"), *CHECKOUT.glob("docs/**/*.md")])
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 BLOCK = re.compile(r"^```(?:bash|sh|console)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 GENERATED = {
-    ROOT / "docs" / "reference" / f"{n}.md" for n in ("command-line", "recipe-keys", "python")
+    CHECKOUT / "docs" / "reference" / f"{n}.md" for n in ("command-line", "recipe-keys", "python")
 }
 """Pages that make docs writes."""
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
 
 documents = pytest.mark.parametrize(
-    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT))
+    "document", DOCUMENTS, ids=lambda path: str(path.relative_to(CHECKOUT))
 )
 
 
@@ -53,7 +53,7 @@ def test_links_have_targets(document: Path) -> None:
 
 @documents
 def test_make_targets_exist(document: Path) -> None:
-    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    targets = re.findall(r"^([a-z-]+):", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
     used = [words[1] for words in commands(document) if words[0] == "make" and len(words) > 1]
     assert [name for name in used if name not in targets] == []
 

@@ -2,18 +2,18 @@
 
 import importlib.util
 import re
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
+from checkout import DOCUMENTS
+
 NUMBER = re.compile(r"-?\d+\.\d+")
 
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("one_token", DOCS / "one_token.py")
+    spec = importlib.util.spec_from_file_location("one_token", DOCUMENTS / "one_token.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

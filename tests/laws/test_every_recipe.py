@@ -14,7 +14,17 @@ from bertwright.modules.parameter_roles import get_parameter_roles
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.objectives.objective import combined_visibility
 from bertwright.testing import check_recipe
-from recipes_at_toy_size import LENGTH, SYSTEMS, VOCABULARY, published, sparse, toy, toy_batches
+from toy_recipes import (
+    LENGTH,
+    SYSTEMS,
+    VOCABULARY,
+    every_encoder,
+    marked_systems,
+    published,
+    sparse,
+    toy,
+    toy_batches,
+)
 
 every_system = pytest.mark.parametrize("system", SYSTEMS)
 
@@ -48,7 +58,7 @@ def test_laws_of_a_recipe(system):
     check_recipe(system, *sparse(system))
 
 
-@every_system
+@every_encoder
 def test_states_have_the_width_of_the_model(system):
     model = build_model(system)
     assert model(random_tokens(3)).shape == (3, LENGTH, model.recipe.encoder.width)
@@ -61,7 +71,7 @@ WITH_HEADS = [s for s in SYSTEMS if hasattr(published(s).encoder.mixer, "heads")
 WITH_KERNELS = [s for s in SYSTEMS if hasattr(published(s).encoder.mixer, "kernel")]
 
 
-@pytest.mark.parametrize("system", SUPPORTING_ANY_VISIBILITY)
+@pytest.mark.parametrize("system", marked_systems(SUPPORTING_ANY_VISIBILITY))
 def test_packed_documents_equal_separate_documents(system):
     model = build_model(system, "encoder.visibility=document")
     token_ids = random_tokens(1)
@@ -74,7 +84,7 @@ def test_packed_documents_equal_separate_documents(system):
     torch.testing.assert_close(packed[:, 10:], model(token_ids[:, 10:]), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("system", WITH_KERNELS)
+@pytest.mark.parametrize("system", marked_systems(WITH_KERNELS))
 def test_fused_kernel_equals_the_reference(system):
     explicit = build_model(system, "encoder.mixer.kernel=explicit")
     fused = build_model(
@@ -85,7 +95,7 @@ def test_fused_kernel_equals_the_reference(system):
     )
 
 
-@every_system
+@every_encoder
 def test_recording_changes_nothing(system):
     model = build_model(system)
     with model.record("*") as values:
@@ -94,7 +104,7 @@ def test_recording_changes_nothing(system):
     assert torch.equal(values["output"], states)
 
 
-@pytest.mark.parametrize("system", WITH_HEADS)
+@pytest.mark.parametrize("system", marked_systems(WITH_HEADS))
 def test_attention_weights_can_be_recorded(system):
     model = build_model(system)
     with model.record("*.weights") as values:
@@ -103,7 +113,9 @@ def test_attention_weights_can_be_recorded(system):
     assert values["blocks.1.attention.weights"].shape == (2, heads, LENGTH, LENGTH)
 
 
-@pytest.mark.parametrize("system", [s for s in SUPPORTING_ANY_VISIBILITY if s in WITH_HEADS])
+@pytest.mark.parametrize(
+    "system", marked_systems(s for s in SUPPORTING_ANY_VISIBILITY if s in WITH_HEADS)
+)
 def test_masked_attention_is_zero(system):
     model = build_model(system)
     edges = torch.zeros(LENGTH, LENGTH, dtype=torch.bool)
@@ -120,7 +132,7 @@ def test_masked_attention_is_zero(system):
     torch.testing.assert_close(other_positions, torch.ones_like(other_positions))
 
 
-@pytest.mark.parametrize("system", WITH_HEADS)
+@pytest.mark.parametrize("system", marked_systems(WITH_HEADS))
 def test_head_gates_and_their_gradients(system):
     model = build_model(system).double()
     name = "blocks.0.attention.context"
@@ -190,7 +202,7 @@ def test_model_overfits_one_batch(system):
         loss, steps = float(total.detach()), steps + 1
 
 
-@every_system
+@every_encoder
 def test_residual_outputs_are_scaled_by_their_number(system):
     model = build_model(system, "encoder.initialisation={kind: width-aware}")
     roles = get_parameter_roles(model)
@@ -233,7 +245,7 @@ def test_objectives_of_a_step_agree_on_visibility(system):
             combined_visibility(list(group.objectives.values()))
 
 
-@every_system
+@every_encoder
 def test_output_positions_select_from_all_states(system):
     recipe = toy(system)
     model = Model.build(recipe, VOCABULARY).double()

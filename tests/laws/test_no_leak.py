@@ -36,7 +36,7 @@ from bertwright.modules.attention.mask import (
 from bertwright.modules.attention.mask.windows import visibility_at_block
 from bertwright.modules.recurrent.lstm import LSTMConfig
 from bertwright.modules.token_tensors import TokenInfo
-from recipes_at_toy_size import SYSTEMS, VOCABULARY, published, toy
+from toy_recipes import SYSTEMS, VOCABULARY, published, toy
 
 LENGTH = 16
 

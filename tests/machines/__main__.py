@@ -19,7 +19,15 @@ from bertwright.runtime.markdown_report import markdown_table, write_section
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
-TEST_FOLDERS = ("machine", "encoder", "objectives", "optimisers", "model", "training/compilation")
+TEST_FOLDERS = (
+    "unit/runtime",
+    "unit/modules",
+    "unit/encoder",
+    "unit/objectives",
+    "unit/optimisers",
+    "unit/models",
+    "unit/training/compilation",
+)
 
 TOLERANCES = {"float32": 1e-4, "bf16": 5e-3}
 """Relative tolerance of losses, by precision."""

@@ -9,13 +9,13 @@ from bertwright.runtime.process import configure_process
 
 configure_process()
 
-sys.path[:0] = [str(Path(__file__).parents[1] / name) for name in ("training", "")]
+sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-from small_recipe import small  # noqa: E402
 
 from bertwright.training.pretraining.pretrain import pretrain  # noqa: E402
 from bertwright.training.reporters.metrics_file import read_metrics  # noqa: E402
-from conftest import prepared  # noqa: E402
+from small_recipe import small  # noqa: E402
+from toy_stories import prepare_stories  # noqa: E402
 
 COMPILED = {
     "bert": ("objectives.next-sentence=null", "phases=[{}]"),
@@ -47,7 +47,7 @@ def main() -> None:
     """Print the losses of every training by name."""
     with tempfile.TemporaryDirectory() as path:
         folder = Path(path)
-        prepared(folder)
+        prepare_stories(folder)
         by_training = {
             f"{name}, {precision}, compiled": losses(name, precision, True, folder)
             for name in COMPILED

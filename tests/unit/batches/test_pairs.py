@@ -1,0 +1,122 @@
+"""Pairs of texts: properties of every pair, and how often B is random."""
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies
+
+from bertwright.batches.formats import SegmentPair, SentencePair
+from bertwright.batches.formats.pair_layout import truncate_longest_first
+from numbered_text import CLS, FIRST_TOKEN, PAD, SEP, all_sequences, documents, plan_text
+
+LENGTH = 16
+MANY = [[[2, 1, 1], [3], [1, 1], [2, 2]] * 5] * 20
+
+
+def split_pair(batch, i, separators=1):
+    """Return A and B of one sequence."""
+    positions = np.flatnonzero(~batch.is_special[i])
+    gap = np.flatnonzero(np.diff(positions) > 1)
+    assert len(gap) == 1
+    a, b = np.split(batch.token_ids[i, positions], gap + 1)
+    ends = [SEP] * separators
+    assert batch.token_ids[i][batch.is_real[i]].tolist() == [CLS, *a, *ends, *b, SEP]
+    return a, b
+
+
+@given(text=documents, separators=strategies.sampled_from([1, 2]))
+def test_pairs_are_two_spans_of_text(text, separators):
+    for kind in (SegmentPair, SentencePair):
+        source, split = plan_text(kind(length=LENGTH, separators=separators), text)
+        for epoch in range(3):
+            batch = all_sequences(source, epoch)
+            for i in range(source.num_sequences):
+                a, b = split_pair(batch, i, separators)
+                for text_tokens in (a, b):
+                    np.testing.assert_array_equal(
+                        text_tokens, text_tokens[0] + np.arange(len(text_tokens))
+                    )
+                    assert len(set(split.document_of(text_tokens))) == 1
+                same = split.document_of(a[0]) == split.document_of(b[0])
+                if batch.relation[i] == 0:
+                    assert same
+                    assert b[0] > a[-1]
+                    if len(a) + len(b) < LENGTH - 2 - separators:
+                        assert b[0] == a[-1] + 1
+                else:
+                    assert not same or split.num_documents == 1
+
+
+@given(text=documents)
+def test_segments(text):
+    source, _ = plan_text(SegmentPair(length=LENGTH, separators=2), text)
+    batch = all_sequences(source)
+    for i in range(source.num_sequences):
+        a, b = split_pair(batch, i, separators=2)
+        ones = [0] * (len(a) + 2) + [1] * (len(b) + 2)
+        assert batch.token_info.segment_ids[i].tolist() == ones + [0] * (LENGTH - len(ones))
+        assert (batch.token_ids[i, len(ones) :] == PAD).all()
+
+
+@given(strategies.integers(1, 40), strategies.integers(1, 40), strategies.integers(2, 30))
+def test_longer_text_is_truncated_token_by_token(num_a, num_b, max_total):
+    left_a, left_b = num_a, num_b
+    while left_a + left_b > max_total:
+        if left_a > left_b:
+            left_a -= 1
+        else:
+            left_b -= 1
+    assert tuple(
+        int(n) for n in truncate_longest_first(np.array(num_a), np.array(num_b), max_total)
+    ) == (
+        left_a,
+        left_b,
+    )
+
+
+def test_half_of_the_pairs_are_random():
+    source, _ = plan_text(SegmentPair(length=LENGTH, short=0.0), MANY)
+    relation = np.concatenate([all_sequences(source, epoch).relation for epoch in range(20)])
+    assert relation.mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_single_sentences_have_a_random_second_text():
+    source, _ = plan_text(SegmentPair(length=LENGTH), [[[4]], [[5]], [[3]]])
+    assert all_sequences(source).relation.tolist() == [1, 1, 1]
+
+
+def test_next_pairs_of_sentences():
+    source, _ = plan_text(SentencePair(length=12), [[[2], [1, 1]], [[3], [1]]])
+    pairs = set()
+    for epoch in range(20):
+        batch = all_sequences(source, epoch)
+        pairs |= {
+            tuple(token_ids)
+            for token_ids, r in zip(batch.token_ids.tolist(), batch.relation, strict=True)
+            if not r
+        }
+    assert pairs == {
+        (CLS, 100, 101, SEP, 102, 103, SEP, PAD, PAD, PAD, PAD, PAD),
+        (CLS, 104, 105, 106, SEP, 107, SEP, PAD, PAD, PAD, PAD, PAD),
+    }
+
+
+def test_random_texts_come_from_all_other_documents():
+    text = [[[1], [1]], [[1]], [[1], [1], [1]], [[1]]]
+    source, split = plan_text(SentencePair(length=LENGTH), text)
+    partners = {
+        split.document_of(split_pair(all_sequences(source, epoch), 1)[1][0]) for epoch in range(60)
+    }
+    assert partners == {0, 2, 3}
+
+
+def test_text_is_truncated_at_both_ends():
+    source, _ = plan_text(SentencePair(length=10), [[[20]], [[4]]])
+    batch = [source.sequences(np.array([0]), epoch) for epoch in range(50)]
+    starts = {int(r.token_ids[0, 1]) - FIRST_TOKEN for r in batch}
+    assert starts == {0, 1, 2, 3}  # 4 of its 7 tokens are kept
+
+
+def test_short_chunks_are_as_frequent_as_set():
+    full = plan_text(SegmentPair(length=LENGTH, short=0.0), MANY)[0]
+    some = plan_text(SegmentPair(length=LENGTH, short=0.5), MANY)[0]
+    assert some.num_sequences > 1.2 * full.num_sequences

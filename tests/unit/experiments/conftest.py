@@ -1,0 +1,5 @@
+"""Few examples in synthetic tasks."""
+
+from few_examples import few_examples
+
+__all__ = ["few_examples"]

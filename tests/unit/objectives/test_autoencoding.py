@@ -1,0 +1,51 @@
+"""A text is read, and then repeated."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+
+from bertwright.batches.formats import InputFormat
+from bertwright.batches.vocabulary import Vocabulary
+from bertwright.core.errors import UserError
+from bertwright.objectives.autoencoding import repeat_text
+from bertwright.recipes import Recipe
+from numbered_text import SPECIALS, NumberedSplit, documents
+
+VOCABULARY = Vocabulary(1000, SPECIALS)
+
+
+@given(documents, some.integers(8, 25), some.sampled_from(["doc-sentences", "full-sentences"]))
+def test_first_text_is_repeated(text: Any, length: int, kind: str) -> None:
+    source = InputFormat.parse({"kind": kind, "length": length}).plan(
+        NumberedSplit.of(text), SPECIALS, 0
+    )
+    batch = source.sequences(np.arange(source.num_sequences), 0)
+    repeated, targets = repeat_text(batch, False, VOCABULARY)
+    reversed_batch, reversed_targets = repeat_text(batch, True, VOCABULARY)
+    assert (targets.positions == reversed_targets.positions).all()
+    for i, token_ids in enumerate(repeated.token_ids):
+        document_ids = batch.token_info.document_ids
+        size = (
+            length if document_ids is None else int((document_ids[i] == document_ids[i, 0]).sum())
+        )
+        size = min(size, length // 2)
+        first = batch.token_ids[i, :size].tolist()
+        padding = [SPECIALS.pad] * (length - 2 * size)
+        assert token_ids.tolist() == [*first, *first, *padding]
+        assert reversed_batch.token_ids[i].tolist() == [*reversed(first), *first, *padding]
+        assert repeated.is_real[i].tolist() == [True] * 2 * size + [False] * len(padding)
+        is_scored = (targets.positions // length == i) & (targets.weights > 0)
+        assert (targets.positions[is_scored] % length).tolist() == list(range(size, 2 * size - 1))
+        assert (
+            targets.labels[is_scored].tolist()
+            == reversed_targets.labels[is_scored].tolist()
+            == first[1:]
+        )
+
+
+def test_autoencoding_excludes_other_objectives() -> None:
+    with pytest.raises(UserError, match="autoencoding changes the input"):
+        Recipe.load("lstm-autoencoder-tiny", "objectives.causal={}")
