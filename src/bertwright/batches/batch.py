@@ -1,8 +1,7 @@
 """Batches: sequences of a source with the targets of every objective of a step."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from bertwright.batches.arrays import Int32Array, IntArray
 from bertwright.batches.formats import SequenceSource
@@ -39,18 +38,10 @@ class Batch:
         return float(targets.weights.sum()), float(self.num_tokens)
 
 
-class TargetMaker(Protocol):
-    """The masking and labelling function of an objective."""
-
-    def __call__(
-        self,
-        batch: SequenceBatch,
-        epoch: IntArray,
-        index: IntArray,
-        earlier_targets: Mapping[str, Targets],
-    ) -> tuple[SequenceBatch, Targets]:
-        """Return the corrupted sequences and the targets, given the targets made before."""
-        ...
+TargetMaker = Callable[
+    [SequenceBatch, IntArray, IntArray, Mapping[str, Targets]], tuple[SequenceBatch, Targets]
+]
+"""Masks and labels sequences, given their epochs, their indices, and the targets made before."""
 
 
 def make_batch(

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,18 +51,19 @@ def mask_tokens(
     )
 
 
-def next_token_targets(batch: SequenceBatch) -> Targets:
+def next_token_targets(batch: SequenceBatch, shift: Literal[1, -1] = 1) -> Targets:
     """Return next-token targets at every position but the last (causal language model).
 
     A position counts if the next one is real and of the same document: the end of a document is
     predicted, but not the end of a sequence truncated within one, nor a special token spelled by
-    the text. Other positions have weight 0.
+    the text. Other positions have weight 0. With a ``shift`` of -1 all is read backwards.
     """
     positions, weights = _positions_with_next(batch)
+    predicted = slice(1, None) if shift == 1 else slice(-1)
     if batch.is_truncation_boundary is not None:
-        weights[batch.is_truncation_boundary[:, 1:]] = 0
-    weights[batch.is_spelled_special[:, 1:]] = 0
-    return token_targets(batch, positions, weights, shift=1)
+        weights[batch.is_truncation_boundary[:, predicted]] = 0
+    weights[batch.is_spelled_special[:, predicted]] = 0
+    return token_targets(batch, positions if shift == 1 else positions + 1, weights, shift)
 
 
 def all_position_targets(batch: SequenceBatch) -> Targets:
@@ -78,11 +80,7 @@ def all_transition_targets(batch: SequenceBatch) -> Targets:
 
 def previous_token_targets(batch: SequenceBatch) -> Targets:
     """Return previous-token targets: :func:`next_token_targets` read backwards."""
-    positions, weights = _positions_with_next(batch)
-    if batch.is_truncation_boundary is not None:
-        weights[batch.is_truncation_boundary[:, :-1]] = 0
-    weights[batch.is_spelled_special[:, :-1]] = 0
-    return token_targets(batch, positions + 1, weights, shift=-1)
+    return next_token_targets(batch, shift=-1)
 
 
 def bidirectional_targets(batch: SequenceBatch) -> Targets:

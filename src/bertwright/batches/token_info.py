@@ -3,8 +3,8 @@
 B sequences of L positions each. Padding is wherever the document id is -1.
 """
 
-from dataclasses import dataclass, fields
-from typing import Any, Literal, get_args
+from dataclasses import dataclass, field, fields
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,24 @@ DataRequirement = Literal[
 """Data or annotations that not every data set has."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TokenInfoArrays:
-    """Metadata of each token; arrays are (B, L) int32 unless noted, None where unused.
+ArrayT = TypeVar("ArrayT")
 
+
+ENCODER_INPUT = {"is_encoder_input": True}
+"""Metadata of the fields that the encoder reads."""
+
+MINUS_ONE = {"padding": -1}
+"""Metadata of the fields that are -1 at padding; the others are 0."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaseTokenInfo(Generic[ArrayT]):
+    """Metadata of each token, in numpy arrays or tensors.
+
+    Arrays are (B, L), int32 in numpy and int64 as tensors unless noted, None where unused. The
+    encoder reads only some of them; the others are annotations for masking and targets.
+
+    - ``index``: the index in the sequence, broadcasting to (B, L); None in numpy
     - ``position_ids``: counted from the start of the document; None means 0 to L-1 in every
       sequence
     - ``segment_ids``: 0 for the first text of a pair, 1 for the second; in a dialogue 0 for the
@@ -40,9 +54,10 @@ class TokenInfoArrays:
     - ``word_ids``: index of the word within the sequence, -1 for special tokens and padding
     - ``sentence_ids``: index of the sentence within the sequence, -1 for special tokens and padding
     - ``factorisation_order``: rank of the position in the factorisation order of the sequence
-    - ``is_query_stream``: bool, query positions behind the text, which know their position but not
-      their token
-    - ``language_ids``: language of the text, special tokens included; None if unknown
+    - ``is_query_stream``: bool, query tokens, which know their position but not their content: they
+      come last in the sequence and are never attended to
+    - ``language_ids``: language of the text, special tokens included; None if unknown, which means
+      the first
     - ``phrase_ids``, ``entity_ids``: number of the phrase or entity that contains the token, -1 for
       none; None if not annotated
     - ``is_capitalised``: 1 where a word begins with a capital letter, 0 where not, -1 in sequences
@@ -52,44 +67,74 @@ class TokenInfoArrays:
     - ``connective_ids``: at the first token of a second text, the number of the connective removed
       before it, -1 elsewhere; None without connectives
     - ``task_ids``: task of the sequence in multi-task pre-training; None means the first
-    - ``is_backward``: 1 in sequences read from the end of the text, where positions count down;
-      None if all are read forward
+    - ``is_backward``: bool, sequences read from the end of the text, with positions counting down;
+      each holds one text; None if all are read forward
+    - ``text_lengths``: the number of real tokens of a token's text, where a text begins at position
+      0; see ``TokenInfo.with_text_lengths``
     """
 
-    position_ids: Int32Array | None = None
-    segment_ids: Int32Array | None = None
-    document_ids: Int32Array | None = None
-    word_ids: Int32Array | None = None
-    sentence_ids: Int32Array | None = None
-    factorisation_order: Int32Array | None = None
-    is_query_stream: BoolArray | None = None
-    language_ids: Int32Array | None = None
-    phrase_ids: Int32Array | None = None
-    entity_ids: Int32Array | None = None
-    is_capitalised: Int32Array | None = None
-    occurs_elsewhere: Int32Array | None = None
-    connective_ids: Int32Array | None = None
-    task_ids: Int32Array | None = None
-    is_backward: Int32Array | None = None
+    index: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
+    position_ids: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
+    segment_ids: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
+    document_ids: ArrayT | None = field(default=None, metadata=ENCODER_INPUT | MINUS_ONE)
+    word_ids: ArrayT | None = field(default=None, metadata=MINUS_ONE)
+    sentence_ids: ArrayT | None = field(default=None, metadata=MINUS_ONE)
+    factorisation_order: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
+    is_query_stream: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
+    language_ids: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
+    phrase_ids: ArrayT | None = field(default=None, metadata=MINUS_ONE)
+    entity_ids: ArrayT | None = field(default=None, metadata=MINUS_ONE)
+    is_capitalised: ArrayT | None = None
+    occurs_elsewhere: ArrayT | None = field(default=None, metadata=MINUS_ONE)
+    connective_ids: ArrayT | None = field(default=None, metadata=MINUS_ONE)
+    task_ids: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
+    is_backward: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
+    text_lengths: ArrayT | None = field(default=None, metadata=ENCODER_INPUT)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
+    def arrays(self) -> dict[str, ArrayT]:
         """Return the arrays that are not None, by name."""
-        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        arrays = {name: getattr(self, name) for name in TOKEN_INFO_FIELDS}
         return {name: values for name, values in arrays.items() if values is not None}
 
+    def encoder_inputs(self) -> dict[str, ArrayT]:
+        """Return the arrays that the encoder reads, by name."""
+        inputs = {name for name, data in TOKEN_INFO_FIELDS.items() if data.get("is_encoder_input")}
+        return {name: values for name, values in self.arrays().items() if name in inputs}
 
-PADDED_WITH_MINUS_ONE = frozenset(
-    (
-        "document_ids",
-        "word_ids",
-        "sentence_ids",
-        "phrase_ids",
-        "entity_ids",
-        "occurs_elsewhere",
-        "connective_ids",
-    )
-)
-"""The fields that are -1 at padding."""
+    def annotations(self) -> dict[str, ArrayT]:
+        """Return the other arrays, by name."""
+        inputs = self.encoder_inputs()
+        return {name: values for name, values in self.arrays().items() if name not in inputs}
+
+
+TOKEN_INFO_FIELDS = {field.name: field.metadata for field in fields(BaseTokenInfo)}
+"""The names and metadata of all arrays."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenInfoArrays(BaseTokenInfo[NDArray[Any]]):
+    """Metadata of each token in numpy arrays."""
+
+    def gather(self, source_positions: IntArray) -> "TokenInfoArrays":
+        """Return the metadata of the tokens at ``source_positions`` (B, L'), -1 for padding."""
+        is_padding, source = source_positions < 0, np.maximum(source_positions, 0)
+        gathered = {
+            name: np.where(
+                is_padding,
+                values.dtype.type(TOKEN_INFO_FIELDS[name].get("padding", 0)),
+                np.take_along_axis(values, source, axis=1),
+            )
+            for name, values in self.arrays().items()
+        }
+        return TokenInfoArrays(**gathered)
+
+
+def positions_in_document(document_ids: Int32Array) -> Int32Array:
+    """Return positions (B, L) counted from the start of each document, 0 in padding."""
+    columns = np.arange(document_ids.shape[1], dtype=np.int32)
+    is_start = np.diff(document_ids, axis=1, prepend=-2) != 0
+    starts = np.maximum.accumulate(np.where(is_start, columns, np.int32(0)), axis=1)
+    return np.where(document_ids >= 0, columns - starts, np.int32(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -114,20 +159,12 @@ class SequenceBatch:
     def is_spelled_special(self) -> BoolArray:
         """(B, L) bool: special tokens that are spelled by the text itself."""
         word_ids = self.token_info.word_ids
-        return (
-            np.zeros_like(self.is_special)
-            if word_ids is None
-            else self.is_special & (word_ids >= 0)
-        )
+        return self.is_special & (False if word_ids is None else word_ids >= 0)
 
     @property
     def is_real(self) -> BoolArray:
         """(B, L) bool: text and special tokens, not padding."""
-        document_ids, is_query_stream = (
-            self.token_info.document_ids,
-            self.token_info.is_query_stream,
-        )
-        real = (
-            np.ones(self.token_ids.shape, np.bool_) if document_ids is None else document_ids >= 0
-        )
-        return real if is_query_stream is None else real & ~is_query_stream
+        is_real, info = np.ones(self.token_ids.shape, np.bool_), self.token_info
+        if info.document_ids is not None:
+            is_real = info.document_ids >= 0
+        return is_real if info.is_query_stream is None else is_real & ~info.is_query_stream

@@ -25,10 +25,7 @@ from bertwright.modules.attention.random_features import RandomFeaturesConfig
 from bertwright.modules.dropout import DropoutConfig, has_dropout
 from bertwright.modules.embeddings.adaptive import AdaptiveEmbeddingsConfig
 from bertwright.modules.embeddings.characters import CharacterEmbeddingsConfig
-from bertwright.modules.embeddings.embeddings import (
-    EmbeddingsConfig,
-    TokenEmbeddingsConfig,
-)
+from bertwright.modules.embeddings.embeddings import EmbeddingsConfig, TokenEmbeddingsConfig
 from bertwright.modules.feed_forward import FeedForwardConfig, GELUConfig
 from bertwright.modules.initialisation import InitialisationConfig, PublishedInitialisationConfig
 from bertwright.modules.mixer import MixerConfig
@@ -141,13 +138,17 @@ class EncoderConfig(Settings):
 
     def mixer_at(self, block: int) -> MixerConfig:
         """Return the mixer of a block."""
-        sizes, (_, width) = self.pruned_sizes or PrunedSizes(), self.block_widths[block]
-        return sizes.prune_mixer(self.mixer, width, block)
+        if self.pruned_sizes is None or self.pruned_sizes.heads is None:
+            return self.mixer
+        heads, (_, width) = self.pruned_sizes.heads[block], self.block_widths[block]
+        sizes = {"heads": heads, "width": heads * self.mixer.head_shape(width).head_width}
+        return self.mixer.model_copy(update=sizes)
 
     def feed_forward_at(self, block: int) -> FeedForwardConfig:
         """Return the feed-forward of a block."""
-        sizes = self.pruned_sizes or PrunedSizes()
-        return sizes.prune_feed_forward(self.feed_forward, block)
+        if self.pruned_sizes is None or self.pruned_sizes.units is None:
+            return self.feed_forward
+        return self.feed_forward.model_copy(update={"width": self.pruned_sizes.units[block]})
 
     @property
     def max_lookback(self) -> int | None:

@@ -270,13 +270,10 @@ class Encoder(nn.Module):
         def mask_scores(scores: Tensor) -> Tensor:
             return scores.masked_fill(masked_pairs, torch.finfo(scores.dtype).min)
 
-        def mask_weights(weights: Tensor) -> Tensor:
-            return weights.masked_fill(masked_pairs, 0.0)
-
         attention = f"blocks.{block}.attention"
         with (
             self.replace(f"{attention}.scores", mask_scores),
-            self.replace(f"{attention}.weights", mask_weights),
+            self.replace(f"{attention}.weights", lambda w: w.masked_fill(masked_pairs, 0.0)),
         ):
             yield
 

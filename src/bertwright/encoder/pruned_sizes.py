@@ -9,8 +9,6 @@ from bertwright.core.config import Settings
 from bertwright.encoder.block import SUBLAYER_NAMES
 from bertwright.modules.attention.attention import AttentionConfig
 from bertwright.modules.attention.mask import visibility_by_head
-from bertwright.modules.feed_forward import FeedForwardConfig
-from bertwright.modules.mixer import MixerConfig
 
 if TYPE_CHECKING:
     from bertwright.encoder.config import EncoderConfig
@@ -69,18 +67,3 @@ class PrunedSizes(Settings):
                     f"pruned_sizes.{name}: blocks {owner} and {block} share parameters: set "
                     f"both to the same size"
                 )
-
-    def prune_mixer(self, mixer: MixerConfig, width: int, block: int) -> MixerConfig:
-        """Return the pruned mixer of a block with this output width."""
-        if self.heads is None:
-            return mixer
-        assert isinstance(mixer, AttentionConfig), "EncoderConfig prunes no other mixer"
-        heads = self.heads[block]
-        sizes = {"heads": heads, "width": heads * mixer.head_shape(width).head_width}
-        return mixer.model_copy(update=sizes)
-
-    def prune_feed_forward(self, feed_forward: FeedForwardConfig, block: int) -> FeedForwardConfig:
-        """Return the pruned feed-forward of a block."""
-        if self.units is None:
-            return feed_forward
-        return feed_forward.model_copy(update={"width": self.units[block]})

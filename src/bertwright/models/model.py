@@ -2,12 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertwright.batches.batch import Batch
@@ -45,7 +42,7 @@ class DeviceBatch:
 
     def __init__(self, batch: Batch, device: torch.device | str = "cpu") -> None:
         self.token_ids = torch.from_numpy(batch.token_ids).to(device, torch.int64)
-        self.token_info = token_info_to_device(batch, self.token_ids)
+        self.token_info = TokenInfo.from_arrays(batch.token_info, self.token_ids)
         self.targets = {n: _targets_to_device(t, device) for n, t in batch.targets.items()}
         self.num_tokens = batch.num_tokens
         self.first_sequence = batch.first_sequence
@@ -53,30 +50,6 @@ class DeviceBatch:
         self.teacher_batch = (
             None if batch.teacher_batch is None else DeviceBatch(batch.teacher_batch, device)
         )
-
-
-def token_info_to_device(batch: Batch, token_ids: Tensor) -> TokenInfo:
-    """Return the batch's per-token inputs as int64 tensors on the device of ``token_ids``."""
-
-    def to_device(values: NDArray[np.int32] | None) -> Tensor | None:
-        return (
-            None if values is None else torch.from_numpy(values).to(token_ids.device, torch.int64)
-        )
-
-    info = batch.token_info
-    return replace(
-        TokenInfo.from_token_ids(token_ids),
-        position_ids=to_device(info.position_ids),
-        segment_ids=to_device(info.segment_ids),
-        document_ids=to_device(info.document_ids),
-        factorisation_order=to_device(info.factorisation_order),
-        language_ids=to_device(info.language_ids),
-        task_ids=to_device(info.task_ids),
-        is_backward=None if info.is_backward is None else to_device(info.is_backward) == 1,
-        is_query_stream=None
-        if info.is_query_stream is None
-        else torch.from_numpy(info.is_query_stream).to(token_ids.device),
-    )
 
 
 def _targets_to_device(targets: Targets, device: torch.device | str) -> DeviceTargets:

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bertwright.batches.token_info import TokenInfoArrays, positions_in_document
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.modules.token_tensors import TokenInfo
 
@@ -62,8 +63,8 @@ def pad_sequences(
 ) -> TextBatch:
     """Return the sequences with these indices (B,), padded to ``length``."""
     token_ids = np.full((len(indices), length), pad_id, dtype=np.int64)
-    documents = np.full((len(indices), length), -1, dtype=np.int64)
-    segments = np.zeros((len(indices), length), dtype=np.int64)
+    documents = np.full((len(indices), length), -1, dtype=np.int32)
+    segments = np.zeros((len(indices), length), dtype=np.int32)
     for row, index in enumerate(indices):
         size = len(sequences[index])
         token_ids[row, :size] = sequences[index]
@@ -71,22 +72,15 @@ def pad_sequences(
         if segment_ids is not None:
             segments[row, :size] = segment_ids[index]
     token_tensor = torch.from_numpy(token_ids).to(device)
-    token_info = TokenInfo(
-        torch.arange(length, device=device)[None],
-        position_ids=None if document_ids is None else _positions_in_document(documents).to(device),
-        segment_ids=None if segment_ids is None else torch.from_numpy(segments).to(device),
-        document_ids=torch.from_numpy(documents).to(device) if documents.any() else None,
+    arrays = TokenInfoArrays(
+        position_ids=None if document_ids is None else positions_in_document(documents),
+        segment_ids=None if segment_ids is None else segments,
+        document_ids=documents if documents.any() else None,
     )
+    token_info = TokenInfo.from_arrays(arrays, token_tensor)
     return TextBatch(
         indices, token_tensor, token_info, [len(sequences[index]) for index in indices]
     )
-
-
-def _positions_in_document(document_ids: NDArray[np.int64]) -> Tensor:
-    """Return the position of each token within its document, (B, L)."""
-    index = np.arange(document_ids.shape[1])
-    is_start = np.diff(document_ids, axis=1, prepend=document_ids[:, :1]) != 0
-    return torch.from_numpy(index - np.maximum.accumulate(index * is_start, axis=1))
 
 
 def add_special_tokens(

@@ -8,6 +8,7 @@ are public API; docs/architecture.md lists them.
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
+from itertools import product
 
 from torch import Tensor
 
@@ -67,14 +68,7 @@ class Taps:
 
     def is_requested(self, name: str) -> bool:
         """Return whether a hook matches a name."""
-        return any(fnmatchcase(name, pattern) for pattern in self._patterns())
-
-    def reject_missing(self, name: str, reason: str) -> None:
-        """Raise UserError if a hook names a value that does not exist by its last part."""
-        last = name.rpartition(".")[2]
-        for pattern in self._patterns():
-            if pattern.rpartition(".")[2] == last and fnmatchcase(name, pattern):
-                raise UserError(f"{pattern}: there is no {name}, {reason}")
+        return any(fnmatchcase(name, pattern) for pattern in self.patterns())
 
     def apply(self, name: str, value: Tensor) -> Tensor:
         """Pass a value through the hooks that match its name; return the result."""
@@ -91,7 +85,8 @@ class Taps:
         """Mark the end of a forward pass: names not reported by now do not exist."""
         self._has_ended = True
 
-    def _patterns(self) -> list[str]:
+    def patterns(self) -> list[str]:
+        """Return the patterns of all hooks."""
         return [p for p, *_ in self._recordings] + [p for p, _ in self._replacements]
 
     def _check_patterns(self, *patterns: str) -> None:
@@ -123,8 +118,10 @@ class HookPoint:
 
     def reject_missing(self, names: Iterable[str], reason: str) -> None:
         """Raise UserError if a hook names one of these values by its last part."""
-        for name in names:
-            self._taps.reject_missing(self._prefix + name, reason)
+        for name, pattern in product(names, self._taps.patterns()):
+            full_name = self._prefix + name
+            if pattern.rpartition(".")[2] == name and fnmatchcase(full_name, pattern):
+                raise UserError(f"{pattern}: there is no {full_name}, {reason}")
 
     def __call__(self, name: str, value: Tensor) -> Tensor:
         return self._taps.apply(self._prefix + name, value)

@@ -14,7 +14,7 @@ cross-entropy alone.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -67,35 +67,22 @@ def logit_bound(hidden_states: Tensor, table: Tensor, bias: Tensor | None) -> Te
     return bound if bias is None else bound + bias.abs().amax()
 
 
-@dataclass(frozen=True)
-class SoftmaxFunctions:
-    """The functions between the matrix products, plain or compiled."""
-
-    with_shift: Callable[[Tensor, Tensor | None, Tensor], SoftmaxParts] = softmax_with_shift
-    without_shift: Callable[[Tensor, Tensor | None, Tensor], SoftmaxParts] = softmax_without_shift
-    logit_bound: Callable[[Tensor, Tensor, Tensor | None], Tensor] = logit_bound
-
-    @staticmethod
-    def compiled() -> "SoftmaxFunctions":
-        """Compile each function into one fused pass."""
-        return SoftmaxFunctions(
-            torch.compile(softmax_with_shift, dynamic=False),
-            torch.compile(softmax_without_shift, dynamic=False),
-            torch.compile(logit_bound, dynamic=False),
-        )
-
-    def choose(
-        self, hidden_states: Tensor, table: Tensor, bias: Tensor | None
-    ) -> Callable[[Tensor, Tensor | None, Tensor], SoftmaxParts]:
-        """Return the cheapest safe function; on a GPU the check would force a synchronisation."""
-        small = (
-            not hidden_states.is_cuda
-            and float(self.logit_bound(hidden_states, table, bias)) < SAFE_LOGIT
-        )
-        return self.without_shift if small else self.with_shift
+@cache
+def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function between the matrix products into one fused pass."""
+    return torch.compile(function, dynamic=False)
 
 
-EAGER_SOFTMAX = SoftmaxFunctions()
+def _choose_softmax(
+    hidden_states: Tensor, table: Tensor, bias: Tensor | None, is_compiled: bool
+) -> Callable[[Tensor, Tensor | None, Tensor], SoftmaxParts]:
+    """Return the cheapest safe function; on a GPU the check would force a synchronisation."""
+    get_bound = _compile(logit_bound) if is_compiled else logit_bound
+    is_small = not hidden_states.is_cuda and (
+        float(get_bound(hidden_states, table, bias)) < SAFE_LOGIT
+    )
+    softmax = softmax_without_shift if is_small else softmax_with_shift
+    return _compile(softmax) if is_compiled else softmax
 
 
 def _float32_logits(logits: Tensor, bias: Tensor | None) -> Tensor:
@@ -109,22 +96,23 @@ def linear_cross_entropy(
     bias: Tensor | None,
     target: Tensor,
     weight: Tensor | None = None,
-    softmax_functions: SoftmaxFunctions = EAGER_SOFTMAX,
     z_weight: float = 0.0,
     smoothing: float = 0.0,
+    is_compiled: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of losses and the weighted number correct (both 0-d float32).
 
     hidden_states (M, D), table (V, D), bias (V,) or None, target (M,) int64, weight (M,) float32 or
     None for ones. A tie with the largest logit counts as correct. ``z_weight`` is the weight of
-    the z-loss, ``smoothing`` the fraction of the target that is spread over all tokens.
+    the z-loss, ``smoothing`` the fraction of the target that is spread over all tokens. If
+    ``is_compiled``, the functions between the matrix products are.
     """
     if not len(target):
         loss_sum = F.linear(hidden_states, table, bias).sum(dtype=torch.float32)
         return loss_sum, loss_sum.detach()
     if not torch.is_grad_enabled():
-        return _loss_without_gradient(hidden_states, table, bias, target, weight, softmax_functions)
-    arguments = hidden_states, table, bias, target, weight, softmax_functions, z_weight, smoothing
+        return _loss_without_gradient(hidden_states, table, bias, target, weight, is_compiled)
+    arguments = hidden_states, table, bias, target, weight, z_weight, smoothing, is_compiled
     loss_sum, num_correct = _LinearCrossEntropyFunction.apply(*arguments)  # type: ignore[no-untyped-call]
     return loss_sum, num_correct
 
@@ -135,10 +123,10 @@ def _loss_without_gradient(
     bias: Tensor | None,
     target: Tensor,
     weight: Tensor | None,
-    softmax_functions: SoftmaxFunctions,
+    is_compiled: bool,
 ) -> tuple[Tensor, Tensor]:
     loss_sum, num_correct = hidden_states.new_zeros(2, dtype=torch.float32).unbind()
-    softmax = softmax_functions.choose(hidden_states, table, bias)
+    softmax = _choose_softmax(hidden_states, table, bias, is_compiled)
     for rows in _row_chunks(len(hidden_states), len(table)):
         _, _, loss, correct, _ = softmax(hidden_states[rows] @ table.t(), bias, target[rows])
         row_weights = 1.0 if weight is None else weight[rows]
@@ -156,13 +144,13 @@ class _LinearCrossEntropyFunction(torch.autograd.Function):
         bias: Tensor | None,
         target: Tensor,
         weight: Tensor | None,
-        softmax_functions: SoftmaxFunctions,
         z_weight: float,
         smoothing: float,
+        is_compiled: bool,
     ) -> tuple[Tensor, Tensor]:
         loss_sum, num_correct = hidden_states.new_zeros(2, dtype=torch.float32).unbind()
         label_smoothing = _LabelSmoothing(table, bias, smoothing) if smoothing else None
-        softmax = softmax_functions.choose(hidden_states, table, bias)
+        softmax = _choose_softmax(hidden_states, table, bias, is_compiled)
         grad_hidden = torch.empty_like(hidden_states)
         grad_table_bias: Tensor | None = None
         for rows in _row_chunks(len(hidden_states), len(table)):
@@ -198,7 +186,10 @@ class _LinearCrossEntropyFunction(torch.autograd.Function):
                 grad_hidden[rows] -= label_smoothing.hidden_gradient(row_weights)
                 label_smoothing.accumulate(inputs, row_weights)
             inputs = (inputs * row_scale).to(states.dtype)
-            grad_table_bias = _add_product(grad_table_bias, exponentials.t(), inputs)
+            if grad_table_bias is None:
+                grad_table_bias = exponentials.t() @ inputs
+            else:
+                grad_table_bias.addmm_(exponentials.t(), inputs)
         if label_smoothing is not None and grad_table_bias is not None:
             grad_table_bias -= label_smoothing.shared_gradient
         ctx.save_for_backward(grad_hidden, grad_table_bias)
@@ -244,10 +235,6 @@ class _LabelSmoothing:
         """Add the gradient of inputs (M, D or D + 1) with weights (M,)."""
         total = (at_least_float32(inputs) * weight[:, None]).sum(0)
         self.shared_gradient = self.shared_gradient + self.smoothing / self.vocab_size * total
-
-
-def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:
-    return left @ right if total is None else total.addmm_(left, right)
 
 
 def _row_chunks(num_targets: int, vocab_size: int) -> list[slice]:

@@ -1,10 +1,10 @@
 """The mixer axis: how tokens exchange information (token mixer)."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from pydantic import Field
-from torch import nn
+from torch import Tensor, nn
 
 from bertwright.core.config import Config
 from bertwright.modules.attention.mask import (
@@ -15,6 +15,7 @@ from bertwright.modules.attention.mask import (
     is_split_by_direction,
 )
 from bertwright.modules.attention.positions import HeadShape, PositionsConfig
+from bertwright.modules.hooks import HookPoint, tap
 from bertwright.modules.norms import NormConfig
 
 if TYPE_CHECKING:
@@ -133,3 +134,30 @@ class MultiHeadConfig(MixerConfig):
         for _, width in encoder.block_widths:
             self.head_shape(width)
         yield from super().conflicts(encoder)
+
+
+class MultiHeadModule(nn.Module):
+    """An attention module with ``num_heads`` heads, an inner ``norm`` and an ``output`` matrix."""
+
+    num_heads: int
+    norm: nn.Module
+    output: nn.Linear
+
+    def project_output(
+        self, attended: Tensor, hooks: HookPoint | None, gate: Tensor | None = None
+    ) -> Tensor:
+        """Project the attended values (B, H, L, d), times a gate (B, L, H d), to (B, L, D)."""
+        merged = tap(hooks, "context", attended).transpose(1, 2).flatten(2)
+        merged = self.norm(merged if gate is None else merged * gate)
+        if hooks is None or not hooks.is_requested("heads"):
+            return tap(hooks, "output", self.output(merged))
+        slices = self.output.weight.unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
+        by_head = merged.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
+        total = tap(hooks, "heads", by_head @ slices).sum(1)
+        bias = cast(Tensor | None, self.output.bias)
+        return tap(hooks, "output", total if bias is None else total + bias)
+
+
+def split_heads(x: Tensor, num_heads: int, num_parts: int) -> tuple[Tensor, ...]:
+    """Split projections (B, L, num_parts H d) into parts (B, H, L, d)."""
+    return x.unflatten(-1, (num_parts, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)

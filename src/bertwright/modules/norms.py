@@ -9,7 +9,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.core.config import Config
-from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.modules.parameter_roles import NORM_ROLES, ParameterRole
 
 if TYPE_CHECKING:
     from bertwright.encoder.config import EncoderConfig
@@ -100,10 +100,7 @@ class IdentityNormConfig(NormConfig):
 class LayerNorm(nn.Module):
     """Layer normalisation with statistics in float32, whatever the dtype of the states."""
 
-    parameter_roles: ClassVar[dict[str, ParameterRole]] = {
-        "weight": ParameterRole("norm"),
-        "bias": ParameterRole("norm"),
-    }
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = NORM_ROLES
 
     def __init__(self, width: int, epsilon: float, gain: bool = True, bias: bool = True) -> None:
         super().__init__()
@@ -118,10 +115,7 @@ class LayerNorm(nn.Module):
 class NoNorm(nn.Module):
     """x times a gain, plus a bias."""
 
-    parameter_roles: ClassVar[dict[str, ParameterRole]] = {
-        "weight": ParameterRole("norm"),
-        "bias": ParameterRole("norm"),
-    }
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = NORM_ROLES
 
     def __init__(self, width: int) -> None:
         super().__init__()

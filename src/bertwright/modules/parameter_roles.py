@@ -31,9 +31,13 @@ class ParameterRole:
 BEFORE_BLOCKS = -1
 """The depth of parameters before the blocks."""
 
-LINEAR_ROLES = {"weight": ParameterRole("matrix"), "bias": ParameterRole("bias")}
-EMBEDDING_ROLES = {"weight": ParameterRole("table")}
-RMS_NORM_ROLES = {"weight": ParameterRole("norm")}
+NORM_ROLES = {"weight": ParameterRole("norm"), "bias": ParameterRole("norm")}
+
+ROLES_BY_CLASS: dict[type[nn.Module], dict[str, ParameterRole]] = {
+    nn.Linear: {"weight": ParameterRole("matrix"), "bias": ParameterRole("bias")},
+    nn.Embedding: {"weight": ParameterRole("table")},
+    nn.RMSNorm: NORM_ROLES,
+}
 
 
 def get_parameter_roles(module: nn.Module) -> dict[str, ParameterRole]:
@@ -57,13 +61,8 @@ def get_parameter_roles(module: nn.Module) -> dict[str, ParameterRole]:
 
 
 def _declared_roles(module: nn.Module) -> dict[str, ParameterRole]:
-    if isinstance(module, nn.Linear):
-        return LINEAR_ROLES
-    if isinstance(module, nn.Embedding):
-        return EMBEDDING_ROLES
-    if isinstance(module, nn.RMSNorm):
-        return RMS_NORM_ROLES
-    return getattr(module, "parameter_roles", {})
+    known = (roles for kind, roles in ROLES_BY_CLASS.items() if isinstance(module, kind))
+    return next(known, getattr(module, "parameter_roles", {}))
 
 
 def _with_depth(

@@ -4,42 +4,36 @@ Shapes: B sequences, L positions in a sequence, D width, H heads, d width of a h
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from bertwright.batches.token_info import BaseTokenInfo, TokenInfoArrays
 
-@dataclass(frozen=True)
-class TokenInfo:
-    """Attributes of the tokens of a batch, each (B, L) int64 or None.
 
-    ``index`` is the index in the sequence and broadcasts to (B, L). ``position_ids`` None means
-    0..L-1 in every sequence. ``document_ids`` None means one document per sequence without padding;
-    padding has document -1. ``factorisation_order`` is the rank of a token in a factorisation of
-    the text. ``language_ids`` and ``task_ids`` None mean the first language and the first task.
-    ``is_query_stream`` (bool) marks query tokens, which know their position but not their content:
-    they come last in the sequence and are never attended to. ``is_backward`` (bool) marks sequences
-    read from the end of their text, with positions counting down; each holds one text.
-    ``text_lengths`` is the number of real tokens of a token's text, where a text begins at position
-    0; see ``with_text_lengths``.
-    """
+@dataclass(frozen=True, slots=True, eq=False)
+class TokenInfo(BaseTokenInfo[Tensor]):
+    """Metadata of the tokens of a batch that the encoder reads, in tensors."""
 
-    index: Tensor
-    position_ids: Tensor | None = None
-    segment_ids: Tensor | None = None
-    document_ids: Tensor | None = None
-    factorisation_order: Tensor | None = None
-    is_query_stream: Tensor | None = None
-    language_ids: Tensor | None = None
-    task_ids: Tensor | None = None
-    is_backward: Tensor | None = None
-    text_lengths: Tensor | None = None
+    index: Tensor  # pyright: ignore[reportGeneralTypeIssues] (required here)
 
     @staticmethod
     def from_token_ids(token_ids: Tensor) -> "TokenInfo":
-        """Return the attributes of sequences without padding: one document each."""
+        """Return the metadata of sequences without padding: one document each."""
         return TokenInfo(torch.arange(token_ids.shape[1], device=token_ids.device)[None])
+
+    @staticmethod
+    def from_arrays(info: TokenInfoArrays, token_ids: Tensor) -> "TokenInfo":
+        """Return the metadata of token_ids (B, L) on their device."""
+        tensors = {
+            name: torch.from_numpy(values).to(
+                token_ids.device, torch.bool if values.dtype == np.bool_ else torch.int64
+            )
+            for name, values in info.encoder_inputs().items()
+        }
+        return replace(TokenInfo.from_token_ids(token_ids), **tensors)
 
     @property
     def resolved_position_ids(self) -> Tensor:
@@ -49,20 +43,14 @@ class TokenInfo:
     @property
     def has_indices_only(self) -> bool:
         """Whether an attention mask can depend on nothing but the index."""
-        others = (
-            self.position_ids,
-            self.segment_ids,
-            self.document_ids,
-            self.factorisation_order,
-            self.is_query_stream,
-        )
-        return all(values is None for values in others)
+        return self.arrays().keys() <= {
+            *("index", "language_ids", "task_ids", "is_backward", "text_lengths")
+        }
 
     @property
     def num_sequences(self) -> int:
         """The number of sequences they distinguish: 1 where all are alike."""
-        tensors = (getattr(self, field.name) for field in fields(self))
-        return max(values.shape[0] for values in tensors if values is not None)
+        return max(values.shape[0] for values in self.arrays().values())
 
     def with_text_lengths(self) -> "TokenInfo":
         """Return a copy with ``text_lengths`` filled in."""
@@ -84,9 +72,8 @@ class TokenInfo:
         return replace(self, language_ids=torch.full_like(token_ids, language))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "TokenInfo":
-        """Apply a function to every attribute."""
-        tensors = (getattr(self, field.name) for field in fields(self))
-        return TokenInfo(*(None if t is None else function(t) for t in tensors))  # type: ignore[arg-type]
+        """Apply a function to every tensor."""
+        return replace(self, **{name: function(t) for name, t in self.arrays().items()})
 
     def select(self, sequences: Tensor) -> "TokenInfo":
         """Return the attributes of some sequences (N,) int64."""

@@ -2,14 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bertwright.batches.masking import FILLER_POSITION
 from bertwright.batches.targets import Targets, token_targets
-from bertwright.batches.token_info import PADDED_WITH_MINUS_ONE, SequenceBatch, TokenInfoArrays
+from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.modules.attention.mask import CausalVisibility as CausalRule
 from bertwright.modules.attention.mask import Visibility
@@ -36,21 +35,16 @@ def repeat_text(
     is_repetition, is_padding = columns >= sizes, columns >= 2 * sizes
     source = np.where(is_repetition, columns - sizes, sizes - 1 - columns if reverse else columns)
     source = np.where(is_padding, 0, source)
-
-    def gather(name: str, values: NDArray[Any]) -> NDArray[Any]:
-        moved = np.take_along_axis(values, source, axis=1)
-        return np.where(is_padding, -1 if name in PADDED_WITH_MINUS_ONE else 0, moved).astype(
-            values.dtype
-        )
-
-    arrays = {name: gather(name, values) for name, values in batch.token_info.arrays().items()}
-    arrays["document_ids"] = np.where(is_padding, -1, 0).astype(np.int32)
-    arrays["position_ids"] = np.where(is_padding, 0, columns).astype(np.int32)
+    token_info = replace(
+        batch.token_info.gather(np.where(is_padding, -1, source)),
+        document_ids=np.where(is_padding, -1, 0).astype(np.int32),
+        position_ids=np.where(is_padding, 0, columns).astype(np.int32),
+    )
     token_ids = np.take_along_axis(batch.token_ids, source, axis=1)
     repeated = replace(
         batch,
         token_ids=np.where(is_padding, vocabulary.specials.pad, token_ids).astype(np.int32),
-        token_info=TokenInfoArrays(**arrays),
+        token_info=token_info,
         is_special=np.take_along_axis(batch.is_special, source, axis=1) | is_padding,
         is_truncation_boundary=None,
     )

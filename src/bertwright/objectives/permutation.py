@@ -1,6 +1,7 @@
 """Permutation language modelling: tokens keep their positions, the prediction order changes."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -9,12 +10,7 @@ from torch import Tensor
 from bertwright.batches.arrays import BoolArray, Int32Array
 from bertwright.batches.masking import MaskSelection, SelectedPositions, SpanSelection
 from bertwright.batches.targets import Targets
-from bertwright.batches.token_info import (
-    PADDED_WITH_MINUS_ONE,
-    DataRequirement,
-    SequenceBatch,
-    TokenInfoArrays,
-)
+from bertwright.batches.token_info import DataRequirement, SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng
@@ -50,24 +46,19 @@ def add_query_stream(
     positions, weights = selected.positions, selected.weights
     num_sequences, length = batch.token_ids.shape
 
-    def extended(values: Int32Array, filler: int) -> Int32Array:
-        queries = np.where(weights > 0, np.take_along_axis(values, positions, axis=1), filler)
-        return np.concatenate([values, queries.astype(np.int32)], axis=1)
-
-    token_info = batch.token_info
-    default_positions = np.broadcast_to(np.arange(length), batch.token_ids.shape).astype(np.int32)
+    columns = np.broadcast_to(np.arange(length), batch.token_ids.shape)
     width = length + positions.shape[1]
-    is_query_stream = np.tile(np.arange(width) >= length, (num_sequences, 1))
-    arrays = {
-        "position_ids": default_positions,
-        "document_ids": np.zeros(batch.token_ids.shape, np.int32),
-        **token_info.arrays(),
-        "factorisation_order": factorisation_order,
-    }
-    extended_arrays = {
-        name: extended(values, -1 if name in PADDED_WITH_MINUS_ONE else 0)
-        for name, values in arrays.items()
-    }
+    text_info = batch.token_info
+    if text_info.position_ids is None:
+        text_info = replace(text_info, position_ids=columns.astype(np.int32))
+    if text_info.document_ids is None:
+        text_info = replace(text_info, document_ids=np.zeros(batch.token_ids.shape, np.int32))
+    text_info = replace(text_info, factorisation_order=factorisation_order)
+    query_sources = np.where(weights > 0, positions, -1)
+    token_info = replace(
+        text_info.gather(np.concatenate([columns, query_sources], axis=1)),
+        is_query_stream=np.tile(np.arange(width) >= length, (num_sequences, 1)),
+    )
     is_special = np.concatenate([batch.is_special, np.ones(positions.shape, np.bool_)], axis=1)
     labels = np.take_along_axis(batch.token_ids, positions, axis=1).astype(np.int64)
     token_ids = np.pad(batch.token_ids, ((0, 0), (0, positions.shape[1])))
@@ -75,12 +66,7 @@ def add_query_stream(
         length + np.arange(positions.shape[1]) + width * np.arange(num_sequences)[:, None]
     )
     targets = Targets(query_positions.ravel(), labels.ravel(), weights.ravel())
-    return SequenceBatch(
-        token_ids,
-        TokenInfoArrays(**extended_arrays, is_query_stream=is_query_stream),
-        is_special,
-        batch.relation,
-    ), targets
+    return SequenceBatch(token_ids, token_info, is_special, batch.relation), targets
 
 
 class PermutationLM(Objective):

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bertwright.batches.arrays import FloatArray, Int32Array, IntArray
+from bertwright.batches.arrays import FloatArray, IntArray
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.errors import UserError
@@ -66,23 +66,10 @@ def _distinct_scores(uniforms: FloatArray, num_boundaries: int) -> FloatArray:
 
 
 def _gather(batch: SequenceBatch, source_positions: IntArray) -> SequenceBatch:
-    """Return sequences with the token at ``source_positions`` (B, L) at each position."""
-
-    def gather(values: Int32Array | None) -> Int32Array | None:
-        return None if values is None else np.take_along_axis(values, source_positions, axis=1)
-
-    token_info = batch.token_info
-    moved = replace(
-        token_info,
-        word_ids=gather(token_info.word_ids),
-        sentence_ids=gather(token_info.sentence_ids),
-        phrase_ids=gather(token_info.phrase_ids),
-        entity_ids=gather(token_info.entity_ids),
-        is_capitalised=gather(token_info.is_capitalised),
-        occurs_elsewhere=gather(token_info.occurs_elsewhere),
-    )
+    """Return sequences with the token at ``source_positions`` (B, L), and its annotations."""
+    annotations = batch.token_info.gather(source_positions).annotations()
     token_ids = np.take_along_axis(batch.token_ids, source_positions, axis=1)
-    return replace(batch, token_ids=token_ids, token_info=moved)
+    return replace(batch, token_ids=token_ids, token_info=replace(batch.token_info, **annotations))
 
 
 class SentenceReordering(SequenceClassification):

@@ -6,7 +6,6 @@ sqrt(t)), are a learning rate of 1e-2 under an ``inverse-root`` schedule that is
 first 10,000 steps.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -58,9 +57,6 @@ class AdafactorOptimiser(Optimiser):
             CompilableFunction(factored_step),
             CompilableFunction(unfactored_step),
         )
-
-    def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
-        return (self._factored_step, self._unfactored_step)
 
     @torch.no_grad()
     def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:

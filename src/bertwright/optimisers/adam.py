@@ -5,7 +5,7 @@ bias correction (Devlin et al. 2019, the released code). Matrices and tables dec
 and gates do not.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -107,9 +107,6 @@ class AdamOptimiser(Optimiser):
         plain = in_chunks(FUSED_STEPS[step_function]) if device.type == "cpu" else step_function
         self._step_function = CompilableFunction(step_function, plain)
 
-    def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
-        return (self._step_function,)
-
     @torch.no_grad()
     def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:
         self._num_steps += 1
@@ -134,16 +131,9 @@ class AdamOptimiser(Optimiser):
         self._step_function(buffers, scalars, clip)
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {**self._named_moments(), "num_steps": self._num_steps}
-
-    def _named_moments(self) -> dict[str, Tensor]:
-        named: dict[str, Tensor] = {}
-        for slot in self._parameters.slots:
-            start, stop = slot.start - self._offset, slot.stop - self._offset
-            if start >= 0 and stop <= len(self._moments[0]):
-                for name, moment in zip(("first", "second"), self._moments, strict=True):
-                    named[f"{name}.{slot.name}"] = moment[start:stop].view(slot.shape)
-        return named
+        moments = {"first": self._moments[0], "second": self._moments[1]}
+        views = self._parameters.state_views(moments, self._offset)
+        return {**views, "num_steps": self._num_steps}
 
     def _scalars(self, lr_factor: float, weight_decay: float) -> Tensor:
         settings, steps = self._config, int(self._num_steps)

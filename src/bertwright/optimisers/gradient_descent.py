@@ -24,10 +24,11 @@ class GradientDescentConfig(OptimiserConfig):
     weight_decay: float = Field(default=0.0, ge=0)
 
     def build(self, parameters: MasterParameters) -> "GradientDescentOptimiser":
-        return GradientDescentOptimiser(self, parameters, self.initial_accumulator())
+        return GradientDescentOptimiser(self, parameters)
 
+    @property
     def initial_accumulator(self) -> float:
-        """Return the accumulator's value before the first step."""
+        """The accumulator's value before the first step."""
         return 0.0
 
     def compute_change(self, gradient: Tensor, accumulator: Tensor) -> Tensor:
@@ -54,6 +55,7 @@ class AdagradConfig(GradientDescentConfig):
     kind: Literal["adagrad"] = "adagrad"
     start: float = Field(default=0.1, ge=0)
 
+    @property
     def initial_accumulator(self) -> float:
         return self.start
 
@@ -65,21 +67,10 @@ class AdagradConfig(GradientDescentConfig):
 class GradientDescentOptimiser(Optimiser):
     """SGD or Adagrad; the state is one accumulator per parameter."""
 
-    def __init__(
-        self,
-        config: GradientDescentConfig,
-        parameters: MasterParameters,
-        initial_accumulator: float,
-    ) -> None:
-        self._config, self._parameters, self._initial_accumulator = (
-            config,
-            parameters,
-            initial_accumulator,
-        )
-        device = parameters.master.device
-        self._accumulator = torch.full(
-            (parameters.num_trainable,), initial_accumulator, device=device
-        )
+    def __init__(self, config: GradientDescentConfig, parameters: MasterParameters) -> None:
+        self._config, self._parameters = config, parameters
+        self._accumulator = torch.empty(parameters.num_trainable, device=parameters.master.device)
+        self.reset()
 
     @torch.no_grad()
     def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:
@@ -95,8 +86,7 @@ class GradientDescentOptimiser(Optimiser):
                 parameters.refresh_compute(elements)
 
     def reset(self) -> None:
-        self._accumulator.fill_(self._initial_accumulator)
+        self._accumulator.fill_(self._config.initial_accumulator)
 
     def state_dict(self) -> dict[str, Tensor]:
-        views = self._parameters.views(self._accumulator)
-        return {f"kept.{parameter}": view for parameter, view in views.items()}
+        return self._parameters.state_views({"kept": self._accumulator})

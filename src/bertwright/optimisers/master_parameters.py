@@ -199,9 +199,22 @@ class MasterParameters:
         if self.compute is not self.master:
             self.compute[elements].copy_(self.master[elements])
 
-    def views(self, flat: Tensor) -> dict[str, Tensor]:
-        """Return named views of a flat buffer laid out like ``master`` (or its trainable part)."""
-        return {s.name: self._view(flat, s) for s in self.slots if s.stop <= len(flat)}
+    def views(self, flat: Tensor, offset: int = 0) -> dict[str, Tensor]:
+        """Return named views of a flat buffer laid out like ``master`` from ``offset`` on."""
+        stop = offset + len(flat)
+        return {
+            s.name: flat[s.start - offset : s.stop - offset].view(s.shape)
+            for s in self.slots
+            if offset <= s.start and s.stop <= stop
+        }
+
+    def state_views(self, buffers: Mapping[str, Tensor], offset: int = 0) -> dict[str, Tensor]:
+        """Return named views of several such buffers, for a checkpoint."""
+        return {
+            f"{kind}.{name}": view
+            for kind, flat in buffers.items()
+            for name, view in self.views(flat, offset).items()
+        }
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the float32 parameters by name, as views."""

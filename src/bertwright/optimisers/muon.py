@@ -57,7 +57,7 @@ class MuonOptimiser(Optimiser):
         )
 
     def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
-        return (*self._adam.compilable_functions(), self._update_momentum, self._apply_direction)
+        return (*self._adam.compilable_functions(), *super().compilable_functions())
 
     @torch.no_grad()
     def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:
@@ -88,11 +88,8 @@ class MuonOptimiser(Optimiser):
             )
 
     def state_dict(self) -> dict[str, Tensor]:
-        momentum = self._parameters.views(self._momentum)
-        return {
-            **{f"momentum.{name}": view for name, view in momentum.items()},
-            **self._adam.state_dict(),
-        }
+        views = self._parameters.state_views({"momentum": self._momentum})
+        return {**views, **self._adam.state_dict()}
 
     def _matrices_by_shape(self) -> list[list[Tensor]]:
         """Return views of the canonical matrices of the direction, grouped by shape."""

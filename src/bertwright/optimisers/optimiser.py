@@ -35,7 +35,7 @@ class Optimiser(ABC):
 
     def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
         """Return the passes of a step worth compiling, if any."""
-        return ()
+        return [part for part in vars(self).values() if isinstance(part, CompilableFunction)]
 
     def compile(self) -> None:
         """Compile the passes of a step from now on."""

@@ -3,7 +3,6 @@
 Tensors are the canonical ones: a fused projection is split first.
 """
 
-from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -78,9 +77,6 @@ class TrustRatioOptimiser(Optimiser):
         self._weight_decay[parameters.range("matrix", "table")] = config.weight_decay
         self._propose_change = CompilableFunction(propose_change)
 
-    def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
-        return (self._propose_change,)
-
     @torch.no_grad()
     def step(self, gradient: Tensor, lr_factor: float, clip_factor: Tensor) -> None:
         self._num_steps += 1
@@ -130,11 +126,8 @@ class TrustRatioOptimiser(Optimiser):
         return tensors
 
     def state_dict(self) -> dict[str, Tensor]:
-        named = {"num_steps": self._num_steps}
-        for name, flat in (("first", self._exp_avg), ("second", self._exp_avg_sq)):
-            views = self._parameters.views(flat)
-            named |= {f"{name}.{parameter}": view for parameter, view in views.items()}
-        return named
+        moments = {"first": self._exp_avg, "second": self._exp_avg_sq}
+        return {"num_steps": self._num_steps, **self._parameters.state_views(moments)}
 
 
 def propose_change(

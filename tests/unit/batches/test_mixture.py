@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from bertwright.batches.formats import InputFormat, MixedSequences
@@ -25,6 +26,10 @@ def plan_mixture(**settings: Any) -> MixedSequences:
     source, _ = plan_text(InputFormat.parse(settings_with_defaults | settings), TEXT)
     assert isinstance(source, MixedSequences)
     return source
+
+
+def sources_of(source: MixedSequences, index: NDArray[np.int64]) -> NDArray[np.int64]:
+    return np.searchsorted(source.bounds, index, side="right") - 1
 
 
 def read_indices(source: MixedSequences, first: int, sequence: int) -> list[tuple[int, int]]:
@@ -55,7 +60,7 @@ def test_languages_are_sampled_by_smoothed_fractions() -> None:
     q = p**0.5 / (p**0.5).sum()
     assert np.abs(source.weights - q).max() < 1e-9
     index, _ = zip(*read_indices(source, 0, source.num_sequences), strict=True)
-    counts = np.bincount(source.source_of(np.array(index)), minlength=len(q))
+    counts = np.bincount(sources_of(source, np.array(index)), minlength=len(q))
     assert np.abs(counts - source.num_sequences * q).max() < 1.0
 
 
@@ -89,7 +94,7 @@ def test_one_source_per_step() -> None:
     visited: set[tuple[int, int]] = set()
     for step in range(2000):
         index, epoch = source.indices_at_step(0, step, 8 * step, np.arange(8), 8)
-        (source_id,) = set(source.source_of(index).tolist())
+        (source_id,) = set(sources_of(source, index).tolist())
         sources.append(source_id)
         visited |= set(zip(index.tolist(), epoch.tolist(), strict=True))
         batch = source.sequences(index, epoch)
@@ -111,7 +116,7 @@ def test_mixed_batch_equals_separate_sequences() -> None:
     epoch = np.array([0, 2, 1, 4, 0])
     merged = source.sequences(index, epoch)
     for i, (sequence, sequence_epoch) in enumerate(zip(index, epoch, strict=True)):
-        source_id = int(source.source_of(np.array([sequence]))[0])
+        source_id = int(sources_of(source, np.array([sequence]))[0])
         separate = source.sources[source_id].sequences(
             np.array([sequence - source.bounds[source_id]]), int(sequence_epoch)
         )

@@ -1,8 +1,8 @@
 """Input formats: how the token stream becomes sequences.
 
 Reading order: ``input_format`` (the axis), ``chunks`` (filling sequences with whole sentences),
-``layout`` (a text span as a sequence), then one file per format: ``packed``, ``sentences``,
-``pairs`` and ``connective_pairs`` (both laid out by ``pair_layout``), ``dialogues``,
+``layout`` (a text span as a sequence), ``text_layout`` (several texts as a sequence), then one file
+per format: ``packed``, ``sentences``, ``pairs``, ``connective_pairs``, ``dialogues``,
 ``translations``, ``item_history``, ``mixture`` (several formats in one run) and ``half_reversed``
 (another format read in both directions).
 """

@@ -1,7 +1,7 @@
 """Pairs of sentences joined by a connective that opens the second."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from bertwright.batches.arrays import IntArray
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
 from bertwright.batches.formats.layout import gather_padded
-from bertwright.batches.formats.pair_layout import PairLayout, TextSpans, truncate_longest_first
+from bertwright.batches.formats.text_layout import TextLayout, TextSpans, truncate_longest_first
 from bertwright.batches.token_info import RELATIONS, DataRequirement, Relation, SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.core.rng import Counters
@@ -42,27 +42,12 @@ ConnectiveList = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(
 """Connectives as they are written at the start of a sentence, with comma if any."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ConnectiveOccurrences:
-    """Sentences that begin with a connective and are not the first of their document, in order.
-
-    - ``sentence_ids``: (P,) int64, sentence numbers in the split
-    - ``connective_ids``: (P,) int64
-    - ``num_tokens``: (P,) int64, the length of the connective
-    """
-
-    sentence_ids: IntArray
-    connective_ids: IntArray
-    num_tokens: IntArray
-
-
-def find_connectives(
-    split: Split, connectives: Sequence[str], unknown_id: int
-) -> ConnectiveOccurrences:
-    """Find all connectives in one pass over the sentence starts.
+def find_connectives(split: Split, connectives: Sequence[str], unknown_id: int) -> IntArray:
+    """Find the sentences that begin with a connective but no document, in one pass.
 
     A connective matches as written or capitalised. It must end at a word boundary and be followed
-    by more of its sentence; the longest match wins.
+    by more of its sentence; the longest match wins. Returns (3, P): the numbers of the sentences,
+    in order, the numbers of the connectives, and their lengths in tokens.
     """
     patterns = _token_patterns(split, connectives, unknown_id)
     longest = max(map(len, patterns), default=1)
@@ -86,7 +71,7 @@ def find_connectives(
         matches.append(
             np.stack([block + sentences[is_match], connective_ids[is_match], num_tokens[is_match]])
         )
-    return ConnectiveOccurrences(*np.concatenate(matches, axis=1))
+    return np.concatenate(matches, axis=1)
 
 
 def _token_patterns(
@@ -124,62 +109,38 @@ class ConnectedPair(InputFormat):
 
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
         occurrences = find_connectives(split, self.connectives, specials.unknown)
-        if not len(occurrences.sentence_ids):
+        if not occurrences.size:
             raise UserError(
                 f"the {split.name} split holds no sentence that begins with a connective, such as "
                 f"{self.connectives[0]!r}: set connectives of its language, or prepare more text"
             )
-        order = np.argsort(occurrences.connective_ids, kind="stable")
-        occurrences = ConnectiveOccurrences(
-            occurrences.sentence_ids[order],
-            occurrences.connective_ids[order],
-            occurrences.num_tokens[order],
-        )
-        first = np.flatnonzero(np.diff(occurrences.connective_ids, prepend=-1))
-        bounds = np.append(first, len(order))
-        return _ConnectedPairSource(PairLayout(split, specials, self.length), occurrences, bounds)
+        # Pairs are sorted by connective; bounds (C + 1,) is the first pair of each.
+        order = np.argsort(occurrences[1], kind="stable")
+        sentence_ids, connective_ids, num_connective_tokens = occurrences[:, order]
+        bounds = np.append(np.flatnonzero(np.diff(connective_ids, prepend=-1)), len(order))
+        layout = TextLayout(split, specials, self.length)
+        turns_per_epoch = -(-len(order) // (len(bounds) - 1))
 
+        def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
+            turn, connective = np.divmod(index, len(bounds) - 1)
+            turn = turn + turns_per_epoch * np.asarray(epoch).astype(np.int64)
+            pairs = bounds[connective] + turn % np.diff(bounds)[connective]
+            sentences = sentence_ids[pairs]
+            first_starts, first_stops, ends = (
+                split.sentence_starts[sentences + shift] for shift in (-1, 0, 1)
+            )
+            second_starts = first_stops + num_connective_tokens[pairs]
+            first_lengths, second_lengths = truncate_longest_first(
+                first_stops - first_starts, ends - second_starts, layout.max_pair_tokens
+            )
+            batch = layout.lay_out_pairs(
+                TextSpans(first_stops - first_lengths, first_lengths),
+                TextSpans(second_starts, second_lengths),
+                np.full(len(index), RELATIONS.index("next"), np.int64),
+            )
+            labels = np.full(batch.token_ids.shape, -1, np.int32)
+            second_text = 1 + first_lengths + layout.num_separators
+            labels[np.arange(len(index)), second_text] = connective_ids[pairs]
+            return replace(batch, token_info=replace(batch.token_info, connective_ids=labels))
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ConnectedPairSource:
-    """Pairs sorted by connective; ``bounds`` (C + 1,) is the first pair of each connective."""
-
-    layout: PairLayout
-    occurrences: ConnectiveOccurrences
-    bounds: IntArray
-
-    @property
-    def num_sequences(self) -> int:
-        return len(self.occurrences.sentence_ids)
-
-    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
-        num_connectives = len(self.bounds) - 1
-        turns_per_epoch = -(-self.num_sequences // num_connectives)
-        turn, connective = np.divmod(index, num_connectives)
-        turn = turn + turns_per_epoch * np.asarray(epoch).astype(np.int64)
-        pairs = self.bounds[connective] + turn % np.diff(self.bounds)[connective]
-        sentences, num_removed = (
-            self.occurrences.sentence_ids[pairs],
-            self.occurrences.num_tokens[pairs],
-        )
-        starts = self.layout.split.sentence_starts
-        first_starts, second_starts, ends = (
-            starts[sentences - 1],
-            starts[sentences] + num_removed,
-            starts[sentences + 1],
-        )
-        first_lengths, second_lengths = truncate_longest_first(
-            starts[sentences] - first_starts, ends - second_starts, self.layout.max_text_tokens
-        )
-        first_texts, second_texts = (
-            TextSpans(starts[sentences] - first_lengths, first_lengths),
-            TextSpans(second_starts, second_lengths),
-        )
-        batch = self.layout.lay_out(
-            first_texts, second_texts, np.full(len(index), RELATIONS.index("next"), np.int64)
-        )
-        connective_ids = np.full(batch.token_ids.shape, -1, np.int32)
-        connective_ids[np.arange(len(index)), self.layout.second_text_start(first_texts)] = (
-            self.occurrences.connective_ids[pairs]
-        )
-        return replace(batch, token_info=replace(batch.token_info, connective_ids=connective_ids))
+        return SequenceSource(len(order), sequences)

@@ -11,7 +11,7 @@ tokens, which change sides. What differs is the memory: in sequential formats it
 follows.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -78,26 +78,16 @@ class HalfReversed(InputFormat):
         return self.of.start_token(specials)
 
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
+        # All sequences forward, then all reversed.
         forward = self.of.model_copy(update={"length": self.length}).plan(split, specials, seed)
-        return _BidirectionalSource(forward, text_start=0 if self.of.is_sequential else 1)
+        text_start = 0 if self.of.is_sequential else 1
 
+        def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
+            direction, index_forward = np.divmod(index, forward.num_sequences)
+            batch = forward.sequences(index_forward, epoch)
+            return reverse_sequences(batch, direction == 1, text_start)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _BidirectionalSource:
-    """All sequences forward, then all reversed; the text begins at position ``text_start``."""
-
-    forward: SequenceSource
-    text_start: int
-
-    @property
-    def num_sequences(self) -> int:
-        return 2 * self.forward.num_sequences
-
-    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
-        direction, index_forward = np.divmod(index, self.forward.num_sequences)
-        return reverse_sequences(
-            self.forward.sequences(index_forward, epoch), direction == 1, self.text_start
-        )
+        return SequenceSource(2 * forward.num_sequences, sequences)
 
 
 def reverse_sequences(
@@ -124,11 +114,9 @@ def reverse_sequences(
         last = unit_ids.max(axis=1, keepdims=True)
         return np.where(is_backward & (unit_ids >= 0), last - unit_ids, unit_ids)
 
-    arrays: dict[str, Int32Array] = {
-        name: reordered(values)
-        for name, values in token_info.arrays().items()
-        if name != "document_ids"
-    }
+    arrays = {**token_info.gather(source).arrays()}
+    if token_info.document_ids is not None:
+        arrays["document_ids"] = token_info.document_ids
     arrays |= {n: renumbered(arrays[n]) for n in ("word_ids", "sentence_ids") if n in arrays}
     if token_info.segment_ids is not None:
         # The text that comes first is segment 0, with the token behind it.
@@ -138,7 +126,7 @@ def reverse_sequences(
     if token_info.language_ids is not None:
         arrays["language_ids"] = np.take_along_axis(token_info.language_ids, position_ids, axis=1)
     arrays["position_ids"] = position_ids.astype(np.int32)
-    arrays["is_backward"] = np.broadcast_to(is_backward, is_real.shape).astype(np.int32)
+    arrays["is_backward"] = np.broadcast_to(is_backward, is_real.shape).copy()
     is_special, boundary = reordered(batch.is_special), batch.is_truncation_boundary
     if boundary is not None:
         boundary = np.take_along_axis(boundary, position_ids, axis=1)

@@ -1,6 +1,8 @@
 """The input format axis, and the sequence source that every format plans."""
 
-from typing import ClassVar, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -12,20 +14,17 @@ from bertwright.data.shards.dataset import Split
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 
-class SequenceSource(Protocol):
-    """Sequences by index; each is the same in every process, order and batch."""
+@dataclass(frozen=True, eq=False)
+class SequenceSource:
+    """Sequences by index; each is the same in every process, order and batch.
 
-    @property
-    def num_sequences(self) -> int:
-        """Number of sequences in one epoch."""
-        ...
+    ``num_sequences`` is their number in one epoch. ``sequences(index, epoch)`` returns sequences
+    ``index`` (B,), in [0, num_sequences), in ``epoch``, an int or (B,): a pure function of (seed,
+    epoch, index).
+    """
 
-    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
-        """Return sequences ``index`` (B,) in ``epoch``, an int or (B,).
-
-        A pure function of (seed, epoch, index); indices are in [0, num_sequences).
-        """
-        ...
+    num_sequences: int
+    sequences: Callable[[IntArray, Counters], SequenceBatch]
 
 
 class InputFormat(Config):

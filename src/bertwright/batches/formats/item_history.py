@@ -1,6 +1,5 @@
 """User histories in windows: sequential recommendation (Sun et al. 2019)."""
 
-from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -62,39 +61,21 @@ class ItemHistory(InputFormat):
         windows = np.concatenate(
             [np.tile(np.arange(len(users)), self.windows)] + [is_last] * self.last
         )
+        # Full windows come first; in the others only the last item can be masked.
         num_full_windows = len(users) * self.windows
-        return _ItemHistorySource(
-            self.length, split, specials.pad, starts[windows], lengths[windows], num_full_windows
-        )
+        starts, lengths = starts[windows], lengths[windows]
 
+        def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
+            sizes = lengths[index][:, None]
+            tokens, _ = gather_padded(split, starts[index], self.length)
+            positions = np.broadcast_to(np.arange(self.length, dtype=np.int32), tokens.shape)
+            is_text = positions < sizes
+            only_last = (index >= num_full_windows)[:, None] & (positions != sizes - 1)
+            token_info = TokenInfoArrays(
+                document_ids=np.where(is_text, np.int32(0), np.int32(-1)),
+                word_ids=np.where(is_text, positions, np.int32(-1)),
+            )
+            token_ids = np.where(is_text, tokens, np.int32(specials.pad))
+            return SequenceBatch(token_ids, token_info, ~is_text | only_last)
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _ItemHistorySource:
-    """``starts`` and ``lengths`` (R,) of every sequence; the full windows come first.
-
-    In the others, only the last item can be masked.
-    """
-
-    length: int
-    split: Split
-    pad_id: int
-    starts: IntArray
-    lengths: IntArray
-    num_full_windows: int
-
-    @property
-    def num_sequences(self) -> int:
-        return len(self.starts)
-
-    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
-        lengths = self.lengths[index][:, None]
-        tokens, _ = gather_padded(self.split, self.starts[index], self.length)
-        positions = np.broadcast_to(np.arange(self.length, dtype=np.int32), tokens.shape)
-        is_text = positions < lengths
-        only_last = (index >= self.num_full_windows)[:, None] & (positions != lengths - 1)
-        token_info = TokenInfoArrays(
-            document_ids=np.where(is_text, np.int32(0), np.int32(-1)),
-            word_ids=np.where(is_text, positions, np.int32(-1)),
-        )
-        token_ids = np.where(is_text, tokens, np.int32(self.pad_id))
-        return SequenceBatch(token_ids, token_info, ~is_text | only_last)
+        return SequenceSource(len(starts), sequences)

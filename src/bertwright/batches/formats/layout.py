@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.batches.arrays import BoolArray, Int32Array, IntArray
-from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
+from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays, positions_in_document
 from bertwright.data.shards.dataset import Split
 from bertwright.data.tokenization.boundaries import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.data.tokenization.tokenizer import SpecialTokens
@@ -80,7 +80,11 @@ class SequenceLayout:
         position_ids, document_ids = self._positions_and_documents(sequence_starts, is_real)
         language_ids = self._language_ids(starts, document_starts, is_text, sequence_starts)
         token_info = TokenInfoArrays(
-            position_ids, None, document_ids, word_ids, sentence_ids, language_ids=language_ids
+            position_ids=position_ids,
+            document_ids=document_ids,
+            word_ids=word_ids,
+            sentence_ids=sentence_ids,
+            language_ids=language_ids,
         )
         annotations = (self.split.phrases, self.split.capitals, self.split.occurrences)
         if any(values is not None for values in annotations):
@@ -142,11 +146,7 @@ class SequenceLayout:
         """
         numbers = np.cumsum(is_sequence_start, axis=1, dtype=np.int32) - self.adds_special_tokens
         document_ids = np.where(is_real, numbers, np.int32(-1))
-        if not self.isolated:
-            return None, document_ids
-        columns = np.arange(self.length, dtype=np.int32)
-        starts = np.maximum.accumulate(np.where(is_sequence_start, columns, np.int32(0)), axis=1)
-        return np.where(is_real, columns - starts, np.int32(0)), document_ids
+        return positions_in_document(document_ids) if self.isolated else None, document_ids
 
 
 def add_annotations(

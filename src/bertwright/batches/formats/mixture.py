@@ -6,8 +6,9 @@ order each time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cached_property, lru_cache, partial
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import chain
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -105,8 +106,15 @@ class Mixture(InputFormat):
             sizes = [source.num_sequences for source in part_sources.values()]
             exponent = 1.0 if self.alpha is None else self.alpha
             weights += [part_weight * fraction for fraction in smooth_fractions(sizes, exponent)]
+        bounds = np.append(0, np.cumsum([source.num_sequences for source in sources]))
         return MixedSequences(
-            tuple(sources), np.array(weights), tuple(labels), self.alike, self.length
+            int(bounds[-1]),
+            partial(_mixed_sequences, sources, bounds, self.length),
+            tuple(sources),
+            bounds,
+            np.array(weights),
+            tuple(labels),
+            self.alike,
         )
 
     def _plan_part(
@@ -147,37 +155,17 @@ class Mixture(InputFormat):
 
 
 @dataclass(frozen=True, eq=False)
-class MixedSequences:
-    """The sequences of several sources, concatenated; ``weights`` and ``labels`` are per source."""
+class MixedSequences(SequenceSource):
+    """The sequences of several sources, concatenated; ``weights`` and ``labels`` are per source.
+
+    ``bounds`` (S + 1,) is the first sequence of each source, then the end.
+    """
 
     sources: tuple[SequenceSource, ...]
+    bounds: IntArray
     weights: FloatArray
     labels: tuple[str, ...]
     one_source_per_step: bool
-    length: int
-
-    @property
-    def num_sequences(self) -> int:
-        return int(self.bounds[-1])
-
-    @cached_property
-    def bounds(self) -> IntArray:
-        """(S + 1,): the first sequence of each source, then the end."""
-        return np.append(0, np.cumsum([source.num_sequences for source in self.sources]))
-
-    def source_of(self, index: IntArray) -> IntArray:
-        """Return the source of each sequence."""
-        return np.searchsorted(self.bounds, index, side="right") - 1
-
-    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
-        index, epoch = np.broadcast_arrays(index, epoch)
-        source = self.source_of(index)
-        batches: list[tuple[BoolArray, SequenceBatch]] = []
-        for number in np.unique(source).tolist():
-            mask = source == number
-            index_in_source = index[mask] - self.bounds[number]
-            batches.append((mask, self.sources[number].sequences(index_in_source, epoch[mask])))
-        return batches[0][1] if len(batches) == 1 else _merge_batches(batches, self.length)
 
     def indices_at_step(
         self,
@@ -228,6 +216,24 @@ class MixedSequences:
         return self.bounds[source] + index, epoch
 
 
+def _mixed_sequences(
+    sources: Sequence[SequenceSource],
+    bounds: IntArray,
+    length: int,
+    index: IntArray,
+    epoch: Counters,
+) -> SequenceBatch:
+    """Return sequences ``index`` (B,) of concatenated sources."""
+    index, epoch = np.broadcast_arrays(index, epoch)
+    source_ids = np.searchsorted(bounds, index, side="right") - 1
+    batches: list[tuple[BoolArray, SequenceBatch]] = []
+    for number in np.unique(source_ids).tolist():
+        mask = source_ids == number
+        index_in_source = index[mask] - bounds[number]
+        batches.append((mask, sources[number].sequences(index_in_source, epoch[mask])))
+    return batches[0][1] if len(batches) == 1 else _merge_batches(batches, length)
+
+
 def _integer_quotas(weights: FloatArray, round_size: int) -> IntArray:
     """Apportion ``round_size`` by weight, at least 1 each, by largest remainder."""
     exact = round_size * weights / weights.sum()
@@ -257,12 +263,11 @@ def _merge_batches(
         return result
 
     defaults = {"position_ids": np.arange(length), "segment_ids": 0, "document_ids": 0}
-    token_info = TokenInfoArrays()
-    for field in fields(TokenInfoArrays):
-        arrays = [getattr(batch.token_info, field.name) for _, batch in batches]
-        if any(array is not None for array in arrays):
-            merged = joined(arrays, defaults.get(field.name, -1))
-            token_info = replace(token_info, **{field.name: merged})
+    infos = [batch.token_info.arrays() for _, batch in batches]
+    merged = {
+        name: joined([info.get(name) for info in infos], defaults.get(name, -1))
+        for name in dict.fromkeys(chain(*infos))
+    }
     relations = [(mask, batch.relation) for mask, batch in batches if batch.relation is not None]
     relation = None
     if len(relations) == len(batches):
@@ -273,4 +278,4 @@ def _merge_batches(
     is_special = joined([batch.is_special for _, batch in batches], 0) > 0
     boundaries = [batch.is_truncation_boundary for _, batch in batches]
     boundary = joined(boundaries, 0) > 0 if any(b is not None for b in boundaries) else None
-    return SequenceBatch(token_ids, token_info, is_special, relation, boundary)
+    return SequenceBatch(token_ids, TokenInfoArrays(**merged), is_special, relation, boundary)

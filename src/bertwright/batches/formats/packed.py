@@ -1,6 +1,5 @@
 """Full sequences: the token stream cut at equal lengths, without padding."""
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -82,30 +81,18 @@ def _plan_packed(layout: SequenceLayout, rng_key: int | None) -> SequenceSource:
         )
     num_sequences = max(1, (num_tokens - layout.max_text_tokens + 1) // layout.max_text_tokens)
     slack = 0 if rng_key is None else num_tokens - num_sequences * layout.max_text_tokens
-    return _PackedSource(
-        layout, document_starts, separator_starts, num_sequences, slack, rng_key or 0
-    )
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _PackedSource:
-    layout: SequenceLayout
-    document_starts: IntArray
-    separator_starts: IntArray
-    num_sequences: int
-    slack: int
-    rng_key: int
-
-    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
+    def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
         # In the stream with separators, those of document d begin at separator_starts[d]; the first
         # sequence of an epoch begins somewhere after the first separators.
-        num_separators = len(self.layout.separator_ids)
-        first = num_separators + integers(self.rng_key, self.slack + 1, epoch)
-        position = first + self.layout.max_text_tokens * index
-        document_id = np.searchsorted(self.separator_starts, position, side="right") - 1
-        offset = position - self.separator_starts[document_id]
-        start = self.document_starts[document_id] + np.maximum(offset - num_separators, 0)
-        count = np.minimum(self.layout.max_text_tokens, self.layout.split.num_tokens - start)
-        return self.layout.lay_out(
+        first = num_separators + integers(rng_key or 0, slack + 1, epoch)
+        position = first + layout.max_text_tokens * index
+        document_id = np.searchsorted(separator_starts, position, side="right") - 1
+        offset = position - separator_starts[document_id]
+        start = document_starts[document_id] + np.maximum(offset - num_separators, 0)
+        count = np.minimum(layout.max_text_tokens, split.num_tokens - start)
+        return layout.lay_out(
             start, count, num_leading_separators=np.maximum(num_separators - offset, 0)
         )
+
+    return SequenceSource(num_sequences, sequences)

@@ -22,7 +22,7 @@ from pydantic import Field, field_validator
 from bertwright.batches.arrays import BoolArray, IntArray
 from bertwright.batches.formats.chunks import SentenceUnits, chunk_starts, split_long_sentences
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.pair_layout import PairLayout, TextSpans, truncate_longest_first
+from bertwright.batches.formats.text_layout import TextLayout, TextSpans, truncate_longest_first
 from bertwright.batches.token_info import RELATIONS, Relation, SequenceBatch
 from bertwright.core.rng import Counters, integers, random_bits, stream_key, uniform
 from bertwright.data.shards.dataset import Split
@@ -53,9 +53,9 @@ class TextPair(InputFormat):
     def relations(self) -> frozenset[Relation]:
         return frozenset(self.second)
 
-    def pair_layout(self, split: Split, specials: SpecialTokens) -> PairLayout:
+    def text_layout(self, split: Split, specials: SpecialTokens) -> TextLayout:
         """Return the layout of its pairs."""
-        return PairLayout(split, specials, self.length, self.separators)
+        return TextLayout(split, specials, self.length, self.separators)
 
 
 class SegmentPair(TextPair):
@@ -68,19 +68,17 @@ class SegmentPair(TextPair):
     short: float = Field(default=0.1, ge=0.0, le=1.0)
 
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
-        layout = self.pair_layout(split, specials)
-        units = split_long_sentences(split, layout.max_text_tokens)
+        layout = self.text_layout(split, specials)
+        units = split_long_sentences(split, layout.max_pair_tokens)
         rng_key, unit = stream_key(seed, "assembly", self.kind), np.arange(len(units.starts))
         is_short = uniform(stream_key(rng_key, "short"), unit) < self.short
         short_lengths = 2 + integers(
-            stream_key(rng_key, "length"), layout.max_text_tokens - 1, unit
+            stream_key(rng_key, "length"), layout.max_pair_tokens - 1, unit
         )
-        target_lengths = np.where(is_short, short_lengths, layout.max_text_tokens)
+        target_lengths = np.where(is_short, short_lengths, layout.max_pair_tokens)
         next_units = np.searchsorted(units.stops, units.starts + target_lengths) + 1
         first = chunk_starts(np.minimum(next_units, units.next_document_start()))
-        return _PairSource(
-            layout, self.second, units, np.append(first, len(unit)), target_lengths, rng_key
-        )
+        return _plan_pairs(layout, self.second, units, first, target_lengths, rng_key)
 
 
 class SentencePair(TextPair):
@@ -89,35 +87,47 @@ class SentencePair(TextPair):
     kind: Literal["sentence-pair"] = "sentence-pair"
 
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
-        layout = self.pair_layout(split, specials)
-        units = split_long_sentences(split, layout.max_text_tokens)
+        layout = self.text_layout(split, specials)
+        units = split_long_sentences(split, layout.max_pair_tokens)
         rng_key, unit = stream_key(seed, "assembly", self.kind), np.arange(len(units.starts))
         first = chunk_starts(np.minimum(unit + 2, units.next_document_start()))
         target_lengths = np.zeros_like(unit)  # a random B is one sentence, too
-        return _PairSource(
-            layout, self.second, units, np.append(first, len(unit)), target_lengths, rng_key
-        )
+        return _plan_pairs(layout, self.second, units, first, target_lengths, rng_key)
+
+
+def _plan_pairs(
+    layout: TextLayout,
+    fractions: Mapping[Relation, float],
+    units: SentenceUnits,
+    first_units: IntArray,
+    target_lengths: IntArray,
+    rng_key: int,
+) -> SequenceSource:
+    """Plan the pairs of chunks that begin at ``first_units`` (C,)."""
+    starts = np.append(first_units, len(units.starts))
+    sampler = _PairSampler(layout, fractions, units, starts, target_lengths, rng_key)
+    return SequenceSource(len(first_units), sampler.sequences)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _PairSource:
+class _PairSampler:
     """Pairs by ``chunk_starts`` (C + 1,) in units and ``target_lengths`` (U,) in tokens."""
 
-    layout: PairLayout
+    layout: TextLayout
     relation_fractions: Mapping[Relation, float]
     units: SentenceUnits
     chunk_starts: IntArray
     target_lengths: IntArray
     rng_key: int
 
-    @property
-    def num_sequences(self) -> int:
-        return len(self.chunk_starts) - 1
-
     def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
         first_texts, second_texts, relation = self._sample_pair(index, epoch)
-        first_texts, second_texts = self._truncate(first_texts, second_texts, index, epoch)
-        return self.layout.lay_out(first_texts, second_texts, relation)
+        first_lengths, second_lengths = truncate_longest_first(
+            first_texts.lengths, second_texts.lengths, self.layout.max_pair_tokens
+        )
+        first_texts = self._cut(first_texts, first_lengths, "front of A", index, epoch)
+        second_texts = self._cut(second_texts, second_lengths, "front of B", index, epoch)
+        return self.layout.lay_out_pairs(first_texts, second_texts, relation)
 
     def _sample_pair(
         self, index: IntArray, epoch: Counters
@@ -207,28 +217,13 @@ class _PairSource:
         last_unit = np.minimum(np.searchsorted(self.units.stops, target_stops), last_allowed)
         return units, np.maximum(last_unit, units), num_others > 0
 
-    def _truncate(
-        self, first_texts: TextSpans, second_texts: TextSpans, index: IntArray, epoch: Counters
-    ) -> tuple[TextSpans, TextSpans]:
-        """Truncate the texts until both fit, removing tokens at random ends."""
-        first_lengths, second_lengths = truncate_longest_first(
-            first_texts.lengths, second_texts.lengths, self.layout.max_text_tokens
-        )
-        first_offset = _count_heads(
-            first_texts.lengths - first_lengths,
-            stream_key(self.rng_key, "front of A"),
-            epoch,
-            index,
-        )
-        second_offset = _count_heads(
-            second_texts.lengths - second_lengths,
-            stream_key(self.rng_key, "front of B"),
-            epoch,
-            index,
-        )
-        return TextSpans(first_texts.starts + first_offset, first_lengths), TextSpans(
-            second_texts.starts + second_offset, second_lengths
-        )
+    def _cut(
+        self, texts: TextSpans, lengths: IntArray, stream: str, index: IntArray, epoch: Counters
+    ) -> TextSpans:
+        """Truncate texts to ``lengths``, removing tokens at random ends."""
+        rng_key = stream_key(self.rng_key, stream)
+        num_cut_in_front = _count_heads(texts.lengths - lengths, rng_key, epoch, index)
+        return TextSpans(texts.starts + num_cut_in_front, lengths)
 
 
 def _count_heads(num_tosses: IntArray, rng_key: int, epoch: Counters, index: IntArray) -> IntArray:

@@ -4,7 +4,6 @@ The cuts are the same in every epoch; every token is used once per epoch. A sent
 sequence is split where the sequence ends.
 """
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -34,7 +33,7 @@ class FullSentences(InputFormat):
         next_unit = _next_unit_greedy(
             units.starts + num_separators, units.stops + num_separators, layout.max_text_tokens
         )
-        return _SentenceSource(layout, _bounds(units.starts[chunk_starts(next_unit)], split))
+        return _plan_bounds(layout, _bounds(units.starts[chunk_starts(next_unit)], split))
 
 
 class DocSentences(InputFormat):
@@ -65,7 +64,7 @@ class DocSentences(InputFormat):
                 bounds[:-1] + num_separators, bounds[1:] + num_separators, layout.max_text_tokens
             )
             bounds = _bounds(starts[chunk_starts(next_start)], split)
-        return _SentenceSource(layout, bounds)
+        return _plan_bounds(layout, bounds)
 
 
 def _next_unit_greedy(starts: IntArray, stops: IntArray, max_tokens: int) -> IntArray:
@@ -77,15 +76,11 @@ def _bounds(starts: IntArray, split: Split) -> IntArray:
     return np.append(starts, split.num_tokens)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _SentenceSource:
-    layout: SequenceLayout
-    bounds: IntArray
+def _plan_bounds(layout: SequenceLayout, bounds: IntArray) -> SequenceSource:
+    """Plan the sequences between consecutive stream positions ``bounds`` (R + 1,)."""
 
-    @property
-    def num_sequences(self) -> int:
-        return len(self.bounds) - 1
+    def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
+        starts = bounds[index]
+        return layout.lay_out(starts, bounds[index + 1] - starts)
 
-    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
-        starts = self.bounds[index]
-        return self.layout.lay_out(starts, self.bounds[index + 1] - starts)
+    return SequenceSource(len(bounds) - 1, sequences)

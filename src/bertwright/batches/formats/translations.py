@@ -1,21 +1,20 @@
 """Pairs of translations, for translation language modelling (Lample and Conneau 2019)."""
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.batches.arrays import Int32Array, IntArray
+from bertwright.batches.arrays import IntArray
 from bertwright.batches.formats.chunks import chunk_starts
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import add_annotations, language_ids_of
-from bertwright.batches.formats.pair_layout import truncate_longest_first
-from bertwright.batches.token_info import DataRequirement, SequenceBatch, TokenInfoArrays
+from bertwright.batches.formats.layout import language_ids_of
+from bertwright.batches.formats.text_layout import read_text, truncate_longest_first
+from bertwright.batches.token_info import DataRequirement, SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.core.rng import Counters
 from bertwright.data.shards.dataset import Split
-from bertwright.data.tokenization.boundaries import SENTENCE_START, WORD_START
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 
@@ -57,84 +56,62 @@ class TranslationPair(InputFormat):
         if self.packing:
             first_pairs = chunk_starts(np.searchsorted(stops, starts + self.length, side="right"))
         bounds = np.append(first_pairs, len(second_documents))
-        return _TranslationSource(
-            self, split, specials, second_documents, np.stack(text_lengths, axis=1), bounds
-        )
+        side_lengths = np.stack(text_lengths, axis=1)
 
+        def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
+            return self._lay_out(
+                split, specials, second_documents, side_lengths, bounds[index], bounds[index + 1]
+            )
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _TranslationSource:
-    """The second document (P,) and text lengths (P, 2) of each pair, and ``bounds`` (R + 1,).
+        return SequenceSource(len(bounds) - 1, sequences)
 
-    ``bounds`` is the first pair of each sequence.
-    """
+    def _lay_out(
+        self,
+        split: Split,
+        specials: SpecialTokens,
+        second_documents: IntArray,
+        side_lengths: IntArray,
+        first_pairs: IntArray,
+        end_pairs: IntArray,
+    ) -> SequenceBatch:
+        """Return sequences of the pairs from ``first_pairs`` (B,) to before ``end_pairs`` (B,).
 
-    input_format: TranslationPair
-    split: Split
-    specials: SpecialTokens
-    second_document_ids: IntArray
-    text_lengths: IntArray
-    bounds: IntArray
-
-    @property
-    def num_sequences(self) -> int:
-        return len(self.bounds) - 1
-
-    def sequences(self, index: IntArray, epoch: Counters) -> SequenceBatch:
+        Every pair has its second document (P,) and the lengths of its sides (P, 2).
+        """
         # One entry for every side of every pair of every sequence, then one for every token of a
         # side.
-        sequence_ids, pair = _expand_ranges(self.bounds[index], self.bounds[index + 1])
-        document_ids = np.stack(
-            [self.second_document_ids[pair] - 1, self.second_document_ids[pair]], axis=1
-        ).ravel()
-        sequence_ids, num_tokens = np.repeat(sequence_ids, 2), self.text_lengths[pair].ravel()
+        sequence_ids, pair = _expand_ranges(first_pairs, end_pairs)
+        document_ids = np.stack([second_documents[pair] - 1, second_documents[pair]], axis=1)
+        document_ids = document_ids.ravel()
+        sequence_ids, num_tokens = np.repeat(sequence_ids, 2), side_lengths[pair].ravel()
         side_starts = _cumsum_within_sequence(num_tokens + 2, sequence_ids)
         side, offsets = _expand_ranges(np.zeros_like(num_tokens), num_tokens + 2)
         positions, token_sequences = side_starts[side] + offsets, sequence_ids[side]
         is_text = (offsets > 0) & (offsets <= num_tokens[side])
+        pair_numbers = _cumsum_within_sequence(np.arange(len(sequence_ids)) % 2, sequence_ids)[side]
 
-        stream_positions = self.split.document_starts[document_ids[side]] + np.maximum(
-            offsets - 1, 0
-        )
-        stream_positions = np.minimum(stream_positions, self.split.num_tokens - 1)
-        tokens, boundaries = (values[:, 0] for values in self.split.gather(stream_positions, 1))
-        delimiters = np.where(offsets == 0, self.specials.start, self.specials.end)
-
-        shape = (len(index), self.input_format.length)
-
-        def to_grid(values: NDArray[Any], fill: int) -> Int32Array:
-            grid = np.full(shape, fill, np.int32)
+        def to_grid(values: NDArray[Any], fill: int) -> IntArray:
+            grid = np.full((len(first_pairs), self.length), fill, np.int64)
             grid[token_sequences, positions] = values
             return grid
 
-        def unit_ids(flag: int) -> Int32Array:
-            starts = is_text & ((offsets == 1) | (boundaries & flag != 0))
-            unit = _cumsum_within_sequence(starts.astype(np.int64), token_sequences) + starts - 1
-            return to_grid(np.where(is_text, unit, -1), -1)
-
-        pair_numbers = _cumsum_within_sequence(np.arange(len(sequence_ids)) % 2, sequence_ids)[side]
-        position_ids = (
-            offsets if self.input_format.restart else positions - side_starts[side - side % 2]
-        )
+        text_positions = split.document_starts[document_ids[side]] + offsets - 1
+        stream_positions = to_grid(np.where(is_text, text_positions, -1), -1)
+        tokens, token_info = read_text(split, stream_positions, to_grid(offsets == 1, 0) > 0)
+        delimiters = to_grid(np.where(offsets == 0, specials.start, specials.end), specials.pad)
+        is_special = stream_positions < 0
+        pair_positions = offsets if self.restart else positions - side_starts[side - side % 2]
         language_ids = None
-        if self.split.language_ids is not None:
-            language_ids = to_grid(language_ids_of(self.split, document_ids)[side], 0)
-        token_info = TokenInfoArrays(
-            position_ids=to_grid(position_ids, 0),
-            document_ids=to_grid(pair_numbers, -1),
-            word_ids=unit_ids(WORD_START),
-            sentence_ids=unit_ids(SENTENCE_START),
+        if split.language_ids is not None:
+            language_ids = to_grid(language_ids_of(split, document_ids)[side], 0).astype(np.int32)
+        token_info = replace(
+            token_info,
+            position_ids=to_grid(pair_positions, 0).astype(np.int32),
+            document_ids=to_grid(pair_numbers, -1).astype(np.int32),
             language_ids=language_ids,
         )
-        text_positions = np.full(shape, -1, np.int64)
-        text_positions[token_sequences, positions] = np.where(is_text, stream_positions, -1)
-        token_info = add_annotations(token_info, self.split, text_positions)
-        is_special = to_grid(~is_text, 1) > 0
-        return SequenceBatch(
-            to_grid(np.where(is_text, tokens, delimiters), self.specials.pad),
-            token_info,
-            is_special,
-        )
+        token_ids = np.where(is_special, delimiters, tokens).astype(np.int32)
+        return SequenceBatch(token_ids, token_info, is_special)
 
 
 def _expand_ranges(starts: IntArray, stops: IntArray) -> tuple[IntArray, IntArray]:

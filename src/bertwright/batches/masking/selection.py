@@ -125,6 +125,11 @@ def shuffle_candidates(is_candidate: BoolArray, rng: CounterRng) -> tuple[IntArr
     return (hashes & low).astype(np.int64), is_candidate.sum(axis=1, keepdims=True)
 
 
+def starts_unit(unit_ids: NDArray[Any]) -> BoolArray:
+    """Return where a unit (B, L), from -1 on, differs from that of the position before."""
+    return np.diff(unit_ids, axis=1, prepend=-2) != 0
+
+
 MAX_MEAN_TOKENS_PER_WORD = 10
 """In tokens: words of spaced text are shorter on average, even spelled letter by letter."""
 

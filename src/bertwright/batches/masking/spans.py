@@ -16,6 +16,7 @@ from bertwright.batches.masking.selection import (
     fill_remaining_budget,
     is_unspaced,
     shuffle_candidates,
+    starts_unit,
 )
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -81,7 +82,7 @@ class ContiguousSelection(MaskSelection):
 
     def _start_candidates(self, batch: SequenceBatch, is_word_start: BoolArray) -> BoolArray:
         """Return the positions (B, L) from which the start of a span is drawn uniformly."""
-        raise TypeError(f"{type(self).__name__} does not define where spans start")
+        return ~batch.is_special
 
     def _span_end(
         self,
@@ -92,7 +93,7 @@ class ContiguousSelection(MaskSelection):
         remaining: IntArray,
     ) -> IntArray:
         """Return the end of the span from ``starts`` (B, 1), given the end for every length."""
-        raise TypeError(f"{type(self).__name__} does not define where spans end")
+        return np.choose(length_index, ends)
 
     def _merge_spans(self, unit_ids: IntArray, columns: IntArray) -> IntArray:
         """Return the unit id (B, L) of each selected position, -1 elsewhere."""
@@ -107,8 +108,7 @@ class ContiguousSelection(MaskSelection):
         word_ids = batch.token_info.word_ids
         if word_ids is None:
             raise UserError("spans of words need an input format with word boundaries")
-        is_word_start = np.ones(word_ids.shape, np.bool_)
-        is_word_start[:, 1:] = word_ids[:, 1:] != word_ids[:, :-1]
+        is_word_start = starts_unit(word_ids)
         is_word_start[:, 1:] |= batch.is_special[:, 1:] | batch.is_special[:, :-1]
         is_word_start |= is_unspaced(is_word_start, batch.is_special)
         starts = np.maximum.accumulate(np.where(is_word_start, column, 0), axis=1)
@@ -140,25 +140,11 @@ class SpanSelection(ContiguousSelection):
     kind: Literal["spans"] = "spans"
     merged: bool = True
 
-    def _start_candidates(self, batch: SequenceBatch, is_word_start: BoolArray) -> BoolArray:
-        return ~batch.is_special
-
-    def _span_end(
-        self,
-        starts: IntArray,
-        ends: list[IntArray],
-        length_index: IntArray,
-        is_masked: BoolArray,
-        remaining: IntArray,
-    ) -> IntArray:
-        return np.choose(length_index, ends)
-
     def _merge_spans(self, unit_ids: IntArray, columns: IntArray) -> IntArray:
         if not self.merged:
             return unit_ids
         is_masked = unit_ids >= 0
-        is_span_start = is_masked.copy()
-        is_span_start[:, 1:] &= ~is_masked[:, :-1]
+        is_span_start = is_masked & starts_unit(is_masked.astype(np.int8))
         span_ids = np.maximum.accumulate(np.where(is_span_start, columns, 0), axis=1)
         return np.where(is_masked, span_ids, -1)
 

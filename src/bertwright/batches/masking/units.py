@@ -16,6 +16,7 @@ from bertwright.batches.masking.selection import (
     is_unspaced,
     select_whole_units,
     shuffle_candidates,
+    starts_unit,
 )
 from bertwright.batches.token_info import DataRequirement, SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -122,8 +123,8 @@ class WholeWordSelection(MaskSelection):
         word_ids = batch.token_info.word_ids
         if word_ids is None:
             raise UserError(f"selection {self.kind} needs an input format with word boundaries")
-        is_word_start = np.ones(word_ids.shape, np.bool_)
-        is_word_start[:, 1:] = (word_ids[:, 1:] != word_ids[:, :-1]) | batch.is_special[:, 1:]
+        is_word_start = starts_unit(word_ids)
+        is_word_start[:, 1:] |= batch.is_special[:, 1:]
         column = np.arange(word_ids.shape[1], dtype=word_ids.dtype)
         return [
             np.where(
@@ -144,22 +145,18 @@ class PhraseSelection(WholeWordSelection):
     kind: Literal["phrases"] = "phrases"  # type: ignore[assignment]
 
     data_requirements: ClassVar[frozenset[DataRequirement]] = frozenset({"phrases"})
-
-    def _annotated_unit_ids(self, batch: SequenceBatch) -> Int32Array | None:
-        return batch.token_info.phrase_ids
+    annotation: ClassVar[Literal["phrase_ids", "entity_ids"]] = "phrase_ids"
 
     def _unit_levels(self, batch: SequenceBatch) -> list[NDArray[Any]]:
-        phrase_ids, [word_ids] = self._annotated_unit_ids(batch), super()._unit_levels(batch)
+        phrase_ids: Int32Array | None = getattr(batch.token_info, self.annotation)
+        [word_ids] = super()._unit_levels(batch)
         if phrase_ids is None:
             raise UserError(
                 f"selection {self.kind} needs text with such annotations: prepare it with "
                 f"--annotations COLUMN, --phrases FILE or --tagger PIPELINE"
             )
         in_phrase = phrase_ids >= 0
-        is_unit_start = np.ones(word_ids.shape, np.bool_)
-        is_unit_start[:, 1:] = (phrase_ids[:, 1:] != phrase_ids[:, :-1]) | (
-            ~in_phrase[:, 1:] & (word_ids[:, 1:] != word_ids[:, :-1])
-        )
+        is_unit_start = starts_unit(phrase_ids) | (~in_phrase & starts_unit(word_ids))
         is_unit_start[:, 1:] |= batch.is_special[:, :-1]
         is_text = word_ids >= 0
         unit_ids = np.cumsum(is_unit_start & is_text, axis=1, dtype=np.int32) - 1
@@ -170,6 +167,4 @@ class EntitySelection(PhraseSelection):
     """Like phrases, for named entities."""
 
     kind: Literal["entities"] = "entities"  # type: ignore[assignment]
-
-    def _annotated_unit_ids(self, batch: SequenceBatch) -> Int32Array | None:
-        return batch.token_info.entity_ids
+    annotation: ClassVar[Literal["phrase_ids", "entity_ids"]] = "entity_ids"

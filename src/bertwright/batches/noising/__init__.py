@@ -6,8 +6,8 @@ Reading order: ``noising`` (the axis), then one file per method: ``sentinels``, 
 
 from bertwright.batches.noising.fragment import Fragment
 from bertwright.batches.noising.infilling import Infilling
-from bertwright.batches.noising.noising import DecoderTargets, Noising
+from bertwright.batches.noising.noising import Noising
 from bertwright.batches.noising.sentinels import Sentinels
 from bertwright.batches.noising.translation import Translation
 
-__all__ = ["DecoderTargets", "Fragment", "Infilling", "Noising", "Sentinels", "Translation"]
+__all__ = ["Fragment", "Infilling", "Noising", "Sentinels", "Translation"]

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 
 from bertwright.batches.masking import SelectedPositions, count_slots
 from bertwright.batches.masking.corruption import Corruption, TokenReplacement
-from bertwright.batches.noising.noising import DecoderTargets, Noising, require_single_text
+from bertwright.batches.noising.noising import Noising, require_single_text
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -69,14 +69,16 @@ class Fragment(Noising):
         selected = SelectedPositions.from_unit_ids(np.where(in_fragment, 0, -1), num_slots)
         token_ids = self.corruption.corrupt(batch, selected, vocabulary, rng.fold_in("corruption"))
         position_ids, positions = batch.token_info.position_ids, selected.positions
-        targets = DecoderTargets(
-            np.take_along_axis(batch.token_ids, positions, 1).astype(np.int64),
-            selected.weights > 0,
-            positions,
-            positions
-            if position_ids is None
-            else np.take_along_axis(position_ids, positions, 1).astype(np.int64),
-        )
+        text_positions = positions
+        if position_ids is not None:
+            text_positions = np.take_along_axis(position_ids, positions, 1).astype(np.int64)
         noised = replace(batch, token_ids=token_ids)
-        masked_counts = int(in_fragment.sum()), int(batch.is_real.sum())
-        return noised, self.make_targets(targets, noised, vocabulary, masked_counts)
+        return noised, self.make_targets(
+            noised,
+            vocabulary,
+            (int(in_fragment.sum()), int(batch.is_real.sum())),
+            token_ids=np.take_along_axis(batch.token_ids, positions, 1).astype(np.int64),
+            is_real=selected.weights > 0,
+            source_positions=positions,
+            position_ids=text_positions,
+        )

@@ -7,13 +7,8 @@ import numpy as np
 from pydantic import Field
 
 from bertwright.batches.arrays import BoolArray, FloatArray, IntArray
-from bertwright.batches.masking.selection import is_unspaced, shuffle_candidates
-from bertwright.batches.noising.noising import (
-    DecoderTargets,
-    Noising,
-    replace_text,
-    require_single_text,
-)
+from bertwright.batches.masking.selection import is_unspaced, shuffle_candidates, starts_unit
+from bertwright.batches.noising.noising import Noising, replace_text, require_single_text
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -80,16 +75,16 @@ class Infilling(Noising):
             is_mask_token[sequence, position], vocabulary.specials.mask, tokens[sequence, position]
         )
         source_positions[sequence, target] = order[sequence, position]
-        decoder_positions = np.minimum(column, total - 1)
-        targets = DecoderTargets(
-            batch.token_ids.astype(np.int64),
-            batch.is_real,
-            decoder_positions,
+        noised = replace_text(batch, token_ids, source_positions, column < total)
+        return noised, self.make_targets(
+            noised,
+            vocabulary,
+            (int(is_masked.sum()), int(batch.is_real.sum())),
+            token_ids=batch.token_ids.astype(np.int64),
+            is_real=batch.is_real,
+            source_positions=np.minimum(column, total - 1),
             is_unscored=batch.is_spelled_special,
         )
-        noised = replace_text(batch, token_ids, source_positions, column < total)
-        masked_counts = int(is_masked.sum()), int(batch.is_real.sum())
-        return noised, self.make_targets(targets, noised, vocabulary, masked_counts)
 
     def _sample_spans(
         self, num_words: IntArray, length: int, rng: CounterRng
@@ -167,7 +162,6 @@ def _word_starts(batch: SequenceBatch, order: IntArray) -> BoolArray:
     word_ids = batch.token_info.word_ids
     if word_ids is None:
         raise UserError("infilling needs an input format with word boundaries")
-    permuted = np.take_along_axis(word_ids, order, 1)
-    is_word_start = np.ones(word_ids.shape, np.bool_)
-    is_word_start[:, 1:] = (permuted[:, 1:] != permuted[:, :-1]) | batch.is_special[:, :-1]
+    is_word_start = starts_unit(np.take_along_axis(word_ids, order, 1))
+    is_word_start[:, 1:] |= batch.is_special[:, :-1]
     return (is_word_start | is_unspaced(is_word_start, batch.is_special)) & ~batch.is_special

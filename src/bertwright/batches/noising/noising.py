@@ -1,11 +1,11 @@
-"""The noising axis, and the layout of decoder targets.
+"""The noising axis, and the decoder targets.
 
 Noised sequences keep their length L, and every sequence has the same number T of targets, padded
 with weight 0, so shapes are constant.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -57,58 +57,38 @@ class Noising(Config):
 
     def make_targets(
         self,
-        decoder_targets: "DecoderTargets",
         noised: SequenceBatch,
         vocabulary: Vocabulary,
         masked_counts: tuple[int, int],
+        token_ids: IntArray,
+        is_real: BoolArray,
+        source_positions: IntArray,
+        position_ids: IntArray | None = None,
+        is_unscored: BoolArray | None = None,
     ) -> Targets:
-        """Return the targets, each predicted from those before it."""
+        """Return the targets, each predicted from those before it; arrays are (B, T).
+
+        Padding, where ``is_real`` is False, comes last. ``source_positions`` are the corresponding
+        positions in the noised sequence, ``position_ids`` those in the text, None for 0 to T-1.
+        ``is_unscored`` marks decoder inputs that are never predicted.
+        """
         start_id = getattr(vocabulary.specials, self.begins)
-        input_ids = np.full_like(decoder_targets.token_ids, start_id)
-        input_ids[:, 1:] = np.where(decoder_targets.is_real, decoder_targets.token_ids, start_id)[
-            :, :-1
-        ]
+        input_ids = np.full_like(token_ids, start_id)
+        input_ids[:, 1:] = np.where(is_real, token_ids, start_id)[:, :-1]
         extra_inputs = {"decoder_input_ids": input_ids.ravel()}
-        if decoder_targets.position_ids is not None:
-            extra_inputs["decoder_position_ids"] = decoder_targets.position_ids.ravel()
+        if position_ids is not None:
+            extra_inputs["decoder_position_ids"] = position_ids.ravel()
         if noised.token_info.language_ids is not None:
             language_ids = np.take_along_axis(
-                noised.token_info.language_ids, decoder_targets.source_positions, axis=1
+                noised.token_info.language_ids, source_positions, axis=1
             )
             extra_inputs["decoder_language_ids"] = language_ids.astype(np.int64).ravel()
         num_sequences, length = noised.token_ids.shape
-        flat_positions = (
-            decoder_targets.source_positions + length * np.arange(num_sequences)[:, None]
-        )
-        is_scored = decoder_targets.is_real
-        if decoder_targets.is_unscored is not None:
-            is_scored = is_scored & ~decoder_targets.is_unscored
-        weights = is_scored.astype(np.float32).ravel()
+        flat_positions = source_positions + length * np.arange(num_sequences)[:, None]
+        weights = (is_real if is_unscored is None else is_real & ~is_unscored).astype(np.float32)
         return Targets(
-            flat_positions.ravel(),
-            decoder_targets.token_ids.ravel(),
-            weights,
-            extra_inputs,
-            masked_counts,
+            flat_positions.ravel(), token_ids.ravel(), weights.ravel(), extra_inputs, masked_counts
         )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class DecoderTargets:
-    """The decoder targets of every sequence; each array is (B, T).
-
-    - ``token_ids``: int64
-    - ``is_real``: bool, False for padding, which comes last
-    - ``source_positions``: int64, the corresponding position in the noised sequence
-    - ``position_ids``: int64, the position in the text; None for 0 to T-1
-    - ``is_unscored``: bool, decoder inputs that are never predicted; None for none
-    """
-
-    token_ids: IntArray
-    is_real: BoolArray
-    source_positions: IntArray
-    position_ids: IntArray | None = None
-    is_unscored: BoolArray | None = None
 
 
 def replace_text(

@@ -6,12 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from bertwright.batches.masking import PartitionSelection
-from bertwright.batches.noising.noising import (
-    DecoderTargets,
-    Noising,
-    replace_text,
-    require_single_text,
-)
+from bertwright.batches.masking.selection import starts_unit
+from bertwright.batches.noising.noising import Noising, replace_text, require_single_text
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -46,8 +42,7 @@ class Sentinels(Noising):
         num_sequences, length = batch.token_ids.shape
         selected = self.selection.select(batch, vocabulary, rng.fold_in("selection"), progress)
         is_masked = selected.weights > 0
-        is_span_start = is_masked.copy()
-        is_span_start[:, 1:] &= selected.unit_ids[:, 1:] != selected.unit_ids[:, :-1]
+        is_span_start = is_masked & starts_unit(selected.unit_ids)
         span_ids = np.cumsum(is_span_start, axis=1) - 1
         num_spans, num_masked = is_span_start.sum(axis=1), is_masked.sum(axis=1)
         if num_spans.max(initial=0) >= self.number:
@@ -89,9 +84,12 @@ class Sentinels(Noising):
         target_positions[sequences, num_before_end] = target_positions[
             sequences, num_before_end + 1
         ] = np.maximum(last_position, 0)
-        targets = DecoderTargets(
-            target_ids, np.arange(num_targets) < num_before_end[:, None] + 2, target_positions
-        )
         noised = replace_text(batch, shown_ids, source_positions, is_real)
-        masked_counts = int(num_masked.sum()), int(batch.is_real.sum())
-        return noised, self.make_targets(targets, noised, vocabulary, masked_counts)
+        return noised, self.make_targets(
+            noised,
+            vocabulary,
+            (int(num_masked.sum()), int(batch.is_real.sum())),
+            token_ids=target_ids,
+            is_real=np.arange(num_targets) < num_before_end[:, None] + 2,
+            source_positions=target_positions,
+        )

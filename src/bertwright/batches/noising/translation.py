@@ -6,7 +6,7 @@ import numpy as np
 from pydantic import Field
 
 from bertwright.batches.arrays import BoolArray, Int32Array
-from bertwright.batches.noising.noising import DecoderTargets, Noising, replace_text
+from bertwright.batches.noising.noising import Noising, replace_text
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -55,15 +55,18 @@ class Translation(Noising):
         source_positions = np.where(is_real, second_starts[:, None] + 1 + columns, 0)
         target_ids = np.take_along_axis(batch.token_ids, source_positions, 1).astype(np.int64)
         pad = vocabulary.specials.pad
-        is_unscored = np.take_along_axis(batch.is_spelled_special, source_positions, 1)
-        targets = DecoderTargets(
-            np.where(is_real, target_ids, pad), is_real, source_positions, is_unscored=is_unscored
-        )
         token_ids = np.where(is_first, batch.token_ids, pad).astype(np.int64)
         identity = np.broadcast_to(column, document_ids.shape).astype(np.int64)
         noised = replace_text(batch, token_ids, identity, is_first)
-        masked_counts = int(is_real.sum()), int(is_first.sum() + is_real.sum())
-        return noised, self.make_targets(targets, batch, vocabulary, masked_counts)
+        return noised, self.make_targets(
+            batch,
+            vocabulary,
+            (int(is_real.sum()), int(is_first.sum() + is_real.sum())),
+            token_ids=np.where(is_real, target_ids, pad),
+            is_real=is_real,
+            source_positions=source_positions,
+            is_unscored=np.take_along_axis(batch.is_spelled_special, source_positions, 1),
+        )
 
 
 def _is_second_text(document_ids: Int32Array, language_ids: Int32Array) -> BoolArray:

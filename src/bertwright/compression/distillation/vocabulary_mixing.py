@@ -6,12 +6,12 @@ The ids of the second vocabulary follow those of the first.
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.batches.token_info import PADDED_WITH_MINUS_ONE, SequenceBatch, TokenInfoArrays
+from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays, positions_in_document
 from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng
 
@@ -106,26 +106,9 @@ def _gather_token_info(
     token_info: TokenInfoArrays, source_positions: NDArray[np.int64]
 ) -> TokenInfoArrays:
     """Return the token info of source positions (B, L), -1 for padding."""
-    arrays: dict[str, NDArray[Any]] = token_info.arrays()
-    if "document_ids" not in arrays:
-        arrays = {**arrays, "document_ids": np.zeros(source_positions.shape, np.int32)}
-    gathered = {
-        name: np.where(
-            source_positions < 0,
-            values.dtype.type(-1 if name in PADDED_WITH_MINUS_ONE else 0),
-            np.take_along_axis(values, np.maximum(source_positions, 0), axis=1),
-        )
-        for name, values in arrays.items()
-    }
-    if "position_ids" in gathered:
-        gathered["position_ids"] = _positions_in_document(gathered["document_ids"])
-    return TokenInfoArrays(**gathered)
-
-
-def _positions_in_document(document_ids: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return positions (B, L) counted from the start of each document, 0 in padding."""
-    positions = np.arange(document_ids.shape[1], dtype=np.int32)
-    begins = np.ones(document_ids.shape, np.bool_)
-    begins[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]
-    start = np.maximum.accumulate(np.where(begins, positions, np.int32(0)), axis=1)
-    return np.where(document_ids >= 0, positions - start, np.int32(0))
+    if token_info.document_ids is None:
+        token_info = replace(token_info, document_ids=np.zeros(source_positions.shape, np.int32))
+    gathered = token_info.gather(source_positions)
+    if gathered.position_ids is None or gathered.document_ids is None:
+        return gathered
+    return replace(gathered, position_ids=positions_in_document(gathered.document_ids))

@@ -12,7 +12,6 @@ from bertwright.modules.attention.global_attention import GlobalAttention
 from bertwright.modules.attention.kernels.inputs import AttentionInputs
 from bertwright.modules.attention.kernels.kernels import KernelName, attend
 from bertwright.modules.attention.mask import Tiling
-from bertwright.modules.attention.multi_head import MultiHeadModule
 from bertwright.modules.attention.positions import (
     HeadShape,
     PositionsConfig,
@@ -22,7 +21,7 @@ from bertwright.modules.attention.positions import (
 from bertwright.modules.context import BlockContext
 from bertwright.modules.feed_forward import ACTIVATIONS, Activation
 from bertwright.modules.hooks import tap
-from bertwright.modules.mixer import MultiHeadConfig
+from bertwright.modules.mixer import MultiHeadConfig, MultiHeadModule, split_heads
 from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
@@ -151,7 +150,7 @@ class Attention(MultiHeadModule):
         if self.gate is not None:
             fused, gate = fused.split((3 * self.inner_width, self.inner_width), dim=-1)
             gate = ACTIVATIONS[self.gate](gate)
-        query, key, value = self.split_heads(fused, 3)
+        query, key, value = split_heads(fused, self.num_heads, 3)
         if isinstance(past, LayerKeyValues):
             key, value = past.append(key, value)
         elif isinstance(past, Tensor):
@@ -193,7 +192,7 @@ class Attention(MultiHeadModule):
         rows = slice(self.inner_width, 3 * self.inner_width)
         bias = self.projection.bias[rows] if self.has_bias else None
         fused = nn.functional.linear(past, self.projection.weight[rows], bias)
-        past_key, past_value = self.split_heads(fused, 2)
+        past_key, past_value = split_heads(fused, self.num_heads, 2)
         return torch.cat((past_key, key), dim=2), torch.cat((past_value, value), dim=2)
 
 
@@ -222,12 +221,12 @@ class CrossAttention(Attention):
         assert source is not None, "a decoder needs a source"
 
         def project() -> tuple[Tensor, Tensor]:
-            key, value = self.split_heads(self.key_value(source.hidden_states), 2)
+            key, value = split_heads(self.key_value(source.hidden_states), self.num_heads, 2)
             return key, value
 
         is_cached = isinstance(past, LayerKeyValues)
         key, value = past.cross_key_values(project) if is_cached else project()
-        (query,) = self.split_heads(self.projection(x), 1)
+        (query,) = split_heads(self.projection(x), self.num_heads, 1)
         query = tap(hooks, "query", query)
         key, value = tap(hooks, "key", key), tap(hooks, "value", value)
         rng = context.dropout_rng

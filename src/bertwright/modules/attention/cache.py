@@ -1,7 +1,7 @@
 """What earlier tokens leave for later ones: key-value cache, memory, recurrent state."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -108,14 +108,12 @@ def _kept_slice(length: int, num_query_stream: int, max_length: int | None) -> s
 
 
 def _concatenate_token_info(cached: TokenInfo, new: TokenInfo) -> TokenInfo:
-    """Concatenate token attributes, broadcasting a single sequence."""
-    pairs = ((getattr(cached, f.name), getattr(new, f.name)) for f in fields(TokenInfo))
-    return TokenInfo(*(None if pair[0] is None else _concatenate(*pair) for pair in pairs))  # type: ignore[arg-type]
-
-
-def _concatenate(first: Tensor, second: Tensor) -> Tensor:
-    batch = max(len(first), len(second))
-    return torch.cat((first.expand(batch, -1), second.expand(batch, -1)), dim=1)
+    """Concatenate the token attributes that both have, broadcasting a single sequence."""
+    first, second, joined = cached.arrays(), new.arrays(), dict[str, Tensor]()
+    for name in first.keys() & second.keys():
+        size = max(len(first[name]), len(second[name]))
+        joined[name] = torch.cat([t[name].expand(size, -1) for t in (first, second)], dim=1)
+    return TokenInfo(**joined)
 
 
 class Memory:
@@ -174,22 +172,16 @@ class Memory:
             after_text = num_content_tokens(token_info) - 1 - index
             position_ids = torch.where(token_info.is_backward[:, :1], after_text, index)
 
-        def prepend(values: Tensor | None, memory_values: Tensor) -> Tensor | None:
-            return (
-                None
-                if values is None
-                else torch.cat((memory_values.expand(len(values), -1), values), dim=1)
-            )
-
-        no_rank = torch.full_like(index, -1)
-        return TokenInfo(
-            torch.cat((index, token_info.index), dim=1),
-            prepend(token_info.position_ids, position_ids),
-            prepend(token_info.segment_ids, torch.zeros_like(index)),
-            torch.cat((self.document_ids, self._document_ids(token_info)), dim=1),
-            prepend(token_info.factorisation_order, no_rank),
-            prepend(token_info.is_query_stream, torch.zeros_like(index, dtype=torch.bool)),
+        memory_info = TokenInfo(
+            index,
+            position_ids,
+            segment_ids=torch.zeros_like(index),
+            document_ids=self.document_ids,
+            factorisation_order=torch.full_like(index, -1),
+            is_query_stream=torch.zeros_like(index, dtype=torch.bool),
         )
+        token_info = replace(token_info, document_ids=self._document_ids(token_info))
+        return _concatenate_token_info(memory_info, token_info)
 
     def _document_ids(self, token_info: TokenInfo) -> Tensor:
         if token_info.document_ids is not None:

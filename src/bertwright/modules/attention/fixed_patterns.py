@@ -9,11 +9,10 @@ from torch import Tensor, nn
 from bertwright.modules.attention.kernels.inputs import AttentionInputs
 from bertwright.modules.attention.kernels.kernels import KernelName, attend
 from bertwright.modules.attention.mask import AttentionMask
-from bertwright.modules.attention.multi_head import MultiHeadModule
 from bertwright.modules.attention.positions import HeadShape, PositionsConfig, apply_rotary
 from bertwright.modules.context import BlockContext
 from bertwright.modules.hooks import tap
-from bertwright.modules.mixer import MultiHeadConfig
+from bertwright.modules.mixer import MultiHeadConfig, MultiHeadModule, split_heads
 from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
@@ -80,14 +79,13 @@ class FixedPatternAttention(MultiHeadModule):
         head_width = self.head_shape.head_width
         query = key = x.new_zeros(batch, self.num_heads, length, head_width)
         if self.learned_query_key is not None:
-            learned = self.learned_query_key(x).view(batch, length, 2, -1, head_width)
-            learned = learned.permute(2, 0, 3, 1, 4)
+            num_fixed = len(self.patterns)
+            learned = split_heads(self.learned_query_key(x), self.num_heads - num_fixed, 2)
             if shared.rotary is not None:
-                learned = apply_rotary(learned, shared.rotary)
-            fixed = x.new_zeros(2, batch, len(self.patterns), length, head_width)
-            query, key = torch.cat((fixed, learned), dim=2).unbind(0)
+                learned = (apply_rotary(part, shared.rotary) for part in learned)
+            query, key = (torch.cat((query[:, :num_fixed], part), dim=1) for part in learned)
         query, key = tap(hooks, "query", query), tap(hooks, "key", key)
-        (value,) = self.split_heads(self.values(x), 1)
+        (value,) = split_heads(self.values(x), self.num_heads, 1)
         value = tap(hooks, "value", value)
         bias = self._score_bias(x, shared.mask)
         inputs = AttentionInputs(

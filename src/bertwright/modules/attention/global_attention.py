@@ -12,6 +12,7 @@ from bertwright.modules.attention.positions import HeadShape, RotaryAngles, appl
 from bertwright.modules.context import BlockContext
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.hooks import child_hooks
+from bertwright.modules.mixer import split_heads
 from bertwright.modules.parameter_roles import ParameterRole
 
 GLOBAL_WEIGHTS_STREAM = 7
@@ -48,12 +49,8 @@ class GlobalAttention(nn.Module):
         query_bias, key_value_bias = (
             self.projection.bias.split((width, 2 * width)) if self.has_bias else (None, None)
         )
-        query = linear(query_input, query_weight, query_bias).view(batch, -1, heads, head_width)
-        query = query.transpose(1, 2)
-        key_value = linear(x, key_value_weight, key_value_bias).view(
-            batch, length, 2, heads, head_width
-        )
-        key, value = key_value.permute(2, 0, 3, 1, 4).unbind(0)
+        (query,) = split_heads(linear(query_input, query_weight, query_bias), heads, 1)
+        key, value = split_heads(linear(x, key_value_weight, key_value_bias), heads, 2)
         if shared.rotary is not None:
             query = apply_rotary(query, _rotary_at(positions, shared.rotary))
             key = apply_rotary(key, shared.rotary)

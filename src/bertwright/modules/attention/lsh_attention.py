@@ -10,13 +10,12 @@ from torch.nn.functional import normalize, pad
 from bertwright.modules.attention.kernels.inputs import WEIGHTS_STREAM, AttentionInputs
 from bertwright.modules.attention.kernels.kernels import attend
 from bertwright.modules.attention.mask import AttentionMask
-from bertwright.modules.attention.multi_head import MultiHeadModule
 from bertwright.modules.attention.positions import HeadShape, PositionsConfig, apply_rotary
 from bertwright.modules.context import BlockContext
 from bertwright.modules.dropout_rng import DropoutRng, dropout, gaussian
 from bertwright.modules.dtypes import at_least_float32
-from bertwright.modules.hooks import HookPoint, tap
-from bertwright.modules.mixer import MultiHeadConfig
+from bertwright.modules.hooks import tap
+from bertwright.modules.mixer import MultiHeadConfig, MultiHeadModule, split_heads
 from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
@@ -101,29 +100,21 @@ class LSHAttention(MultiHeadModule):
         """Map x (B, L, D) to (B, L, D)."""
         assert context.past is None, "EncoderConfig allows no memory here"
         shared, hooks = context.attention, context.hooks
-        query_key, value = self.split_heads(self.projection(x), 2)
+        query_key, value = split_heads(self.projection(x), self.num_heads, 2)
         if shared.rotary is not None:
             query_key = apply_rotary(query_key, shared.rotary)
         query_key, value = tap(hooks, "query", query_key), tap(hooks, "value", value)
         # Weights in float32 at least, products in the dtype of the block.
-        attended = self._attend(
-            at_least_float32(query_key), value, shared.mask, context.dropout_rng, hooks
-        )
+        attended = self._attend(at_least_float32(query_key), value, context)
         return self.project_output(attended.to(x.dtype), hooks)
 
-    def _attend(
-        self,
-        query_key: Tensor,
-        value: Tensor,
-        mask: AttentionMask,
-        dropout_rng: DropoutRng | None,
-        hooks: HookPoint | None,
-    ) -> Tensor:
+    def _attend(self, query_key: Tensor, value: Tensor, context: BlockContext) -> Tensor:
+        mask, dropout_rng, hooks = context.attention.mask, context.dropout_rng, context.hooks
         assert mask.pattern is not None, "EncoderConfig allows no other visibility"
         length, dtype = query_key.shape[2], value.dtype
         # One exported graph serves any length: it follows the definition.
         if torch.compiler.is_exporting() or self.config.sees_all(length):
-            return self._attend_to_all(query_key, value, mask, dropout_rng, hooks)
+            return self._attend_to_all(query_key, value, context)
         num_padding = -length % self.config.chunk
         query_key, value = (pad(t, (0, 0, 0, num_padding)) for t in (query_key, value))
         buckets = self._hash(query_key.to(dtype), dropout_rng)
@@ -147,18 +138,12 @@ class LSHAttention(MultiHeadModule):
             dense = order.to_dense(weights / sums, round_weights)[..., :length, :length]
             return tap(hooks, "weights", dense) @ value[:, :, :length].to(dense.dtype)
         weights = dropout(weights, self.config.dropout, dropout_rng, WEIGHTS_STREAM)
-        context = (weights.to(dtype) @ order.with_neighbours(order.to_chunks(value))) / sums
-        return (round_weights * order.from_chunks(context)).sum(2)[:, :, :length]
+        attended = (weights.to(dtype) @ order.with_neighbours(order.to_chunks(value))) / sums
+        return (round_weights * order.from_chunks(attended)).sum(2)[:, :, :length]
 
-    def _attend_to_all(
-        self,
-        query_key: Tensor,
-        value: Tensor,
-        mask: AttentionMask,
-        dropout_rng: DropoutRng | None,
-        hooks: HookPoint | None,
-    ) -> Tensor:
+    def _attend_to_all(self, query_key: Tensor, value: Tensor, context: BlockContext) -> Tensor:
         """Return the same for all pairs: one softmax, where each counts once per visible round."""
+        mask, dropout_rng = context.attention.mask, context.dropout_rng
         buckets = self._hash(query_key.to(value.dtype), dropout_rng)
         if mask.is_real is not None:
             buckets = self._isolate_padding(buckets, ~mask.is_real)
@@ -174,7 +159,7 @@ class LSHAttention(MultiHeadModule):
         query, key = query_key.to(value.dtype), normalize(query_key, dim=-1).to(value.dtype)
         rate, no_mask = self.config.dropout, AttentionMask("all")
         inputs = AttentionInputs(
-            query, key, value, no_mask, rate, dropout_rng, hooks, bias, scale=1.0
+            query, key, value, no_mask, rate, dropout_rng, context.hooks, bias, scale=1.0
         )
         return attend(inputs, "auto")
 

@@ -7,13 +7,11 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.core.rng import stream_key
-from bertwright.modules.attention.mask import AttentionMask
-from bertwright.modules.attention.multi_head import MultiHeadModule
 from bertwright.modules.attention.positions import HeadShape, PositionsConfig, apply_rotary
 from bertwright.modules.context import BlockContext
 from bertwright.modules.dtypes import at_least_float32
-from bertwright.modules.hooks import HookPoint, tap
-from bertwright.modules.mixer import MultiHeadConfig
+from bertwright.modules.hooks import tap
+from bertwright.modules.mixer import MultiHeadConfig, MultiHeadModule, split_heads
 from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
@@ -71,31 +69,22 @@ class RandomFeatureAttention(MultiHeadModule):
         """Map x (B, L, D) to (B, L, D)."""
         assert context.past is None, "EncoderConfig allows no memory here"
         shared, hooks = context.attention, context.hooks
-        query, key, value = self.split_heads(self.projection(x), 3)
+        query, key, value = split_heads(self.projection(x), self.num_heads, 3)
         if shared.rotary is not None:
             query = apply_rotary(query, shared.rotary)
             key = apply_rotary(key, shared.rotary)
         query, key = tap(hooks, "query", query), tap(hooks, "key", key)
         value = tap(hooks, "value", value)
         query, key, value = (at_least_float32(t) for t in (query, key, value))
-        attended = self._attend(query, key, value, shared.mask, hooks)
+        attended = self._attend(query, key, value, context)
         return self.project_output(attended.to(x.dtype), hooks)
 
-    def _attend(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: AttentionMask,
-        hooks: HookPoint | None,
-    ) -> Tensor:
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, context: BlockContext) -> Tensor:
+        mask, hooks = context.attention.mask, context.hooks
         assert mask.pattern is not None, "EncoderConfig allows no other visibility"
         random_features = self._random_features.to(query)
         if self.function == "relu":
-            query_features, key_features = (
-                relu_features(query, random_features),
-                relu_features(key, random_features),
-            )
+            query_features, key_features = (relu_features(x, random_features) for x in (query, key))
         else:
             query_features = softmax_features(query, random_features, (-1,))
             key_features = softmax_features(key, random_features, (-2, -1))

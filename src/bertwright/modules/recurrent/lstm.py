@@ -57,11 +57,6 @@ class LSTMConfig(MixerConfig):
     supports_memory: ClassVar[bool] = True
     is_recurrent: ClassVar[bool] = True
 
-    @property
-    def is_fusable(self) -> bool:
-        """Whether there is neither clipping nor projection."""
-        return self.clip is None and self.cell is None
-
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
         directions, orders = scan_directions(encoder.visibility), encoder.depth.sublayer_orders()
         if not directions or encoder.sliding_window is not None:
@@ -157,7 +152,8 @@ class LSTMLayer(nn.Module):
         super().__init__()
         cell = config.cell or output_width
         self.clip, self.dropout_rate, self.forget_bias = config.clip, config.dropout, config.forget
-        self.is_fused = config.is_fusable and config.kernel != "explicit"
+        is_fusable = config.clip is None and config.cell is None
+        self.is_fused = is_fusable and config.kernel != "explicit"
         self.input = nn.Linear(input_width, 4 * cell)
         self.recurrent = nn.Linear(output_width, 4 * cell, bias=False)
         self.projection = nn.Linear(cell, output_width, bias=False) if config.cell else None
@@ -189,11 +185,9 @@ class LSTMLayer(nn.Module):
 
     def build_weights(self, dropout_rng: DropoutRng | None, direction_index: int) -> LSTMWeights:
         """Return the weights of one pass, with weight dropout."""
-        bias = (
-            self.input.bias
-            if self.recurrent_bias is None
-            else self.input.bias + self.recurrent_bias
-        )
+        bias = self.input.bias
+        if self.recurrent_bias is not None:
+            bias = bias + self.recurrent_bias
         cell = len(bias) // 4
         bias = bias + nn.functional.pad(bias.new_full((cell,), self.forget_bias), (cell, 2 * cell))
         recurrent = weight_dropout(

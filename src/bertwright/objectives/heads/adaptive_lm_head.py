@@ -17,7 +17,7 @@ from bertwright.modules.embeddings.adaptive import (
     cluster_widths,
 )
 from bertwright.modules.embeddings.embeddings import Embeddings
-from bertwright.modules.linear_cross_entropy import EAGER_SOFTMAX, linear_cross_entropy
+from bertwright.modules.linear_cross_entropy import linear_cross_entropy
 from bertwright.modules.parameter_roles import ParameterRole
 from bertwright.objectives.heads.lm_head import LMHead, LMHeadConfig
 
@@ -143,7 +143,7 @@ class AdaptiveLMHead(LMHead):
         step = torch.where(cluster == 0, labels, num_frequent + cluster - 1)
         head_input, head_table, bias = self._head_operands(hidden, embedding_table)
         loss, num_correct = linear_cross_entropy(
-            head_input, head_table, bias, step, weights, EAGER_SOFTMAX, self.z_loss
+            head_input, head_table, bias, step, weights, self.z_loss
         )
         for number in range(1, len(self.clusters)):
             members = (cluster == number).nonzero().squeeze(1)
@@ -153,7 +153,7 @@ class AdaptiveLMHead(LMHead):
             cluster_labels = labels[members] - self.clusters[number].start
             cluster_weights = None if weights is None else weights[members]
             cluster_loss, _ = linear_cross_entropy(
-                *tail, cluster_labels, cluster_weights, EAGER_SOFTMAX, self.z_loss
+                *tail, cluster_labels, cluster_weights, self.z_loss
             )
             loss = loss + cluster_loss
             with torch.no_grad():

@@ -12,11 +12,7 @@ from bertwright.encoder.config import EncoderConfig
 from bertwright.modules.embedding_lookup import empty_embedding
 from bertwright.modules.embeddings.embeddings import Embeddings
 from bertwright.modules.feed_forward import ACTIVATIONS, Activation
-from bertwright.modules.linear_cross_entropy import (
-    EAGER_SOFTMAX,
-    SoftmaxFunctions,
-    linear_cross_entropy,
-)
+from bertwright.modules.linear_cross_entropy import linear_cross_entropy
 from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
@@ -150,7 +146,7 @@ class LMHead(nn.Module):
         self.z_loss, self.smoothing = config.z_loss, config.smoothing
         self.num_embeddings = vocab_size
         self.unused_token_mask: Tensor | None = None
-        self._pointwise = EAGER_SOFTMAX
+        self._is_compiled = False
 
     def tie_weights(self, embeddings: Embeddings) -> None:
         """Take over shared tables that are not passed in with every call, if any."""
@@ -189,15 +185,13 @@ class LMHead(nn.Module):
         if self.unused_token_mask is not None and not torch.is_grad_enabled():
             zeros = table.new_zeros(len(table)) if bias is None else bias
             bias = zeros.masked_fill(self.unused_token_mask.to(zeros.device), -torch.inf)
-        extra_terms = self.z_loss, self.smoothing
-        return linear_cross_entropy(
-            hidden, table, bias, labels, weights, self._pointwise, *extra_terms
-        )
+        settings = self.z_loss, self.smoothing, self._is_compiled
+        return linear_cross_entropy(hidden, table, bias, labels, weights, *settings)
 
     def compile_parts(self) -> None:
         """Compile the transform, and the pointwise part of the loss."""
         self.transform.compile(dynamic=False)
-        self._pointwise = SoftmaxFunctions.compiled()
+        self._is_compiled = True
 
     def weights_and_biases(
         self, token_ids: Tensor, embedding_table: Tensor

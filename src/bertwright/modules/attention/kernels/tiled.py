@@ -38,22 +38,15 @@ def _attend_tiles(inputs: AttentionInputs, tiles: Tiles) -> Tensor:
             _gather_tiles(key, group.key_tiles),
             _gather_tiles(value, group.key_tiles),
         )
-        context = (
-            _explicit_tiles(*group_inputs, group, tiles, inputs)
-            if inputs.has_dropout
-            else _sdpa_tiles(*group_inputs, group, inputs)
-        )
+        if inputs.has_dropout:
+            context = _explicit_tiles(*group_inputs, group, tiles, inputs)
+        else:
+            context = F.scaled_dot_product_attention(
+                *group_inputs, attn_mask=group.allowed, scale=inputs.score_scale
+            )
         contexts.append(context.masked_fill(group.fully_masked, 0.0).transpose(1, 2))
     return _from_tiles(
         torch.cat(contexts).index_select(0, tiles.inverse_order), inputs.query, tiles
-    )
-
-
-def _sdpa_tiles(
-    query: Tensor, key: Tensor, value: Tensor, group: TileGroup, inputs: AttentionInputs
-) -> Tensor:
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=group.allowed, scale=inputs.score_scale
     )
 
 

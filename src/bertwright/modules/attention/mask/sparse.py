@@ -76,13 +76,13 @@ def with_global_segment(visibility: Visibility, segment: int | None) -> Visibili
 
     Rules without global tokens, or with global blocks, stay unchanged.
     """
-    if isinstance(visibility, AndVisibility | OrVisibility):
-        return type(visibility)(
-            rules=tuple(with_global_segment(member, segment) for member in visibility.rules)
-        )
-    if isinstance(visibility, GlobalVisibility) and visibility.block == 1:
-        return visibility.model_copy(update={"segment": segment})
-    return visibility
+
+    def replace_segment(rule: Visibility) -> Visibility:
+        if isinstance(rule, GlobalVisibility) and rule.block == 1:
+            return rule.model_copy(update={"segment": segment})
+        return rule
+
+    return visibility.map_rules(replace_segment)
 
 
 def get_global_segment(visibility: Visibility) -> int | None:
@@ -95,15 +95,14 @@ def get_global_segment(visibility: Visibility) -> int | None:
 
 def with_global_first_token(visibility: Visibility) -> Visibility:
     """Return the rule with its first token global, if it supports global tokens but has none."""
-    if isinstance(visibility, AndVisibility | OrVisibility):
-        return type(visibility)(
-            rules=tuple(with_global_first_token(member) for member in visibility.rules)
-        )
-    if isinstance(visibility, GlobalVisibility) and not (
-        visibility.first or visibility.last or visibility.positions
-    ):
-        return visibility.model_copy(update={"first": 1})
-    return visibility
+
+    def add_first(rule: Visibility) -> Visibility:
+        is_global = isinstance(rule, GlobalVisibility)
+        if is_global and not (rule.first or rule.last or rule.positions):
+            return rule.model_copy(update={"first": 1})
+        return rule
+
+    return visibility.map_rules(add_first)
 
 
 class RandomBlocksVisibility(Visibility):

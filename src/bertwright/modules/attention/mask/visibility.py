@@ -4,8 +4,8 @@ A rule is a function of the attributes of a query and of a key. Rules compose wi
 Padding is always masked.
 """
 
+from collections.abc import Callable
 from functools import reduce
-from operator import and_, or_
 from typing import Literal
 
 import torch
@@ -49,6 +49,10 @@ class Visibility(Config):
     def stride(self) -> int:
         """The dilation at which positions are grouped into tiles: 1 for contiguous ones."""
         return 1
+
+    def map_rules(self, function: Callable[["Visibility"], "Visibility"]) -> "Visibility":
+        """Return the result of a function, applied to every rule that is combined, if any are."""
+        return function(self)
 
     def at_block(self, index: int) -> "Visibility":
         """Return the rule of one block of the encoder."""
@@ -180,6 +184,19 @@ class _CompositeVisibility(Visibility):
 
     rules: tuple[Visibility, ...] = Field(min_length=1)
 
+    def combine(self, first: Tensor, second: Tensor) -> Tensor:
+        """Return what two rules allow together."""
+        raise TypeError(f"{type(self).__name__} combines no rules")
+
+    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return reduce(self.combine, (rule.visible(query, key) for rule in self.rules))
+
+    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
+        return reduce(self.combine, (rule.may_attend(query, key) for rule in self.rules))
+
+    def map_rules(self, function: Callable[[Visibility], Visibility]) -> Visibility:
+        return type(self)(rules=tuple(rule.map_rules(function) for rule in self.rules))
+
     def global_tokens(self, token_info: TokenInfo) -> Tensor | None:
         by_rule = (rule.global_tokens(token_info) for rule in self.rules)
         tokens = [is_global for is_global in by_rule if is_global is not None]
@@ -198,10 +215,10 @@ class _CompositeVisibility(Visibility):
         return max(rule.stride for rule in self.rules)
 
     def at_block(self, index: int) -> Visibility:
-        return type(self)(rules=tuple(rule.at_block(index) for rule in self.rules))
+        return self.map_rules(lambda rule: rule.at_block(index))
 
     def at_head(self, index: int) -> Visibility:
-        return type(self)(rules=tuple(rule.at_head(index) for rule in self.rules))
+        return self.map_rules(lambda rule: rule.at_head(index))
 
 
 class AndVisibility(_CompositeVisibility):
@@ -209,11 +226,8 @@ class AndVisibility(_CompositeVisibility):
 
     kind: Literal["and"] = "and"
 
-    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
-        return reduce(and_, (rule.visible(query, key) for rule in self.rules))
-
-    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
-        return reduce(and_, (rule.may_attend(query, key) for rule in self.rules))
+    def combine(self, first: Tensor, second: Tensor) -> Tensor:
+        return first & second
 
     def simplify(self) -> Visibility:
         """Remove bidirectional and repeated rules."""
@@ -230,11 +244,8 @@ class OrVisibility(_CompositeVisibility):
 
     kind: Literal["or"] = "or"
 
-    def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
-        return reduce(or_, (rule.visible(query, key) for rule in self.rules))
-
-    def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
-        return reduce(or_, (rule.may_attend(query, key) for rule in self.rules))
+    def combine(self, first: Tensor, second: Tensor) -> Tensor:
+        return first | second
 
 
 def members(

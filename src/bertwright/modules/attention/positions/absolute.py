@@ -12,6 +12,8 @@ from bertwright.modules.attention.positions.position_encoding import (
     PositionEncoding,
     PositionsConfig,
     RotaryAngles,
+    interleave_sine_cosine,
+    sinusoid_angles,
 )
 from bertwright.modules.embedding_lookup import embedding_lookup, empty_embedding
 from bertwright.modules.token_tensors import TokenInfo
@@ -180,8 +182,8 @@ class SinusoidalPositionEmbedding(PositionEncoding):
         position = (
             token_info.index[0] if token_info.position_ids is None else token_info.position_ids
         )
-        angle = _rotary_angles(position, self.width, self.base)
-        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
+        angles = sinusoid_angles(position, self.width, self.base, torch.float32)
+        return interleave_sine_cosine(angles)
 
 
 class PerBlockPositionEmbedding(PositionEncoding):
@@ -199,9 +201,8 @@ class PerBlockPositionEmbedding(PositionEncoding):
         return signal + self._sinusoids(torch.tensor([block + 1], device=signal.device))
 
     def _sinusoids(self, position: Tensor) -> Tensor:
-        steps = torch.arange(0, self.width, 2, dtype=torch.float64, device=position.device)
-        angle = position[..., None] * (1.0 / self.base ** (steps / self.width))
-        return torch.stack((angle.sin(), angle.cos()), dim=-1).flatten(-2)
+        angles = sinusoid_angles(position, self.width, self.base, torch.float64)
+        return interleave_sine_cosine(angles)
 
 
 class RotaryEmbedding(PositionEncoding):
@@ -213,11 +214,6 @@ class RotaryEmbedding(PositionEncoding):
 
     def rotary_angles(self, token_info: TokenInfo) -> RotaryAngles | None:
         position = token_info.resolved_position_ids
-        angle = _rotary_angles(position, self.head_width, self.base)
+        angle = sinusoid_angles(position, self.head_width, self.base, torch.float32)
         angle = torch.cat((angle, angle), dim=-1)[:, None]
         return angle.cos(), angle.sin()
-
-
-def _rotary_angles(position: Tensor, width: int, base: float) -> Tensor:
-    steps = torch.arange(0, width, 2, dtype=torch.float32, device=position.device)
-    return position[..., None].float() * (1.0 / base ** (steps / width))

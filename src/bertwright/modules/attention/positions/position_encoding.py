@@ -137,17 +137,24 @@ class ScoreTerm(nn.Module):
         return self.head_shape.head_width**-0.5
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        relative_positions: RelativePositions,
-        qkv_projection: nn.Module,
+        self, query: Tensor, key: Tensor, positions: RelativePositions, qkv_projection: nn.Module
     ) -> Tensor:
         """Return the term (B, H, Lq, Lk) of query (B, H, Lq, d) and key (B, H, Lk, d).
 
         ``qkv_projection`` projects a vector to a query, a key and a value.
         """
         raise TypeError(f"{type(self).__name__} is abstract")
+
+
+def sinusoid_angles(position: Tensor, width: int, base: float, dtype: torch.dtype) -> Tensor:
+    """Return the angles (..., width / 2) of positions (...), with geometric wavelengths."""
+    steps = torch.arange(0, width, 2, dtype=dtype, device=position.device)
+    return position[..., None].to(dtype) * (1.0 / base ** (steps / width))
+
+
+def interleave_sine_cosine(angles: Tensor) -> Tensor:
+    """Return sines in the even channels and cosines in the odd ones, (..., width)."""
+    return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(-2)
 
 
 def apply_rotary(x: Tensor, rotary: RotaryAngles) -> Tensor:

@@ -135,13 +135,9 @@ class GatedRelativeBias(ScoreTerm):
         self.gain = nn.Parameter(torch.ones(head_shape.num_heads))
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        relative_positions: RelativePositions,
-        qkv_projection: nn.Module,
+        self, query: Tensor, key: Tensor, positions: RelativePositions, qkv_projection: nn.Module
     ) -> Tensor:
-        assert relative_positions.bias is not None
+        assert positions.bias is not None
         update, reset = torch.sigmoid(self.update(query)), torch.sigmoid(self.reset(query))
         gain = self.gain.view(-1, 1, 1).to(query.dtype)
-        return relative_positions.bias * (1 + update + (1 - update) * gain * reset)
+        return positions.bias * (1 + update + (1 - update) * gain * reset)

@@ -14,6 +14,7 @@ from bertwright.modules.attention.positions.position_encoding import (
     PositionsConfig,
     RelativePositions,
     ScoreTerm,
+    sinusoid_angles,
 )
 from bertwright.modules.embedding_lookup import embedding_lookup, empty_embedding
 from bertwright.modules.norms import LayerNorm
@@ -98,8 +99,7 @@ class TransformerXLPositions(PositionEncoding):
         distance = distances.values
         if self.config.longest is not None:
             distance = distance.clamp(-self.config.longest, self.config.longest)
-        steps = torch.arange(0, self.width, 2, dtype=torch.float64, device=distance.device)
-        angle = distance[:, None] * (1.0 / self.config.base ** (steps / self.width))
+        angle = sinusoid_angles(distance, self.width, self.config.base, torch.float64)
         vectors = torch.cat((angle.sin(), angle.cos()), dim=-1)
         is_same = _same_segment(query_info, key_info) if self.config.segments else None
         return RelativePositions(distances, None, vectors, self.query_biases, is_same)
@@ -129,24 +129,20 @@ class TransformerXLScores(ScoreTerm):
         self.segment_scores = SegmentScores(head_shape) if segments else None
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        relative_positions: RelativePositions,
-        qkv_projection: nn.Module,
+        self, query: Tensor, key: Tensor, positions: RelativePositions, qkv_projection: nn.Module
     ) -> Tensor:
-        biases = self.query_biases or relative_positions.query_biases
-        assert relative_positions.vectors is not None
+        biases = self.query_biases or positions.query_biases
+        assert positions.vectors is not None
         assert isinstance(biases, QueryBiases)
         heads, width = self.head_shape.num_heads, self.head_shape.head_width
-        vectors = self.projection(relative_positions.vectors.to(query.dtype)).view(-1, heads, width)
+        vectors = self.projection(positions.vectors.to(query.dtype)).view(-1, heads, width)
         content_bias = biases.content_bias.view(heads, 1, width).to(query.dtype)
         position_bias = biases.position_bias.view(heads, 1, width).to(query.dtype)
         content_scores = torch.matmul(content_bias, key.transpose(-1, -2))
         position_scores = torch.matmul(query + position_bias, vectors.permute(1, 2, 0))
-        term = content_scores + relative_positions.distances.to_query_key(position_scores)
-        if self.segment_scores is not None and relative_positions.is_same_segment is not None:
-            term = term + self.segment_scores(query, relative_positions.is_same_segment)
+        term = content_scores + positions.distances.to_query_key(position_scores)
+        if self.segment_scores is not None and positions.is_same_segment is not None:
+            term = term + self.segment_scores(query, positions.is_same_segment)
         return term * self.scale
 
 
@@ -214,20 +210,14 @@ class DisentangledScores(ScoreTerm):
         return (3 * self.head_shape.head_width) ** -0.5
 
     def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        relative_positions: RelativePositions,
-        qkv_projection: nn.Module,
+        self, query: Tensor, key: Tensor, positions: RelativePositions, qkv_projection: nn.Module
     ) -> Tensor:
-        assert relative_positions.vectors is not None
+        assert positions.vectors is not None
         heads, width = self.head_shape.num_heads, self.head_shape.head_width
-        projected = qkv_projection(relative_positions.vectors.to(query.dtype)).unflatten(
+        projected = qkv_projection(positions.vectors.to(query.dtype)).unflatten(
             -1, (-1, heads, width)
         )
         as_query, as_key = projected.permute(1, 2, 3, 0)[:2].unbind(0)
-        to_distance = relative_positions.distances.to_query_key(torch.matmul(query, as_key))
-        from_distance = relative_positions.distances.to_query_key_from_keys(
-            torch.matmul(key, as_query)
-        )
+        to_distance = positions.distances.to_query_key(torch.matmul(query, as_key))
+        from_distance = positions.distances.to_query_key_from_keys(torch.matmul(key, as_query))
         return (to_distance + from_distance) * self.scale
