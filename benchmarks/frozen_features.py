@@ -28,7 +28,7 @@ from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.finetune import run_seeds
 from bertwright.tasks.finetuning.frozen_features import FrozenFeatures
-from bertwright.tasks.finetuning.run import FineTuningRun, no_reporter
+from bertwright.tasks.finetuning.run import FineTuningRun
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.outputs import FloatArray, Prediction
@@ -144,10 +144,10 @@ def _scores(
 ) -> dict[str, Any]:
     """Return every metric of our head and of the baselines."""
     config = FineTuningConfig.from_settings({"adaptation": "frozen", "calibrate": False})
-    run = build_run(model, [(task, train, dev)], config, no_reporter, None)
+    run = build_run(model, [(task, train, dev)], config)
     features = CachedFrozenFeatures(model, run.model, run.encoded_tasks, run.precision, cache)
     run.frozen_features.append(features)
-    _, best = run_seeds(run, config)
+    _, best = run_seeds(run)
     predictions = {OURS: best.predictions[0], **_baselines(run, features, dev)}
     return {name: task.score(dev, values) for name, values in predictions.items()}
 

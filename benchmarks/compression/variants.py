@@ -12,8 +12,8 @@ from typing import Any
 
 from benchmarks.compression.plan import ArtefactForm, CompressionPlan, CompressionVariant
 from benchmarks.embedding.compare import checkpoint_folder
-from bertwright.compression.compatibility import require_compatible
 from bertwright.compression.compress import compress, num_parameters
+from bertwright.compression.initial_student import require_compatible
 from bertwright.compression.method import CompressionMethod
 from bertwright.compression.vocabulary.trimming import trim_vocabulary
 from bertwright.core.config import InferencePrecision

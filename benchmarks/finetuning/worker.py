@@ -18,7 +18,6 @@ from bertwright.runtime.process import configure_process, default_device
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.finetune import run_seeds
-from bertwright.tasks.finetuning.run import no_reporter
 from bertwright.timing.interleaved import StepTimer, TimedProcess
 
 NUM_REPEATS = 100
@@ -98,9 +97,9 @@ def run_side(plan: FineTuningPlan, task: str, side: str, timer: StepTimer) -> No
         update={"epochs": 1, "compile": True}
     )
     examples = [(part.task, part.train, part.train[:2])]
-    run = build_run(model, examples, settings, no_reporter, None)
+    run = build_run(model, examples, settings)
     tasks = [repeat_part(encoded_task, NUM_REPEATS) for encoded_task in run.encoded_tasks]
-    run_seeds(replace(run, encoded_tasks=tasks, callbacks=[StepTimerCallback(timer)]), settings)
+    run_seeds(replace(run, encoded_tasks=tasks, callbacks=[StepTimerCallback(timer)]))
 
 
 def main() -> None:

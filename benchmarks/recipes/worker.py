@@ -14,7 +14,7 @@ from bertwright.runtime.process import configure_process
 from bertwright.timing.interleaved import StepTimer
 from bertwright.training.clock import TrainingClock
 from bertwright.training.loop import TrainingJob, train
-from bertwright.training.pretraining.job import pretraining_job
+from bertwright.training.pretraining.job import untrained_job
 from bertwright.training.pretraining.run_folder import fit_recipe_to_data
 
 SEQUENCE_LENGTH, BATCH_TOKENS = 128, 4096
@@ -36,7 +36,7 @@ def training_job(
 ) -> TrainingJob[Batch]:
     """Return an endless training of a recipe, at the pace of the timer."""
     precision = recipe.precision or default_precision()
-    job = pretraining_job(
+    job = untrained_job(
         recipe, data, precision, TrainingClock(NUM_STEPS), [StepTimerCallback(timer)]
     )
     if is_compiled:

@@ -1,30 +1,31 @@
 """Reports of the first training steps of a student."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.distillation import TaskDistillation
+from bertwright.tasks.finetuning.build_run import TaskDistillation
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import TrainingClock
-from bertwright.training.reporters.reporter import Reporter, StepReport
 
 
 @dataclass
-class StepRecorder(Reporter):
-    """A reporter that keeps the report of every step."""
+class StepRecorder(Callback):
+    """A callback that keeps the report of every step."""
 
     reports: list[StepReport] = field(default_factory=list[StepReport])
 
     def report_step(self, report: StepReport) -> None:
         self.reports.append(report)
 
-    def make_reporter(self, seed: int, clock: TrainingClock) -> Reporter:
-        """Return this reporter, as a factory of reporters."""
-        return self
+    def make_reporter(self, seed: int, clock: TrainingClock) -> Sequence[Callback]:
+        """Return this callback, as a factory of reporters."""
+        return [self]
 
 
 def first_step(

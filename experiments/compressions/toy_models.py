@@ -24,7 +24,7 @@ from bertwright.studies.corpora import CorpusFolder
 from bertwright.tasks.catalogue import find_split_file, table_task, tagging_task
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fine_tuned_model import FineTunedModel, load_fine_tuned_model
-from bertwright.tasks.finetuning.distillation import TaskDistillation
+from bertwright.tasks.finetuning.build_run import TaskDistillation
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.formats.tables import Columns

@@ -12,8 +12,8 @@ from bertwright.tasks.formats.examples import (
     MultipleChoice,
     TaggedSentence,
 )
+from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress, TrainingClock
-from bertwright.training.reporters.reporter import Reporter
 
 COLOURS, THINGS = ("red", "green", "blue", "brown"), ("bird", "house", "tree", "river")
 
@@ -106,7 +106,7 @@ def partners() -> list[Example]:
 def until(score: float) -> ReporterFactory:
     """Stop a run after the epoch whose first metric reaches ``score``."""
 
-    class Until(Reporter):
+    class Until(Callback):
         def __init__(self, seed: int, clock: TrainingClock) -> None:
             self.clock = clock
 
@@ -114,7 +114,7 @@ def until(score: float) -> ReporterFactory:
             if next(iter(metrics.values())) >= score:
                 self.clock.stop_at(progress.step)
 
-    return Until
+    return lambda seed, clock: [Until(seed, clock)]
 
 
 def assert_same_predictions(

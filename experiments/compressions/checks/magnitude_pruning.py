@@ -7,8 +7,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from bertwright.compression.pruning.masks import top_mask
-from bertwright.compression.pruning.weight_pruning_methods import DensityPruning
+from bertwright.compression.pruning.weight_pruning_methods import DensityPruning, top_mask
 from bertwright.core.rng import stream_key
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.tasks.adapters.lora import matrix_names

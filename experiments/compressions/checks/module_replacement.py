@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from bertwright.compression.module_replacement import ModuleReplacement, ReplaceableLayerStack
-from bertwright.core.schedules import ConstantSchedule
+from bertwright.compression.module_replacement import ReplaceableLayerStack
+from bertwright.compression.pruning.layers import prune_layers
 from bertwright.core.significance import binomial_interval
 from bertwright.encoder.encoder import Encoder
 from bertwright.modules.dropout_rng import DropoutRng
@@ -65,7 +65,7 @@ def _changed_tensors(
 def _extreme_probabilities(toy: ToyModels) -> CheckResults:
     """Check that the teacher runs at probability 0, the student at 1, and the frequency between."""
     teacher = toy.fine_tuned(TASK)
-    student = ModuleReplacement(teacher, ConstantSchedule(value=1.0)).build_student(2)
+    student = prune_layers(teacher, range(2))
     encoder, teacher_encoder = student.model.encoder, teacher.task_model.encoder
     token_ids = torch.randint(5, 90, (3, 8), generator=torch.Generator().manual_seed(0))
     rng = DropoutRng.for_step(0, 0, 0, token_ids.device)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from bertwright.compression.parameter_sharing import ParameterSharing
-from bertwright.compression.vocabulary.factorised_embeddings import factorise_embeddings
+from bertwright.compression.vocabulary.narrower_embeddings import factorise_embeddings
 from bertwright.models.costs import num_parameters_by_part
 from bertwright.models.model import Model
 from experiments.analyses.expecting import ExpectedValue, expect_equal

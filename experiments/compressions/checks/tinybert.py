@@ -90,7 +90,7 @@ def _identity_projection() -> ExpectedValue:
     with torch.no_grad():
         projection.weight.copy_(torch.eye(8))
         projection.bias.zero_()
-    loss = HiddenStateLoss(HiddenStateLossConfig(), "joint", [(1, 1)], [projection])
+    loss = HiddenStateLoss(HiddenStateLossConfig(), [(1, 1)], [projection])
     states = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(0))
     inputs = DistillationInputs(
         torch.zeros(1, 1),

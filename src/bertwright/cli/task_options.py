@@ -107,15 +107,16 @@ def parse_settings(overrides: Sequence[str], seeds: int = 1, **stated: Any) -> P
 
 def progress_reporter_factory(show_seed: bool) -> "ReporterFactory":
     """Return a factory of a progress line for each run."""
+    from bertwright.training.callbacks.callback import Callback
     from bertwright.training.clock import TrainingClock
     from bertwright.training.reporters.progress_line import ProgressLine
-    from bertwright.training.reporters.reporter import Reporter, ReporterList, ThroughputMeter
+    from bertwright.training.reporters.throughput import ThroughputMeter
 
-    def make_reporter(seed: int, clock: TrainingClock) -> Reporter:
+    def make_reporter(seed: int, clock: TrainingClock) -> Sequence[Callback]:
         if show_seed:
             log(f"seed {seed}")
         throughput = ThroughputMeter()
-        return ReporterList(throughput, ProgressLine(clock, throughput))
+        return throughput, ProgressLine(clock, throughput)
 
     return make_reporter
 

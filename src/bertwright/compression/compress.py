@@ -5,16 +5,18 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bertwright.compression.compatibility import require_compatible, require_unlabelled_used
 from bertwright.compression.distillation.transfer import TransferSets
-from bertwright.compression.initial_student import student_factory
+from bertwright.compression.initial_student import (
+    require_compatible,
+    require_unlabelled_used,
+    student_factory,
+)
 from bertwright.compression.method import CompressionMethod, CompressionStage
-from bertwright.compression.student_cache import StudentCache
 from bertwright.core.errors import UserError
 from bertwright.core.files import require_creatable, require_new_folder
 from bertwright.core.statistics import estimate, paired_difference
@@ -25,12 +27,17 @@ from bertwright.tasks.adapters.lora import matrix_names
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.evaluation.evaluate import evaluate
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
-from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.fine_tuned_model import (
+    FineTunedModel,
+    is_fine_tuned,
+    load_fine_tuned_model,
+)
 from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.finetuning.run import ReporterFactory, no_reporter
 from bertwright.tasks.formats.examples import Examples, TaskExample
 from bertwright.tasks.heads.head import PoolerHeadConfig
+from bertwright.tasks.provenance import examples_checksum, prediction_fingerprint, provenance
 from bertwright.tasks.task import Task
 
 
@@ -171,7 +178,7 @@ def compress(
             dev,
             make_reporter,
             overrides,
-            StudentCache(Path(folder), teacher, train, dev),
+            Path(folder),
         )
         result = CompressionResult(
             method,
@@ -221,7 +228,10 @@ def sparsity(model: FineTunedModel) -> float:
 
 @dataclass(frozen=True)
 class _CompressionRun:
-    """The training of a student by a method, for any seed."""
+    """The training of a student by a method, for any seed.
+
+    ``folder`` keeps the student after each stage but the last, so that an interrupted run resumes.
+    """
 
     method: CompressionMethod
     teacher: FineTunedModel
@@ -231,17 +241,34 @@ class _CompressionRun:
     dev: Examples
     make_reporter: ReporterFactory
     settings: Mapping[str, Any]
-    student_cache: StudentCache
+    folder: Path
 
     def distil(self, seed: int) -> FineTuningResult:
         """Train all stages in order; return the result of the last."""
         *earlier, last = self.method.stages
         student, overrides = self.build_student(seed), {**self.settings, "seed": seed}
         for stage in earlier:
-            train = partial(self._train_stage, student, stage, overrides)
-            texts = self.transfer_sets.examples(stage.examples, stage.augmentation)
-            student = self.student_cache.load_or_train(stage, student, texts, overrides, train)
+            folder = self._student_folder(student, stage, overrides)
+            if not is_fine_tuned(folder):
+                self._train_stage(student, stage, overrides).write(folder)
+            # From its folder, so that an interrupted run and an uninterrupted one continue alike.
+            student = load_fine_tuned_model(folder, student.precision)
         return self._train_stage(student, last, overrides)
+
+    def _student_folder(
+        self, student: TextModel, stage: CompressionStage, overrides: Mapping[str, Any]
+    ) -> Path:
+        """Return the folder of the student after a stage, named by a hash of all inputs."""
+        examples = self.transfer_sets.examples(stage.examples, stage.augmentation)
+        inputs = {
+            "teacher": prediction_fingerprint(self.teacher),
+            "stage": stage.model_dump(mode="json", by_alias=True),
+            "settings": dict(overrides),
+            "texts": examples_checksum(examples),
+            **provenance(student, self.transfer_sets.train, self.dev),
+        }
+        digest = sha256(json.dumps(inputs, sort_keys=True, default=str).encode()).hexdigest()
+        return self.folder / f"student-{digest[:12]}"
 
     def _train_stage(
         self, student: TextModel, stage: CompressionStage, overrides: Mapping[str, Any]

@@ -24,8 +24,8 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.recipes.loading import merge, read_yaml
 from bertwright.tasks.adapters import Quantization
 from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.build_run import TaskDistillation
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.distillation import TaskDistillation
 
 METHODS_PACKAGE = "bertwright.compression.methods"
 """The package of the method files."""

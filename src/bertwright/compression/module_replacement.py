@@ -12,21 +12,20 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from bertwright.compression.pruning.layers import prune_layers
 from bertwright.core.errors import UserError
 from bertwright.core.schedules import Schedule
 from bertwright.encoder.encoder import get_blocks
 from bertwright.encoder.layer_stack import LayerStack, StackContext
-from bertwright.models.text_model import TextModel
 from bertwright.modules.dropout_rng import uniform_for_step
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.distillation import TaskDistillationLoss
+from bertwright.tasks.finetuning.batches import TaskBatch
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
 from bertwright.tasks.heads.head import parameter_shapes
 from bertwright.tasks.task_model import MultiTaskModel
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress
+from bertwright.training.distillation_loss import DistillationLoss
 
 REPLACEMENT_STREAM = 66
 """The stream of the random numbers that choose between student and teacher blocks."""
@@ -48,34 +47,25 @@ class ModuleReplacement:
     predecessor: FineTunedModel
     probability: Schedule
 
-    def build_student(self, num_layers: int) -> TextModel:
-        """Return the first blocks of the teacher as a student.
-
-        Raises UserError if ``num_layers`` does not divide the teacher's depth.
-        """
-        depth = len(self.predecessor.task_model.encoder.blocks)
-        require_divisible_layers(depth, num_layers)
-        return prune_layers(self.predecessor, range(num_layers))
-
     def build_loss(
         self,
         student: MultiTaskModel,
-        encoded_tasks: Sequence[EncodedTask],
+        encoded_task: EncodedTask,
         used_vocabulary: UsedVocabulary | None,
-    ) -> TaskDistillationLoss:
-        """Put the teacher's blocks into a student that :meth:`build_student` returned."""
+    ) -> "_ModuleReplacementLoss":
+        """Put the teacher's blocks into a student made of the teacher's layers."""
         encoder = student.encoder
         num_teacher_blocks = len(self.predecessor.task_model.encoder.blocks)
         is_plain = type(encoder.layer_stack) is LayerStack and not encoder.needs_sublayer_outputs
-        if len(encoded_tasks) > 1 or num_teacher_blocks % len(encoder.blocks) or not is_plain:
+        if num_teacher_blocks % len(encoder.blocks) or not is_plain:
             raise UserError(
                 "module replacement needs a single task and a plain stack of blocks without "
                 "sublayer outputs: choose another method"
             )
-        return _ModuleReplacementLoss(self, student, encoded_tasks[0])
+        return _ModuleReplacementLoss(self, student, encoded_task)
 
 
-class _ModuleReplacementLoss(TaskDistillationLoss):
+class _ModuleReplacementLoss(DistillationLoss[TaskBatch, TaskBatch]):
     """A distillation without losses: the teacher's blocks run in the place of the student's."""
 
     def __init__(

@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.compression.vocabulary.factorised_embeddings import factorise_embeddings
+from bertwright.compression.vocabulary.narrower_embeddings import factorise_embeddings
 from bertwright.core.config import Settings
 from bertwright.core.errors import UserError
 from bertwright.models.model import Model

@@ -2,35 +2,18 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.modules.token_tensors import TokenInfo
-from bertwright.tasks.example_encoder import TaskSequence
-from bertwright.tasks.fine_tuned_model import FineTunedModel, flat_positions
-from bertwright.tasks.finetuning.batches import collate
-from bertwright.tasks.finetuning.encoded_task import EncodedTask, target_dtype
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.batches import TaskBatch, build_task_batch
+from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.formats.examples import Examples
 
 Floats = NDArray[np.float64]
-
-
-class TaskModelInputs(NamedTuple):
-    """The inputs of a task model.
-
-    Token ids (B, L) int64 with their token info, the flat output positions (M,), None for a model
-    that classifies sequences, and the number of outputs of each sequence.
-    """
-
-    token_ids: Tensor
-    token_info: TokenInfo
-    positions: Tensor | None
-    output_lengths: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -41,55 +24,39 @@ class ExampleBatch:
     part: EncodedTask
     items: Sequence[int]
 
-    def inputs(self) -> TaskModelInputs:
-        """Return the inputs of the task model."""
-        sequences = [sequence for item in self.items for sequence in self._sequences(item)]
-        length = max(len(sequence.token_ids) for sequence in sequences)
-        token_ids, token_info = collate(sequences, length, self.model)
-        positions = None
-        if self.part.task.output_type.level == "token":
-            positions = flat_positions(sequences, length).to(self.model.device)
-        output_lengths = [self._num_outputs(sequence) for sequence in sequences]
-        return TaskModelInputs(token_ids, token_info, positions, output_lengths)
+    def batch(self) -> TaskBatch:
+        """Return the inputs of the task model, and the targets."""
+        indices = [index for item in self.items for index in self.part.items[item]]
+        length = max(len(self.part.sequences[index].token_ids) for index in indices)
+        return build_task_batch(self.part, self.items, length, self.model)
 
     def num_sequences(self) -> list[int]:
         """Return the number of sequences of each item."""
-        return [len(self._sequences(item)) for item in self.items]
+        return [len(self.part.items[item]) for item in self.items]
 
     def losses(self) -> Iterator[tuple[Tensor, int]]:
         """Yield the training loss of each item, summed over its targets, and their number.
 
         Dropout is off. Items compared with each other yield one loss for all of them.
         """
-        outputs = self.part.output_decoder.to_training_scale(self.model.task_model(*self.inputs()))
-        sizes = [
-            sum(self._num_outputs(sequence) for sequence in self._sequences(item))
-            for item in self.items
-        ]
+        batch, decoder = self.batch(), self.part.output_decoder
+        outputs = decoder.to_training_scale(
+            self.model.task_model(
+                batch.token_ids, batch.token_info, batch.positions, batch.output_lengths
+            )
+        )
+        sizes, counts = batch.item_output_lengths, [len(self.part.targets[n]) for n in self.items]
         if self.part.task.output_type.has_in_batch_negatives:
-            yield self._loss(outputs, sizes, self.items)
+            yield decoder.loss(outputs, sizes, batch.targets)[0], sum(counts)
             return
-        bounds = pairwise(accumulate(sizes, initial=0))
-        for item, (start, end) in zip(self.items, bounds, strict=True):
-            yield self._loss(outputs[start:end], [end - start], [item])
+        parts = outputs.split(list(sizes)), batch.targets.split(counts), sizes, counts
+        for item_outputs, targets, size, count in zip(*parts, strict=True):
+            yield decoder.loss(item_outputs, [size], targets)[0], count
 
     def total(self) -> tuple[Tensor, int]:
         """Return the loss of all items, 0-d, and the number of their targets."""
         sums, counts = zip(*self.losses(), strict=True)
         return torch.stack(sums).sum(), sum(counts)
-
-    def _sequences(self, item: int) -> list[TaskSequence]:
-        return [self.part.sequences[index] for index in self.part.items[item]]
-
-    def _num_outputs(self, sequence: TaskSequence) -> int:
-        return self.part.output_decoder.output_length(sequence)
-
-    def _loss(
-        self, outputs: Tensor, output_lengths: Sequence[int], items: Sequence[int]
-    ) -> tuple[Tensor, int]:
-        targets = [target for item in items for target in self.part.targets[item]]
-        labels = torch.tensor(targets, dtype=target_dtype(self.part), device=outputs.device)
-        return self.part.output_decoder.loss(outputs, output_lengths, labels)[0], len(targets)
 
 
 def example_batches(

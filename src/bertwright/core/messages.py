@@ -10,6 +10,11 @@ def print_once(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
 
 
+def count_noun(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 layer``, ``2 layers``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of an error's message, or its class name if it has none."""
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__

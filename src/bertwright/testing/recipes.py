@@ -25,13 +25,10 @@ from bertwright.testing.toy import (
     toy_tokenizer,
     toy_tokens,
 )
-from bertwright.training.callbacks.segment_memory import SegmentMemory
 from bertwright.training.checkpoints import CheckpointManager, open_checkpoint
 from bertwright.training.clock import Progress, TrainingClock, every_n_steps
-from bertwright.training.gradient_clipping import GradientClipping
 from bertwright.training.loop import TrainingJob, train
-from bertwright.training.pretraining.job import pretraining_callbacks
-from bertwright.training.pretraining.losses import PretrainingLosses
+from bertwright.training.pretraining.job import pretraining_job
 from bertwright.training.step_batch import StepBatch
 
 NUM_STEPS = 3
@@ -151,8 +148,6 @@ def check_saving(recipe: Recipe) -> None:
 def _training_job(recipe: Recipe, folder: Path) -> TrainingJob[Batch]:
     model = Model.build(recipe, TOY_VOCAB_SIZE)
     parameters = MasterParameters(model, get_parameter_roles(model), "float32")
-    optimiser = recipe.optimiser.build(parameters)
-    memory = SegmentMemory(recipe.encoder.memory_length)
 
     def get_batch(progress: Progress) -> StepBatch[Batch]:
         groups = recipe.objective_schedule(progress.phase)
@@ -167,15 +162,11 @@ def _training_job(recipe: Recipe, folder: Path) -> TrainingJob[Batch]:
         counts = {name: float(targets.weights.sum()) for name, targets in batch.targets.items()}
         return StepBatch([batch], counts, NUM_SEQUENCES, batch.num_tokens)
 
-    return TrainingJob(
-        parameters=parameters,
-        optimiser=optimiser,
+    return pretraining_job(
+        model,
+        parameters,
+        TrainingClock(NUM_STEPS, [phase.fraction for phase in recipe.phases]),
         get_batch=get_batch,
-        compute_losses=PretrainingLosses(recipe, model, memory=memory),
-        clock=TrainingClock(NUM_STEPS, [phase.fraction for phase in recipe.phases]),
-        learning_rate_factor=recipe.schedule.at,
-        gradient_clipping=GradientClipping(recipe.max_grad_norm),
-        callbacks=[*pretraining_callbacks(model, parameters, optimiser, None), memory],
         checkpoints=CheckpointManager(folder, num_kept=NUM_STEPS),
         checkpoint_trigger=every_n_steps(1),
         dump_folder=folder,

@@ -6,7 +6,6 @@ last. A folder is written under a temporary name, flushed and renamed, so a kill
 checkpoints intact. A folder with wrong checksums (broken disk, partial copy) is skipped.
 """
 
-import hashlib
 import json
 import re
 import shutil
@@ -18,7 +17,7 @@ from typing import Any
 from safetensors.torch import save_file
 from torch import Tensor
 
-from bertwright.core.files import atomic_folder, loads_json
+from bertwright.core.files import atomic_folder, file_digests, loads_json
 from bertwright.models.saving import read_tensors
 
 TensorGroups = Mapping[str, Mapping[str, Tensor]]
@@ -115,9 +114,6 @@ def _read_score(path: Path) -> float | None:
 
 
 def _file_checksums(folder: Path) -> dict[str, str]:
-    checksums: dict[str, str] = {}
-    for file in sorted(folder.iterdir()):
-        if file.name != "manifest.json":
-            with open(file, "rb") as opened:
-                checksums[file.name] = hashlib.file_digest(opened, "sha256").hexdigest()
-    return checksums
+    digests = {Path(name).name: digest for name, digest in file_digests(folder).items()}
+    digests.pop("manifest.json", None)
+    return digests

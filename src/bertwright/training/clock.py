@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.core.errors import UserError
-from bertwright.core.files import explain_full_disk
+from bertwright.core.files import explain_full_disk, read_json_lines
 from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
 
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -88,9 +88,9 @@ class DecisionLog:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self.entries: list[dict[str, Any]] = []
-        if file is not None and file.exists():
-            self.entries = _read_complete_lines(file)
+        self.entries: list[dict[str, Any]] = (
+            [] if file is None else read_json_lines(file, truncate=True)
+        )
 
     def add(self, entry: dict[str, Any]) -> None:
         """Append one decision."""
@@ -278,21 +278,3 @@ class BudgetClock(TrainingClock):
         # Replan at doubling intervals at first, then every hundredth of the budget.
         valid_until = step + max(1, min(hundredth, step - (self._timing_start or 0)))
         return StepPlan(step, fraction, total, valid_until)
-
-
-def _read_complete_lines(file: Path) -> list[dict[str, Any]]:
-    """Read the entries of a decision log; truncate the file after its last complete line."""
-    entries: list[dict[str, Any]] = []
-    num_bytes = 0
-    with open(file, "rb") as stream:
-        for line in stream:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                break
-            if not line.endswith(b"\n"):  # the next entry would be appended to this line
-                break
-            entries.append(entry)
-            num_bytes += len(line)
-    os.truncate(file, num_bytes)
-    return entries

@@ -25,7 +25,6 @@ from bertwright.training.checkpoints import Checkpoint, CheckpointManager
 from bertwright.training.clock import Progress, TrainingClock, Trigger, never
 from bertwright.training.gradient_clipping import GradientClipping
 from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
-from bertwright.training.reporters.reporter import Reporter
 from bertwright.training.step_batch import MicroBatch, StepBatch
 from bertwright.training.step_monitor import PendingStep, StepMonitor
 from bertwright.training.stop_signals import Interruption, catch_signals
@@ -78,7 +77,6 @@ class TrainingJob(Generic[MicroBatch]):
     evaluation_trigger: Trigger = never
     checkpoints: CheckpointManager | None = None
     checkpoint_trigger: Trigger = never
-    reporter: Reporter = field(default_factory=Reporter)
     compile_model: Callable[[], None] = lambda: None
     dump_folder: Path = Path()
     remedy: str = (
@@ -132,11 +130,15 @@ def train(job: TrainingJob[MicroBatch], checkpoint: Checkpoint | None = None) ->
     non-finite loss, with the batch saved; UserError for a full disk.
     """
     loop = _TrainingLoop(job)
-    if checkpoint is not None:
-        loop.restore(checkpoint)
     signals = catch_signals(job.checkpoints is not None)
-    with deterministic_algorithms(job.process_group.device), signals as interruption, job.reporter:
-        return loop.run(interruption)
+    with deterministic_algorithms(job.process_group.device), signals as interruption:
+        try:
+            if checkpoint is not None:
+                loop.restore(checkpoint)
+            return loop.run(interruption)
+        finally:
+            for callback in job.callbacks:
+                callback.close()
 
 
 class _TrainingLoop(Generic[MicroBatch]):
@@ -145,7 +147,7 @@ class _TrainingLoop(Generic[MicroBatch]):
         self.state = TrainingState()
         self.last_checkpoint: tuple[int, Path | None] = (0, None)
         self.step_monitor = StepMonitor(
-            job.process_group, job.reporter, job.dump_folder, job.remedy
+            job.process_group, job.callbacks, job.dump_folder, job.remedy
         )
 
     def run(self, interruption: Interruption) -> TrainingResult:
@@ -239,7 +241,8 @@ class _TrainingLoop(Generic[MicroBatch]):
         with job.clock.pause():
             result = evaluate(progress)
             self.state.score = result.score
-            job.reporter.report_evaluation(progress, result.metrics)
+            for callback in job.callbacks:
+                callback.report_evaluation(progress, result.metrics)
 
     def _save_checkpoint(self) -> Path | None:
         """Check the pending losses, then write a checkpoint unless this step has one."""

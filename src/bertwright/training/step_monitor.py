@@ -17,9 +17,9 @@ from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_file
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import Progress
 from bertwright.training.process_group import ProcessGroup
-from bertwright.training.reporters.reporter import Reporter, StepReport
 from bertwright.training.step_batch import StepBatch
 
 
@@ -68,10 +68,14 @@ class StepMonitor:
     """
 
     def __init__(
-        self, process_group: ProcessGroup, reporter: Reporter, dump_folder: Path, remedy: str
+        self,
+        process_group: ProcessGroup,
+        callbacks: Sequence[Callback],
+        dump_folder: Path,
+        remedy: str,
     ) -> None:
         self._process_group = process_group
-        self._reporter = reporter
+        self._callbacks = callbacks
         self._dump_folder = dump_folder
         self._remedy = remedy
         self._pending: list[PendingStep] = []
@@ -106,18 +110,18 @@ class StepMonitor:
             subject = f"the loss of {bad[0]!r}" if bad else "the gradient"
             raise NonFiniteError(self._save_and_describe(pending, subject), pending.progress.step)
         total = sum(pending.loss_weights.get(name, 1.0) * loss for name, loss in losses.items())
-        self._reporter.report_step(
-            StepReport(
-                pending.progress,
-                total,
-                losses,
-                accuracies,
-                pending.learning_rate_factor,
-                norm,
-                pending.num_tokens,
-                pending.masking_rates,
-            )
+        report = StepReport(
+            pending.progress,
+            total,
+            losses,
+            accuracies,
+            pending.learning_rate_factor,
+            norm,
+            pending.num_tokens,
+            pending.masking_rates,
         )
+        for callback in self._callbacks:
+            callback.report_step(report)
         return num_stopping > 0
 
     def _save_and_describe(self, pending: PendingStep, subject: str) -> str:

@@ -333,7 +333,7 @@ def test_incompatible_methods_are_refused_before_the_teacher_runs(
         (many, {}, "3 numbers for 2 blocks"),
         (embeddings, {}, "the embeddings, has no attention"),
         ("relations", {"student": table}, "without blocks has no queries"),
-        ("pkd-skip", {"layers": 1}, "a student with 1 layers leaves no layer pair"),
+        ("pkd-skip", {"layers": 1}, "a student with 1 layer leaves no layer pair"),
         ("theseus-linear", {"layers": 3}, "4 blocks cannot be divided by 3"),
         ("theseus-linear", {"student": pretrained("bert")}, "with the teacher's embeddings"),
         ("layer-drop", {"student": "bert-tiny", "layers": 1}, "has the layers of its recipe"),

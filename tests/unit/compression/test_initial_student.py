@@ -14,7 +14,7 @@ from bertwright.compression.distillation.losses import (
     DistillationTermConfig,
 )
 from bertwright.compression.initial_student import StudentFromRecipe
-from bertwright.compression.vocabulary.projected_embeddings import project_embeddings
+from bertwright.compression.vocabulary.narrower_embeddings import project_embeddings
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import WordLevelConfig
 from bertwright.data.tokenization.words import split_words

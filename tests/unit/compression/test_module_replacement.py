@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from bertwright.compression.module_replacement import ModuleReplacement, ReplaceableLayerStack
+from bertwright.compression.module_replacement import (
+    ModuleReplacement,
+    ReplaceableLayerStack,
+    require_divisible_layers,
+)
+from bertwright.compression.pruning.layers import prune_layers
 from bertwright.core.errors import UserError
 from bertwright.core.schedules import ConstantSchedule, Schedule
 from bertwright.modules.dropout_rng import DropoutRng
@@ -30,7 +35,7 @@ def predecessor(pretrained) -> FineTunedModel:
 def test_the_layer_stack_is_the_student_or_the_teacher(
     predecessor: FineTunedModel, positions
 ) -> None:
-    student = ModuleReplacement(predecessor, ConstantSchedule(value=1.0)).build_student(2)
+    student = prune_layers(predecessor, range(2))
     encoder, teacher = student.model.encoder, predecessor.task_model.encoder
     token_ids = torch.randint(5, 40, (3, 8), generator=torch.Generator().manual_seed(0))
     expected = {
@@ -47,7 +52,7 @@ def test_the_layer_stack_is_the_student_or_the_teacher(
 
 @pytest.mark.processor
 def test_blocks_are_replaced_with_the_given_probability(predecessor: FineTunedModel) -> None:
-    student = ModuleReplacement(predecessor, ConstantSchedule(value=1.0)).build_student(2)
+    student = prune_layers(predecessor, range(2))
     encoder, runs = student.model.encoder, []
     for block in encoder.blocks:
         block.register_forward_hook(lambda *_: runs.append(1))
@@ -68,7 +73,7 @@ def test_only_student_blocks_are_trained(pretrained, task, examples) -> None:
     replacement = ModuleReplacement(
         predecessor, Schedule.parse({"kind": "linear", "from": 0.3, "to": 1})
     )
-    student = replacement.build_student(2)
+    student = prune_layers(predecessor, range(2))
     result = finetune(student, task, **data, distillation=replacement, precision="float32", **QUICK)
     assert all(torch.equal(t, before[n]) for n, t in predecessor.task_model.state_dict().items())
     initial = student.model.state_dict()
@@ -83,7 +88,7 @@ def test_only_student_blocks_are_trained(pretrained, task, examples) -> None:
 def test_impossible_replacements_are_refused(pretrained, predecessor: FineTunedModel) -> None:
     replacement = ModuleReplacement(predecessor, ConstantSchedule(value=0.5))
     with pytest.raises(UserError, match="4 blocks cannot be divided by 3"):
-        replacement.build_student(3)
+        require_divisible_layers(4, 3)
     with pytest.raises(UserError, match="a plain stack of blocks"):
         finetune(
             pretrained("universal-transformer"),

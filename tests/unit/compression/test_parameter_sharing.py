@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bertwright.compression.parameter_sharing import ParameterSharing
-from bertwright.compression.vocabulary.factorised_embeddings import factorise_embeddings
+from bertwright.compression.vocabulary.narrower_embeddings import factorise_embeddings
 from bertwright.core.errors import UserError
 from bertwright.models.model import Model
 from small_encoders import Pretrained

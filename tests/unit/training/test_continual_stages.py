@@ -9,10 +9,10 @@ from bertwright.data.shards.dataset import Dataset
 from bertwright.models import Model
 from bertwright.models.model import DeviceBatch
 from bertwright.recipes import Recipe
+from bertwright.training.callbacks.callback import metric_name
 from bertwright.training.clock import TrainingClock
 from bertwright.training.evaluation.held_out import evaluate
 from bertwright.training.pretraining_batches import PretrainingBatches
-from bertwright.training.reporters.reporter import metric_name
 from toy_recipes import toy
 
 TASKS = {

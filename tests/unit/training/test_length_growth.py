@@ -4,7 +4,7 @@ import torch
 
 from bertwright.models import Model
 from bertwright.modules.attention.mask import BidirectionalVisibility, GlobalVisibility
-from bertwright.training.pretraining.initial_model import POSITION_TABLE, extended_weights
+from bertwright.training.pretraining.pretrain import POSITION_TABLE, extended_weights
 from toy_recipes import LENGTH, VOCABULARY, toy
 
 

@@ -11,14 +11,13 @@ import torch
 from safetensors.torch import load_file
 
 from bertwright.core.errors import TrainingInterrupted, UserError
-from bertwright.training.callbacks.callback import Callback
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import Progress, every_n_steps
 from bertwright.training.loop import EvaluationResult, train
-from bertwright.training.reporters.reporter import Reporter, StepReport
 from toy_training import Toy, weights
 
 
-class RecordingReporter(Reporter):
+class RecordingReporter(Callback):
     """Records all reports."""
 
     def __init__(self) -> None:
@@ -39,7 +38,7 @@ def trained(toy: Toy) -> torch.Tensor:
 
 def test_training_lowers_the_loss() -> None:
     toy, reporter = Toy(steps=60, phase_fractions=(1.0,)), RecordingReporter()
-    result = train(toy.job(reporter=reporter))
+    result = train(toy.job(callbacks=[reporter]))
     assert result.num_steps == 60
     assert result.num_tokens == 60 * 96
     assert reporter.steps[-1].losses["fit"] < 0.5 * reporter.steps[0].losses["fit"]
@@ -47,7 +46,7 @@ def test_training_lowers_the_loss() -> None:
 
 def test_the_total_is_the_weighted_sum_of_means() -> None:
     reporter = RecordingReporter()
-    train(Toy(steps=1).job(reporter=reporter))
+    train(Toy(steps=1).job(callbacks=[reporter]))
     (report,) = reporter.steps
     assert report.loss == pytest.approx(report.losses["fit"] + 0.5 * report.losses["size"])
 
@@ -98,7 +97,7 @@ def test_evaluations_run_when_due() -> None:
     reporter = RecordingReporter()
     result = EvaluationResult(2.5, {"heldout_loss": 2.5})
     job = Toy(steps=10).job(
-        reporter=reporter, evaluate=lambda progress: result, evaluation_trigger=every_n_steps(4)
+        callbacks=[reporter], evaluate=lambda progress: result, evaluation_trigger=every_n_steps(4)
     )
     assert train(job).score == 2.5
     assert [step for step, _ in reporter.metrics] == [4, 8]

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from bertwright.core.errors import MissingExtra
 from bertwright.data.shards.dataset import Dataset
+from bertwright.training.callbacks.callback import StepReport
 from bertwright.training.clock import BudgetClock, Progress, TrainingClock, every_n_steps
 from bertwright.training.loop import EvaluationResult, train
 from bertwright.training.pretraining.pretrain import pretrain
@@ -20,8 +21,8 @@ from bertwright.training.reporters.few_steps import FewStepsWarning
 from bertwright.training.reporters.loss_plot import save_loss_plot
 from bertwright.training.reporters.metrics_file import MetricsFile, read_metrics
 from bertwright.training.reporters.progress_line import ProgressLine, format_duration
-from bertwright.training.reporters.reporter import ReporterList, StepReport, ThroughputMeter
 from bertwright.training.reporters.tensorboard import TensorBoard
+from bertwright.training.reporters.throughput import ThroughputMeter
 from small_recipe import small
 from toy_recipes import toy
 from toy_training import Toy
@@ -154,16 +155,16 @@ def test_metrics_after_the_checkpoint_are_removed(tmp_path: Path) -> None:
 def test_a_run_writes_metrics_a_curve_and_tensorboard(tmp_path: Path) -> None:
     throughput, toy = ThroughputMeter(), Toy(steps=30)
     clock = TrainingClock(30)
-    reporters = ReporterList(
+    reporters = [
         throughput,
         MetricsFile(tmp_path / "metrics.jsonl", clock, throughput),
         TensorBoard(tmp_path / "tb"),
-    )
+    ]
     result = EvaluationResult(1.0, {"heldout_fit_loss": 1.0})
     train(
         toy.job(
             clock=clock,
-            reporter=reporters,
+            callbacks=reporters,
             evaluate=lambda _: result,
             evaluation_trigger=every_n_steps(15),
         )

@@ -29,8 +29,6 @@ from bertwright.core.significance import FloatArray
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
-from bertwright.tasks.finetuning.run import no_reporter
 
 FULL_MODEL, PRUNED_MODEL = "full model", "good ticket, pruned"
 GOOD_TICKET, RANDOM_TICKET, BAD_TICKET = (
@@ -119,8 +117,6 @@ def train_ticket(
 ) -> FineTunedModel:
     """Fine-tune the model with nothing but the parts that a mask keeps."""
     config = FineTuningConfig.from_settings({**FINE_TUNING_SETTINGS, "precision": "float32"})
-    run = build_run(inputs.model.text_model, [tagging.task_data], config, no_reporter, None)
+    run = build_run(inputs.model.text_model, [tagging.task_data], config)
     run = replace(run, callbacks=[PruningProcedure(run.model.encoder, mask)])
-    samplers = batch_samplers(run.encoded_tasks, config.batch_size, seed)
-    schedule = TaskSchedule.from_samplers(samplers, config.task_sampling_power, seed)
-    return run.run_seed(samplers, schedule, is_compiled=False).models[0]
+    return run.run_seed(seed).models[0]

@@ -18,8 +18,6 @@ from bertwright.core.significance import FloatArray
 from bertwright.core.statistics import estimate
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
-from bertwright.tasks.finetuning.run import no_reporter
 
 HEAD_SEEDS, ORDER_SEEDS, INTERACTION = (
     "variance fraction, head and dropout seed",
@@ -117,13 +115,11 @@ class SeedVariance(Analysis):
     def _scores(self, inputs: AnalysisInput, tagging: TaggingData) -> FloatArray:
         """Return the accuracy by head seed and order seed."""
         config = FineTuningConfig.from_settings(FINE_TUNING_SETTINGS)
-        run = build_run(inputs.model.text_model, [tagging.task_data], config, no_reporter, None)
+        run = build_run(inputs.model.text_model, [tagging.task_data], config)
         scores = np.zeros((self.num_head_seeds, self.num_order_seeds))
         for order in range(self.num_order_seeds):
-            samplers = batch_samplers(run.encoded_tasks, config.batch_size, order)
             for head in range(self.num_head_seeds):
-                schedule = TaskSchedule.from_samplers(samplers, config.task_sampling_power, head)
-                tuned = run.run_seed(samplers, schedule, is_compiled=False).models[0]
+                tuned = run.run_seed(head, order_seed=order).models[0]
                 scores[head, order] = tagging.num_correct(tuned).sum() / tagging.num_words.sum()
         return scores
 

@@ -181,8 +181,7 @@ def fit(
 
     configure_process()
     from bertwright.compression.budget.goal import Goal
-    from bertwright.compression.budget.report import report_table
-    from bertwright.compression.budget.run import BudgetRun
+    from bertwright.compression.budget.run import BudgetRun, report_table
     from bertwright.core.files import require_new_folder
     from bertwright.recipes.loading import apply_overrides
     from bertwright.tasks.data.task_data import TaskData

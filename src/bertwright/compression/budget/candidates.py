@@ -1,4 +1,4 @@
-"""Candidates: a shape of the model in a format.
+"""Candidates: a shape of the model in a format, and the formats in which models are written.
 
 Size and speed are known before training, because they do not depend on the values of weights.
 """
@@ -9,11 +9,15 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
-from bertwright.compression.budget.artefact_formats import ArtefactFormat, artefact_bytes
 from bertwright.compression.budget.goal import Goal
 from bertwright.compression.budget.shapes import ModelShape, full_shape, untrained_model
+from bertwright.compression.vocabulary.trimming import trim_vocabulary
+from bertwright.core.files import atomic_folder
 from bertwright.interop.loading import load
+from bertwright.interop.onnx.exporter import export_onnx
+from bertwright.models.saving import WEIGHTS_FILE
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.provenance import examples_checksum, prediction_fingerprint
@@ -21,6 +25,60 @@ from bertwright.timing.artefact_worker import random_task_sequences
 
 NUM_TIMED, NUM_WARMUP = 30, 5
 """The numbers of timed runs and of untimed warm-up runs before them."""
+
+
+@dataclass(frozen=True)
+class ArtefactFormat:
+    """A format: a model folder or an 8-bit ONNX folder, optionally with a trimmed vocabulary.
+
+    A trimmed vocabulary has only the tokens of the training examples.
+    """
+
+    kind: Literal["weights", "int8"] = "weights"
+    trims_vocabulary: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the format."""
+        kind = "8 bits" if self.kind == "int8" else "weights"
+        return f"{kind}, trimmed vocabulary" if self.trims_vocabulary else kind
+
+    def write(self, model: FineTunedModel, examples: Examples, folder: Path) -> None:
+        """Write a model with its training examples' tokens.
+
+        Raises UserError if the vocabulary cannot be trimmed or the model cannot be exported.
+        """
+        if self.trims_vocabulary:
+            trimmed = trim_vocabulary(model, examples=examples)
+            assert isinstance(trimmed, FineTunedModel)
+            model = trimmed
+        if self.kind == "int8":
+            export_onnx(model, folder, int8=True, keep_float32=False)
+        else:
+            with atomic_folder(folder) as temporary:
+                model.save(temporary)
+
+    @property
+    def with_full_vocabulary(self) -> "ArtefactFormat":
+        """The same format with the full vocabulary."""
+        return ArtefactFormat(self.kind)
+
+
+WEIGHTS_FORMAT = ArtefactFormat()
+"""The format without changes."""
+
+ARTEFACT_FORMATS = (
+    WEIGHTS_FORMAT,
+    ArtefactFormat("int8"),
+    ArtefactFormat("weights", trims_vocabulary=True),
+    ArtefactFormat("int8", trims_vocabulary=True),
+)
+
+
+def artefact_bytes(folder: Path) -> int:
+    """Return the size of the file with the weights."""
+    files = sorted(folder.glob("*.int8.onnx*")) or [folder / WEIGHTS_FILE]
+    return sum(file.stat().st_size for file in files)
 
 
 @dataclass(frozen=True)

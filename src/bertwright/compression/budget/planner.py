@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from bertwright.compression.budget.artefact_formats import (
+from bertwright.compression.budget.candidates import (
     ARTEFACT_FORMATS,
     WEIGHTS_FORMAT,
     ArtefactFormat,
+    BudgetCandidate,
+    CandidatePool,
 )
-from bertwright.compression.budget.candidates import BudgetCandidate, CandidatePool
 from bertwright.compression.budget.goal import Goal
 from bertwright.compression.budget.shapes import (
     KEPT_FRACTIONS,

@@ -6,14 +6,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from math import isfinite
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from bertwright.compression.budget.artefact_formats import WEIGHTS_FORMAT, artefact_bytes
-from bertwright.compression.budget.candidates import CandidatePool
+from bertwright.compression.budget.candidates import WEIGHTS_FORMAT, CandidatePool, artefact_bytes
 from bertwright.compression.budget.goal import Goal
 from bertwright.compression.budget.planner import BudgetPlan, BudgetPlanner
 from bertwright.compression.budget.shapes import full_shape
@@ -23,6 +23,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder, require_creatable, require_new_folder, write_text
 from bertwright.interop.loading import load
 from bertwright.recipes.loading import merge
+from bertwright.runtime.markdown_report import markdown_table
 from bertwright.tasks.adapters.quantization import Quantization
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.evaluation.bootstrap import paired_difference
@@ -76,13 +77,14 @@ class BudgetRun:
             require_creatable(self.work_folder / "student")
         self._require_possible()
         task, train, dev = self.data.load_splits()
-        method = CompressionMethod.load(self.method)
         with (
             nullcontext(self.work_folder) if self.work_folder else TemporaryDirectory() as work,
             TemporaryDirectory() as temporary,
         ):
             candidates = CandidatePool(self.model, self.goal, train, Path(work), self.log)
-            planner = BudgetPlanner(self.model, self.goal, method, candidates, train, dev, self.log)
+            planner = BudgetPlanner(
+                self.model, self.goal, self._loaded_method, candidates, train, dev, self.log
+            )
             plan = planner.plan()
             self._log_plan(plan, train)
             base = candidates.folder(full_shape(self.model), WEIGHTS_FORMAT)
@@ -118,18 +120,13 @@ class BudgetRun:
         """Raise UserError for what can be checked before anything is measured."""
         if "seeds" in self.settings:
             raise UserError("a goal needs a single model: leave seeds= out")
-        for stage in self._stage_settings():
-            FineTuningConfig.from_settings(stage)
-        method = CompressionMethod.load(self.method)
+        configs, method = self._stage_configs, self._loaded_method
         if method.student is not None or method.sharing is not None:
             raise UserError(
                 f"a goal needs a student made of the model itself, and {self.method} starts with "
                 f"another: choose another method"
             )
-        if any(
-            isinstance(FineTuningConfig.from_settings(s).adaptation, Quantization)
-            for s in self._stage_settings()
-        ):
+        if any(isinstance(config.adaptation, Quantization) for config in configs):
             raise UserError(
                 "with a goal, weights are quantized after training: choose a method and an "
                 "adaptation without quantization, or leave --goal out"
@@ -160,17 +157,23 @@ class BudgetRun:
     def _estimated_seconds(self, student: FineTunedModel, train: Examples) -> float:
         """Estimate the training time: epochs of the student and one pass of the teacher per
         stage."""
-        stages = self._stage_settings()
-        epochs = sum(FineTuningConfig.from_settings(stage).epochs for stage in stages)
+        epochs = sum(config.epochs for config in self._stage_configs)
         student_seconds, teacher_seconds = (
             _seconds_per_example(model, train) for model in (student, self.model)
         )
-        per_example = TRAINING_STEP_COST * epochs * student_seconds + len(stages) * teacher_seconds
-        return len(train) * per_example
+        student_seconds *= TRAINING_STEP_COST * epochs
+        return len(train) * (student_seconds + len(self._stage_configs) * teacher_seconds)
 
-    def _stage_settings(self) -> list[Mapping[str, Any]]:
-        stages = CompressionMethod.load(self.method).stages
-        return [merge(stage.settings, self.settings) for stage in stages]
+    @cached_property
+    def _loaded_method(self) -> CompressionMethod:
+        return CompressionMethod.load(self.method)
+
+    @cached_property
+    def _stage_configs(self) -> list[FineTuningConfig]:
+        return [
+            FineTuningConfig.from_settings(merge(stage.settings, self.settings))
+            for stage in self._loaded_method.stages
+        ]
 
     def _evaluate(self, base: Path, compressed: Path, dev: Examples) -> dict[str, Any]:
         """Evaluate the original and the compressed model from their folders."""
@@ -217,3 +220,37 @@ def _seconds_per_example(model: FineTunedModel, examples: Examples) -> float:
     start = time.perf_counter()
     model.predict(timed)
     return (time.perf_counter() - start) / len(timed)
+
+
+COLUMNS = {
+    "model": "model",
+    "score": "score",
+    "lost_points": "points lost",
+    "interval": "95 % interval",
+    "examples": "examples",
+    "megabytes": "MB",
+    "smaller": "times smaller",
+    "milliseconds": "ms",
+    "faster": "times faster",
+}
+"""Column titles by key."""
+
+
+def report_table(result: Mapping[str, Any]) -> list[str]:
+    """Return the table of the original and the compressed model, of :meth:`BudgetRun.run`."""
+    base, lines = result["base"], list[dict[str, Any]]()
+    for name, model in (("base", base), (result["plan"], result["compressed"])):
+        lines.append(
+            {
+                "model": name,
+                "score": model["score"],
+                "lost_points": 100 * (base["score"] - model["score"]),
+                "interval": None if model is base else result.get("lost_points_interval"),
+                "examples": result.get("examples"),
+                "megabytes": model["bytes"] / 1e6,
+                "smaller": base["bytes"] / model["bytes"],
+                "milliseconds": model["milliseconds"],
+                "faster": base["milliseconds"] / model["milliseconds"],
+            }
+        )
+    return markdown_table(COLUMNS, lines)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from bertwright.compression.compatibility import require_supported
+from bertwright.compression.initial_student import require_supported
 from bertwright.compression.method import CompressionMethod
 from bertwright.compression.pruning.importance import (
     StructuredPruning,
@@ -15,6 +15,7 @@ from bertwright.compression.pruning.layers import (
     select_layers,
 )
 from bertwright.compression.task_loss import example_batches, mean_loss
+from bertwright.core.messages import count_noun
 from bertwright.core.rng import sample
 from bertwright.tasks.adapters import FullFineTuningConfig
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
@@ -39,7 +40,7 @@ class ModelShape:
     @property
     def name(self) -> str:
         """The shape in words."""
-        layers = f"{self.num_layers} layer{'' if self.num_layers == 1 else 's'}"
+        layers = count_noun(self.num_layers, "layer")
         if self.kept_fraction == 1:
             return layers
         return f"{layers}, {self.kept_fraction:.0%} of heads and units"

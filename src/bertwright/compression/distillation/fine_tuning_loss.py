@@ -1,32 +1,31 @@
 """Distillation of a fine-tuned model into a smaller one, for the same task (Hinton et al. 2015)."""
 
-from collections.abc import Mapping, Sequence
-from copy import deepcopy
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bertwright.compression.distillation.frozen_teacher import FrozenTeacherLoss
 from bertwright.compression.distillation.losses import (
     BatchCounts,
     DistillationInputs,
     DistillationTermConfig,
     DistillationTerms,
 )
+from bertwright.compression.distillation.stages import DistillationStage
 from bertwright.compression.distillation.transfer.dataset import TransferDataset
 from bertwright.core.errors import UserError
 from bertwright.core.schedules import Schedule
-from bertwright.objectives.objective import Loss
 from bertwright.tasks.data.lazy_examples import LazyEncodedTask, encode_examples
-from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batches import TASK_LOSS, TaskBatch
-from bertwright.tasks.finetuning.distillation import TaskDistillationLoss, TaskStudentOutputs
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
 from bertwright.tasks.task_model import MultiTaskModel
-from bertwright.training.clock import Progress
+from bertwright.training.distillation_loss import StudentOutputs
+from bertwright.training.step_batch import StepBatch
 
 
 @dataclass(frozen=True)
@@ -40,127 +39,86 @@ class TeacherTaskDistillation:
     def build_loss(
         self,
         student: MultiTaskModel,
-        encoded_tasks: Sequence[EncodedTask],
+        encoded_task: EncodedTask,
         used_vocabulary: UsedVocabulary | None,
-    ) -> TaskDistillationLoss:
+    ) -> "_TeacherTaskLoss":
         """Return the distillation loss of a student.
 
         Raises UserError if the teacher's task or labels differ, if the two truncate examples
         differently, or if hidden values of different tokens would be compared.
         """
-        if len(encoded_tasks) > 1:
-            raise UserError("a teacher knows a single task: distil one task at a time")
-        (part,) = encoded_tasks
-        terms = DistillationTerms(
-            self.losses, student.recipe.encoder, self.teacher.task_model.recipe.encoder
-        )
-        outputs, taps = teacher_outputs(self.teacher, part), terms.teacher_taps
-        values = (
-            _TeacherValues.for_task(self.teacher, part, used_vocabulary, taps) if taps else None
-        )
-        return _TeacherTaskLoss(terms, self.objective_weight, part, outputs, values)
+        return _TeacherTaskLoss(self, student, encoded_task, used_vocabulary)
 
 
-class _TeacherTaskLoss(TaskDistillationLoss):
-    """The distillation losses of a frozen teacher.
-
-    ``outputs_by_sequence`` holds its outputs for every sequence of the task; ``teacher_values``
-    computes its hidden values.
-    """
+class _TeacherTaskLoss(FrozenTeacherLoss[TaskBatch, TaskBatch]):
+    """The distillation losses of a fine-tuned teacher, in a single stage."""
 
     def __init__(
         self,
-        distillation_terms: DistillationTerms,
-        objective_weight: Schedule,
-        part: EncodedTask,
-        outputs_by_sequence: Sequence[Tensor],
-        teacher_values: "_TeacherValues | None",
+        distillation: TeacherTaskDistillation,
+        student: MultiTaskModel,
+        encoded_task: EncodedTask,
+        used_vocabulary: UsedVocabulary | None,
     ) -> None:
-        super().__init__()
-        self.distillation_terms, self._objective_weight = distillation_terms, objective_weight
-        self._part, self._outputs_by_sequence = part, outputs_by_sequence
-        self._teacher_values = teacher_values
-        self.taps = distillation_terms.student_taps
-        self.can_select_epochs = distillation_terms.compares_outputs or objective_weight.at(1.0) > 0
+        teacher, weight = distillation.teacher, distillation.objective_weight
+        stage = DistillationStage(losses=tuple(distillation.losses), objective_weight=weight)
+        super().__init__([stage], student.recipe.encoder, teacher, teacher.precision)
+        self._encoded_task, self._used_vocabulary = encoded_task, used_vocabulary
+        self._outputs_by_sequence = teacher_outputs(teacher, encoded_task)
+        (terms,) = self.terms
+        if terms.teacher_taps:
+            _require_same_tokens(teacher, encoded_task)
+        self.can_select_epochs = terms.compares_outputs or weight.at(1.0) > 0
 
-    def init(self, seed: int) -> None:
-        self.distillation_terms.init(seed)
+    def step_counts(self, step: StepBatch[TaskBatch], stage: DistillationStage) -> BatchCounts:
+        sizes = step.num_sequences, step.num_tokens, step.loss_counts[TASK_LOSS]
+        return BatchCounts(*map(float, sizes))
 
-    def counts(self, sequences: Sequence[TaskSequence], count: float) -> dict[str, float]:
-        return self.distillation_terms.counts(_batch_counts(sequences, count))
-
-    def loss_weights(self, progress: Progress) -> dict[str, float]:
-        objective = {TASK_LOSS: self._objective_weight.at(progress.fraction)}
-        return objective | self.distillation_terms.weights(progress.fraction)
-
-    def losses(self, student_outputs: TaskStudentOutputs) -> dict[str, Loss]:
-        batch, outputs = student_outputs.batch, student_outputs.outputs
+    def compare(
+        self,
+        student_outputs: StudentOutputs[TaskBatch],
+        stage: DistillationStage,
+        terms: DistillationTerms,
+        fraction: float,
+    ) -> tuple[DistillationInputs, BatchCounts]:
+        batch, outputs = student_outputs.batch, student_outputs.head_outputs
         indices = batch.sequence_indices[: batch.num_sequences]
-        document_ids = batch.token_info.document_ids
+        document_ids, token_ids = batch.token_info.document_ids, batch.token_ids
         assert document_ids is not None, "task batches mark padding"
+        assert outputs is not None, "fine-tuning has a head"
         is_real = document_ids >= 0
         is_real[batch.num_sequences :] = False
         teacher = torch.cat([self._outputs_by_sequence[index] for index in indices])
         teacher = teacher.to(outputs.device)
-        decoder, lengths = self._part.output_decoder, batch.item_output_lengths
+        decoder, lengths = self._encoded_task.output_decoder, batch.item_output_lengths
+        if self._used_vocabulary is not None:
+            token_ids = self._used_vocabulary.used_token_ids[token_ids]
         inputs = DistillationInputs(
             decoder.comparable_outputs(outputs, lengths),
             decoder.comparable_outputs(teacher, lengths),
             decoder.logits(outputs, lengths),
             decoder.logits(teacher, lengths),
             student_outputs.tap_values,
-            {} if self._teacher_values is None else self._teacher_values(batch),
+            self.teacher_values(terms, token_ids, batch.token_info),
             is_real,
-            student_outputs.progress,
+            fraction,
         )
-        sequences = [self._part.sequences[index] for index in indices]
-        counts = _batch_counts(sequences, float(len(batch.targets)))
-        return self.distillation_terms.losses(inputs, counts)
+        num_tokens = sum(len(self._encoded_task.sequences[index].token_ids) for index in indices)
+        sizes = len(indices), num_tokens, len(batch.targets)
+        return inputs, BatchCounts(*map(float, sizes))
 
 
-def _batch_counts(sequences: Sequence[TaskSequence], num_targets: float) -> BatchCounts:
-    num_tokens = sum(len(sequence.token_ids) for sequence in sequences)
-    return BatchCounts(float(len(sequences)), float(num_tokens), num_targets)
-
-
-class _TeacherValues:
-    """The hidden values of a teacher for the sequences of a batch."""
-
-    def __init__(
-        self, teacher: FineTunedModel, used_vocabulary: UsedVocabulary | None, taps: Sequence[str]
-    ) -> None:
-        self._encoder, self._taps = teacher.task_model.encoder, taps
-        self._used_vocabulary = used_vocabulary
-        if teacher.precision == "bf16":
-            self._encoder = deepcopy(self._encoder).to(torch.bfloat16)
-
-    @staticmethod
-    def for_task(
-        teacher: FineTunedModel,
-        part: EncodedTask,
-        used_vocabulary: UsedVocabulary | None,
-        taps: Sequence[str],
-    ) -> "_TeacherValues":
-        """Check that the teacher tokenizes the examples as the student does."""
-        encoded = encode_examples(teacher.output_decoder, teacher.example_encoder, part.train)
-        if any(
-            (a.token_ids, a.segment_ids) != (b.token_ids, b.segment_ids)
-            for a, b in zip(encoded, part.sequences, strict=True)
-        ):
-            raise UserError(
-                "the teacher tokenizes texts differently than its student, so hidden values cannot "
-                "be compared: choose a method that compares outputs only"
-            )
-        return _TeacherValues(teacher, used_vocabulary, taps)
-
-    @torch.no_grad()
-    def __call__(self, batch: TaskBatch) -> Mapping[str, Tensor]:
-        token_ids = batch.token_ids
-        if self._used_vocabulary is not None:
-            token_ids = self._used_vocabulary.used_token_ids[token_ids]
-        with self._encoder.record(*self._taps) as values:
-            self._encoder(token_ids, batch.token_info)
-        return values
+def _require_same_tokens(teacher: FineTunedModel, encoded_task: EncodedTask) -> None:
+    """Raise UserError if the teacher tokenizes the examples differently than the student."""
+    encoded = encode_examples(teacher.output_decoder, teacher.example_encoder, encoded_task.train)
+    if any(
+        (a.token_ids, a.segment_ids) != (b.token_ids, b.segment_ids)
+        for a, b in zip(encoded, encoded_task.sequences, strict=True)
+    ):
+        raise UserError(
+            "the teacher tokenizes texts differently than its student, so hidden values cannot "
+            "be compared: choose a method that compares outputs only"
+        )
 
 
 def teacher_outputs(teacher: FineTunedModel, part: EncodedTask) -> Sequence[Tensor]:

@@ -14,10 +14,7 @@ from bertwright.batches.batch import Batch
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.compression.distillation.dual_vocabulary_model import DualVocabularyModel
-from bertwright.compression.distillation.requirements import (
-    masked_objective_name,
-    model_fingerprint,
-)
+from bertwright.compression.distillation.requirements import masked_objective_name
 from bertwright.compression.distillation.shared_projections import (
     NamedVariables,
     SharedProjections,
@@ -30,14 +27,16 @@ from bertwright.core.rng import CounterRng
 from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.retokenization import WordRetokenizer
-from bertwright.models.model import Model
+from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
 from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Loss, MaskingContext
+from bertwright.tasks.provenance import model_checksum
 from bertwright.training.clock import Progress
 from bertwright.training.distillation_loss import (
+    DistillationLoss,
     PretrainingDistillationLoss,
-    PretrainingStudentOutputs,
+    StudentOutputs,
 )
 from bertwright.training.step_batch import StepBatch
 
@@ -99,7 +98,7 @@ class JointVocabularyDistillation:
         return _JointVocabularyLoss(self, student, masked, mixer)
 
 
-class _JointVocabularyLoss(PretrainingDistillationLoss):
+class _JointVocabularyLoss(DistillationLoss[Batch, DeviceBatch]):
     """The masked-token loss of the teacher, and the distance between the two models' parameters."""
 
     def __init__(
@@ -111,7 +110,7 @@ class _JointVocabularyLoss(PretrainingDistillationLoss):
     ) -> None:
         super().__init__()
         settings, teacher = distillation.settings, distillation.teacher
-        self.fingerprint = f"{model_fingerprint(teacher.model)} {settings.model_dump_json()}"
+        self.fingerprint = f"{model_checksum(teacher)} {settings.model_dump_json()}"
         self._settings, self._objective_name, self._mixer = settings, objective_name, mixer
         self._recipe = student.recipe
         self.teacher = DualVocabularyModel(teacher.model, student, settings.embeddings == "student")
@@ -152,9 +151,9 @@ class _JointVocabularyLoss(PretrainingDistillationLoss):
             counts[PROJECTION_LOSS] = float(len(batches))
         return replace(step, micro_batches=batches, loss_counts={**step.loss_counts, **counts})
 
-    def losses(self, student_outputs: PretrainingStudentOutputs) -> dict[str, Loss]:
-        batch = student_outputs.batch.teacher_batch
-        objective = student_outputs.objectives[self._objective_name]
+    def losses(self, student_outputs: StudentOutputs[DeviceBatch]) -> dict[str, Loss]:
+        batch, phase = student_outputs.batch.teacher_batch, student_outputs.progress.phase
+        objective = self._recipe.objectives_of(phase)[self._objective_name]
         assert batch is not None, "prepare_step adds it"
         assert isinstance(objective, MaskedLM), "masked_objective_name checked it"
         targets = batch.targets[self._objective_name]

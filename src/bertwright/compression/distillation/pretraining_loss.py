@@ -2,13 +2,13 @@
 al. 2020; Sun et al. 2020)."""
 
 from collections.abc import Sequence
-from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertwright.batches.batch import Batch
+from bertwright.compression.distillation.frozen_teacher import FrozenTeacherLoss
 from bertwright.compression.distillation.losses import (
     BatchCounts,
     DistillationInputs,
@@ -16,27 +16,21 @@ from bertwright.compression.distillation.losses import (
 )
 from bertwright.compression.distillation.requirements import (
     masked_objective_name,
-    model_fingerprint,
     non_block_parameters,
     require_block_schedule,
     require_same_shapes,
 )
-from bertwright.compression.distillation.stages import DistillationStage, stage_at
+from bertwright.compression.distillation.stages import DistillationStage
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
-from bertwright.models.model import Model
+from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
-from bertwright.objectives.objective import Loss, combined_visibility
+from bertwright.objectives.objective import combined_visibility
 from bertwright.runtime.matmul_throughput import default_precision
+from bertwright.tasks.provenance import model_checksum
 from bertwright.training.clock import Progress
-from bertwright.training.distillation_loss import (
-    PretrainingDistillationLoss,
-    PretrainingStudentOutputs,
-)
+from bertwright.training.distillation_loss import PretrainingDistillationLoss, StudentOutputs
 from bertwright.training.step_batch import StepBatch
-
-OUTPUT_TAP = "output"
-"""The tap of the hidden states that the LM head reads."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ class TeacherPretrainingDistillation:
         """An identifier of the teacher and the stages."""
         stages = [stage.model_dump_json() for stage in self.stages]
         flags = ["around"] if self.copy_non_block_weights else []
-        return " ".join([model_fingerprint(self.teacher.model), *stages, *flags])
+        return " ".join([model_checksum(self.teacher), *stages, *flags])
 
     def build_loss(self, student: Model, data: Dataset) -> PretrainingDistillationLoss:
         """Return the distillation loss of a student.
@@ -70,90 +64,68 @@ class TeacherPretrainingDistillation:
                 f"text with the teacher's tokenizer"
             )
         masked = masked_objective_name(student, self.teacher.model)
-        encoders = student.recipe.encoder, self.teacher.model.recipe.encoder
-        stage_terms = [DistillationTerms(stage.losses, *encoders) for stage in self.stages]
-        for stage, terms in zip(self.stages, stage_terms, strict=True):
+        loss = _TeacherPretrainingLoss(self, student, masked)
+        for stage, terms in zip(self.stages, loss.terms, strict=True):
             if stage.block_schedule is not None:
                 require_block_schedule(student, terms)
         if self.copy_non_block_weights:
             require_same_shapes(student, self.teacher.model)
-        return _TeacherPretrainingLoss(self, student, masked, stage_terms)
+        return loss
 
 
-class _TeacherPretrainingLoss(PretrainingDistillationLoss):
-    """The distillation losses of a frozen teacher; outputs are compared where tokens are masked."""
+class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
+    """The distillation losses of a teacher; outputs are compared where tokens are masked."""
+
+    output_taps = ("output",)
 
     def __init__(
-        self,
-        distillation: TeacherPretrainingDistillation,
-        student: Model,
-        objective_name: str,
-        stage_terms: Sequence[DistillationTerms],
+        self, distillation: TeacherPretrainingDistillation, student: Model, objective_name: str
     ) -> None:
-        super().__init__()
+        teacher, recipe = distillation.teacher, student.recipe
+        precision = recipe.precision or default_precision(teacher.device)
+        super().__init__(distillation.stages, recipe.encoder, teacher, precision)
         self.fingerprint, self._objective_name = distillation.fingerprint, objective_name
-        self.term_modules, self._stage_terms = nn.ModuleList(stage_terms), list(stage_terms)
-        self._stages = distillation.stages
-        self._copies_weights = distillation.copy_non_block_weights
-        original = distillation.teacher.model
-        teacher = deepcopy(original).requires_grad_(False).eval()
-        if (student.recipe.precision or default_precision(distillation.teacher.device)) == "bf16":
-            teacher = teacher.to(torch.bfloat16)
-        # In a tuple, so that their parameters are not registered as parameters of this module.
-        self._models = student, teacher, original
+        self._visibilities = [
+            teacher.model.encoder.visibility
+            & combined_visibility(list(recipe.objectives_of(phase).values()))
+            for phase in range(len(recipe.phases))
+        ]
+        # In a tuple, so that its parameters are not registered as parameters of this module.
+        self._student = (student,)
+        self._copied_weights = (
+            dict(teacher.model.named_parameters()) if distillation.copy_non_block_weights else {}
+        )
 
     @torch.no_grad()
     def init(self, seed: int) -> None:
-        for terms in self._stage_terms:
-            terms.init(seed)
-        if self._copies_weights:
-            student, _, teacher = self._models
-            teacher_parameters = dict(teacher.named_parameters())
-            for name, parameter in non_block_parameters(student).items():
-                if name in teacher_parameters:
-                    parameter.copy_(teacher_parameters[name])
-
-    def taps(self, progress: Progress) -> Sequence[str]:
-        index, _ = self._stage_at(progress)
-        return _output_taps(self._stage_terms[index]) + self._stage_terms[index].student_taps
-
-    def objective_scale(self, progress: Progress) -> float:
-        index, within = self._stage_at(progress)
-        return self._stages[index].objective_weight.at(within.fraction)
-
-    def loss_weights(self, progress: Progress) -> dict[str, float]:
-        index, within = self._stage_at(progress)
-        return self._stage_terms[index].weights(within.fraction)
+        super().init(seed)
+        for name, parameter in non_block_parameters(self._student[0]).items():
+            if name in self._copied_weights:
+                parameter.copy_(self._copied_weights[name])
 
     def level_learning_rates(self, progress: Progress) -> Sequence[float] | None:
-        index, within = self._stage_at(progress)
-        schedule = self._stages[index].block_schedule
-        num_blocks = len(self._models[0].encoder.blocks)
-        return schedule and schedule.learning_rate_scales(
+        stage, _, within = self.stage_at(progress)
+        num_blocks = len(self._student[0].encoder.blocks)
+        return stage.block_schedule and stage.block_schedule.learning_rate_scales(
             num_blocks, within.fraction, within.midpoint
         )
 
-    def prepare_step(self, step: StepBatch[Batch], progress: Progress) -> StepBatch[Batch]:
+    def step_counts(self, step: StepBatch[Batch], stage: DistillationStage) -> BatchCounts:
         num_sequences = sum(len(batch.token_ids) for batch in step.micro_batches)
-        index, _ = self._stage_at(progress)
-        counts = self._batch_counts(
-            index, num_sequences, step.num_tokens, step.loss_counts[self._objective_name]
-        )
-        return replace(
-            step, loss_counts={**step.loss_counts, **self._stage_terms[index].counts(counts)}
-        )
+        num_masked = step.loss_counts[self._objective_name]
+        return _batch_counts(stage, num_sequences, step.num_tokens, num_masked)
 
-    def losses(self, student_outputs: PretrainingStudentOutputs) -> dict[str, Loss]:
-        index, within = self._stage_at(student_outputs.progress)
-        terms, (student, teacher, _) = self._stage_terms[index], self._models
-        batch, student_values = student_outputs.batch, student_outputs.tap_values
+    def compare(
+        self,
+        student_outputs: StudentOutputs[DeviceBatch],
+        stage: DistillationStage,
+        terms: DistillationTerms,
+        fraction: float,
+    ) -> tuple[DistillationInputs, BatchCounts]:
+        batch, values = student_outputs.batch, student_outputs.tap_values
         targets = batch.targets[self._objective_name]
-        rule = teacher.encoder.visibility & combined_visibility(
-            list(student_outputs.objectives.values())
-        )
-        taps = _output_taps(terms) + terms.teacher_taps
-        with torch.no_grad(), teacher.record(*taps) as teacher_values:
-            teacher.encoder(batch.token_ids, batch.token_info, rule)
+        visibility = self._visibilities[student_outputs.progress.phase]
+        teacher_values = self.teacher_values(terms, batch.token_ids, batch.token_info, visibility)
         document_ids = batch.token_info.document_ids
         is_real = (
             torch.ones_like(batch.token_ids, dtype=torch.bool)
@@ -162,11 +134,13 @@ class _TeacherPretrainingLoss(PretrainingDistillationLoss):
         )
         student_logits = teacher_logits = torch.zeros((0, 1), device=batch.token_ids.device)
         if terms.compares_outputs:
-            everywhere = self._stages[index].positions == "all"
+            everywhere = stage.positions == "all"
             positions = is_real.flatten().nonzero().flatten() if everywhere else targets.positions
-            student_logits = _logits_at(student, student_values[OUTPUT_TAP], positions)
+            (student,), (tap,) = self._student, self.output_taps
+            student_logits = _logits_at(student, values[tap], positions)
+            with torch.no_grad():
+                teacher_logits = _logits_at(self.teacher, teacher_values[tap], positions)
             # A published table may have more rows than the vocabulary has tokens.
-            teacher_logits = _logits_at(teacher, teacher_values[OUTPUT_TAP], positions)
             teacher_logits = teacher_logits[:, : student.vocab_size]
             if targets.weights is not None and not everywhere:
                 # Positions of weight 0 add no loss: both outputs are the same there.
@@ -178,31 +152,20 @@ class _TeacherPretrainingLoss(PretrainingDistillationLoss):
             teacher_logits,
             student_logits,
             teacher_logits,
-            student_values,
+            values,
             teacher_values,
             is_real,
-            within.fraction,
+            fraction,
         )
-        counts = self._batch_counts(
-            index, len(batch.token_ids), batch.num_tokens, targets.total_weight
-        )
-        return terms.losses(inputs, counts)
-
-    def _batch_counts(
-        self, stage_index: int, num_sequences: int, num_tokens: int, num_masked: float
-    ) -> BatchCounts:
-        """Return the counts that the losses of a stage are divided by."""
-        is_masked = self._stages[stage_index].positions == "masked"
-        num_outputs = num_masked if is_masked else num_tokens
-        return BatchCounts(float(num_sequences), float(num_tokens), float(num_outputs))
-
-    def _stage_at(self, progress: Progress) -> tuple[int, Progress]:
-        return stage_at(self._stages, progress)
+        counts = len(batch.token_ids), batch.num_tokens, targets.total_weight
+        return inputs, _batch_counts(stage, *counts)
 
 
-def _output_taps(distillation_terms: DistillationTerms) -> list[str]:
-    """Return the tap that outputs are computed from, if outputs are compared."""
-    return [OUTPUT_TAP] if distillation_terms.compares_outputs else []
+def _batch_counts(
+    stage: DistillationStage, num_sequences: int, num_tokens: int, num_masked: float
+) -> BatchCounts:
+    num_outputs = num_masked if stage.positions == "masked" else num_tokens
+    return BatchCounts(float(num_sequences), float(num_tokens), float(num_outputs))
 
 
 def _logits_at(model: Model, hidden_states: Tensor, positions: Tensor) -> Tensor:

@@ -1,7 +1,5 @@
 """Checks of whether a teacher can distil into a student in pre-training."""
 
-from hashlib import sha256
-
 from torch import nn
 
 from bertwright.compression.distillation.losses import DistillationTerms
@@ -9,16 +7,7 @@ from bertwright.compression.distillation.losses.layers import LayerLoss
 from bertwright.core.errors import UserError
 from bertwright.models.model import Model
 from bertwright.objectives.masked import MaskedLM
-from bertwright.tasks.provenance import weight_bytes
 from bertwright.training.distillation_loss import DISTILLATION_PREFIX
-
-
-def model_fingerprint(model: Model) -> str:
-    """Return the recipe name and a hash of the weights of a model."""
-    digest = sha256()
-    for data in weight_bytes(model):
-        digest.update(data)
-    return f"{model.recipe.name} {digest.hexdigest()[:16]}"
 
 
 def masked_objective_name(student: Model, teacher: Model) -> str:

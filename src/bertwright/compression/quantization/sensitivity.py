@@ -153,8 +153,8 @@ def _calibrate(
     )
     training.init_parameters(0)
     for batch in batches:
-        inputs, head = batch.inputs(), batch.model.task_model.head
+        inputs, model = batch.batch(), batch.model.task_model
         document_ids = inputs.token_info.document_ids
-        positions = head.output_positions(inputs.token_ids, document_ids, inputs.positions)
+        positions = model.head.output_positions(inputs.token_ids, document_ids, inputs.positions)
         with training.forward_context(document_ids, positions):
-            batch.model.task_model(*inputs)
+            model(inputs.token_ids, inputs.token_info, inputs.positions, inputs.output_lengths)

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from bertwright.compression.distillation.transfer.examples import example_texts
+from bertwright.compression.pruning.structured import unique_weights
 from bertwright.core.config import to_user_error
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
@@ -101,11 +102,6 @@ def _with_vocab_size(recipe: Recipe, vocab_size: int) -> Recipe:
     return recipe.model_copy(update={"text": text})
 
 
-def _unique_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers, each once even if shared."""
-    return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
 def _trimmed_weights(
     original: nn.Module, trimmed: nn.Module, kept_ids: Tensor, vocab_size: int
 ) -> dict[str, Tensor]:
@@ -113,8 +109,8 @@ def _trimmed_weights(
 
     Raises UserError for a model whose token ids have a meaning that trimming changes.
     """
-    expected, weights = _unique_tensors(trimmed), dict[str, Tensor]()
-    for name, tensor in _unique_tensors(original).items():
+    expected, weights = unique_weights(trimmed), dict[str, Tensor]()
+    for name, tensor in unique_weights(original).items():
         target = expected.get(name)
         if target is None or tensor.shape != target.shape:
             if target is None or len(tensor) != vocab_size:
@@ -122,6 +118,6 @@ def _trimmed_weights(
                     f"{name} has no row per token: a model that orders its tokens by frequency "
                     f"cannot be trimmed"
                 )
-            tensor = tensor.detach()[kept_ids.to(tensor.device)]
+            tensor = tensor[kept_ids.to(tensor.device)]
         weights[name] = tensor
     return weights

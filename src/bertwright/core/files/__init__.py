@@ -20,6 +20,7 @@ from bertwright.core.files.json_files import (
     file_digests,
     loads_json,
     parse_json,
+    read_json_lines,
     read_results,
     read_text,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "open_stream",
     "output_lock",
     "parse_json",
+    "read_json_lines",
     "read_results",
     "read_text",
     "require_creatable",

@@ -63,6 +63,30 @@ def parse_json(text: str, location: str, remedy: str) -> Any:
         raise UserError(f"{location} is not JSON ({error}): {remedy}") from None
 
 
+def read_json_lines(file: Path, truncate: bool = False) -> list[Any]:
+    """Return the values of the lines of a file, up to one that a kill left incomplete.
+
+    With ``truncate`` the rest of the file is removed, so that lines can be appended.
+    """
+    values: list[Any] = []
+    num_bytes = 0
+    if not file.is_file():
+        return values
+    with open(file, "rb") as stream:
+        for line in stream:
+            try:
+                value = loads_json(line.decode())
+            except ValueError:
+                break
+            if not line.endswith(b"\n"):
+                break
+            values.append(value)
+            num_bytes += len(line)
+    if truncate:
+        os.truncate(file, num_bytes)
+    return values
+
+
 def read_results(file: Path) -> dict[str, Any]:
     """Return the results in a JSON file; {} if there is no file.
 

@@ -1,6 +1,6 @@
 """Batches of fine-tuning: the items of one task with their targets."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.tasks.example_encoder import TaskSequence, document_ids_of
 from bertwright.tasks.fine_tuned_model import flat_positions
-from bertwright.tasks.finetuning.bucket_sampler import BucketBatchSampler, StepItems
+from bertwright.tasks.finetuning.bucket_sampler import BucketBatchSampler
 from bertwright.tasks.finetuning.encoded_task import EncodedTask, TaskSchedule, target_dtype
 from bertwright.tasks.finetuning.losses import NEXT_TOKENS
 from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
@@ -25,13 +25,6 @@ MICRO_BATCH_POSITIONS = 8192
 
 TASK_LOSS = "task"
 """Name of the loss of the labels."""
-
-ExtraLossCounts = Callable[[Sequence[TaskSequence], float], Mapping[str, float]]
-
-
-def no_extra_counts(sequences: Sequence[TaskSequence], count: float) -> Mapping[str, float]:
-    """Return no further counts."""
-    return {}
 
 
 @dataclass(frozen=True)
@@ -76,8 +69,6 @@ class TaskBatchSource:
     """The reduced vocabulary of the embedding table, if there is one."""
     has_language_model: bool = False
     """Whether there is a next-token loss as well."""
-    extra_counts: ExtraLossCounts = no_extra_counts
-    """Divisors of other losses, from the sequences of a step and its target count."""
 
     def at(self, progress: Progress) -> StepBatch[TaskBatch]:
         """Return the batch of a step."""
@@ -90,13 +81,16 @@ class TaskBatchSource:
         micro_batches: list[TaskBatch] = []
         first_sequence = first_output = 0
         for start in range(0, step.num_real, size):
-            micro_batch = self._build_micro_batch(
-                task_step.task_index,
-                step,
-                slice(start, start + size),
-                min(size, step.num_real - start),
-                (first_sequence, first_output),
-                float(count),
+            micro_batch = build_task_batch(
+                task,
+                [int(n) for n in step.item_indices[start : start + size]],
+                step.length,
+                self.source,
+                num_real=min(size, step.num_real - start),
+                used_vocabulary=self.used_vocabulary,
+                task_index=task_step.task_index,
+                offsets=(first_sequence, first_output),
+                count=float(count),
             )
             micro_batches.append(micro_batch)
             first_sequence += len(micro_batch.sequence_indices)
@@ -105,7 +99,6 @@ class TaskBatchSource:
         counts = {TASK_LOSS: float(count)}
         if self.has_language_model:
             counts[NEXT_TOKENS] = float(sum(len(sequence.token_ids) - 1 for sequence in sequences))
-        counts |= self.extra_counts(sequences, float(count))
         num_tokens = sum(len(sequence.token_ids) for sequence in sequences)
         return StepBatch(micro_batches, counts, len(sequences), num_tokens)
 
@@ -122,39 +115,46 @@ class TaskBatchSource:
             num_batches += 1
         return len(items) // num_batches
 
-    def _build_micro_batch(
-        self,
-        task_index: int,
-        step: StepItems,
-        selection: slice,
-        num_real: int,
-        offsets: tuple[int, int],
-        count: float,
-    ) -> TaskBatch:
-        task, device = self.encoded_tasks[task_index], self.source.device
-        selected = [int(n) for n in step.item_indices[selection]]
-        real = selected[:num_real]
-        indices = [n for item in selected for n in task.items[item]]
-        sequences = [task.sequences[n] for n in indices]
-        token_ids, token_info = collate(sequences, step.length, self.source)
-        if self.used_vocabulary is not None:
-            token_ids = self.used_vocabulary.compact_ids[token_ids]
-        is_token_level = task.task.output_type.level == "token"
-        output_length = task.output_decoder.output_length
-        targets = [target for item in real for target in task.targets[item]]
-        return TaskBatch(
-            task_index,
-            indices,
-            token_ids,
-            token_info,
-            flat_positions(sequences, step.length).to(device) if is_token_level else None,
-            [output_length(sequence) for sequence in sequences],
-            [sum(output_length(task.sequences[n]) for n in task.items[item]) for item in real],
-            torch.tensor(targets, dtype=target_dtype(task), device=device),
-            sum(len(task.items[item]) for item in real),
-            *offsets,
-            count,
-        )
+
+def build_task_batch(
+    task: EncodedTask,
+    items: Sequence[int],
+    length: int,
+    source: TextModel,
+    *,
+    num_real: int | None = None,
+    used_vocabulary: UsedVocabulary | None = None,
+    task_index: int = 0,
+    offsets: tuple[int, int] = (0, 0),
+    count: float = 0.0,
+) -> TaskBatch:
+    """Return the batch of some items of a task, padded to ``length``.
+
+    Items after the first ``num_real`` are fillers. ``offsets`` are the first sequence and the first
+    output in the step, ``count`` is the divisor of its losses.
+    """
+    real = items[:num_real]
+    indices = [n for item in items for n in task.items[item]]
+    sequences = [task.sequences[n] for n in indices]
+    token_ids, token_info = collate(sequences, length, source)
+    if used_vocabulary is not None:
+        token_ids = used_vocabulary.compact_ids[token_ids]
+    is_token_level = task.task.output_type.level == "token"
+    output_length, device = task.output_decoder.output_length, source.device
+    targets = [target for item in real for target in task.targets[item]]
+    return TaskBatch(
+        task_index,
+        indices,
+        token_ids,
+        token_info,
+        flat_positions(sequences, length).to(device) if is_token_level else None,
+        [output_length(sequence) for sequence in sequences],
+        [sum(output_length(task.sequences[n]) for n in task.items[item]) for item in real],
+        torch.tensor(targets, dtype=target_dtype(task), device=device),
+        sum(len(task.items[item]) for item in real),
+        *offsets,
+        count,
+    )
 
 
 def collate(

@@ -2,25 +2,27 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from bertwright.core.errors import UserError
-from bertwright.core.schedules import WarmupSchedule
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
-from bertwright.optimisers.adam import AdamWConfig
 from bertwright.runtime.matmul_throughput import default_precision
 from bertwright.tasks.adapters import FrozenEncoderConfig
 from bertwright.tasks.data.lazy_examples import encode_task
 from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.config import FineTuningConfig, with_dropout
-from bertwright.tasks.finetuning.distillation import TaskDistillation, TaskDistillationLoss
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.losses import check_language_model
-from bertwright.tasks.finetuning.run import FineTuningRun, ReporterFactory
+from bertwright.tasks.finetuning.run import (
+    FineTuningRun,
+    ReporterFactory,
+    TaskDistillationLoss,
+    no_reporter,
+)
 from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
 from bertwright.tasks.heads.default_head import check_head, frozen_input_kind, resolve_head
 from bertwright.tasks.heads.head import HeadConfig
@@ -34,12 +36,28 @@ from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, MultiTaskModel
 
 
+class TaskDistillation(Protocol):
+    """A factory of a distillation loss, given the student."""
+
+    def build_loss(
+        self,
+        student: MultiTaskModel,
+        encoded_task: EncodedTask,
+        used_vocabulary: UsedVocabulary | None,
+    ) -> TaskDistillationLoss:
+        """Build the loss for a student of a task; UserError where the teacher does not fit.
+
+        ``used_vocabulary`` is the reduced vocabulary of the student's token ids, if any.
+        """
+        ...
+
+
 def build_run(
     model: TextModel,
     task_data: Sequence[tuple[Task, Any, Any]],
     config: FineTuningConfig,
-    make_reporter: ReporterFactory,
-    output: Path | str | None,
+    make_reporter: ReporterFactory = no_reporter,
+    output: Path | str | None = None,
     distillation: TaskDistillation | None = None,
 ) -> FineTuningRun:
     """Return the run that all seeds share."""
@@ -108,22 +126,11 @@ def build_run(
         model=multi_task_model.to(model.device),
         encoded_tasks=encoded_tasks,
         max_length=example_encoder.max_length,
-        num_epochs=config.epochs,
-        patience=config.patience,
-        optimiser=AdamWConfig(
-            learning_rate=config.learning_rate_for(recipe),
-            weight_decay=config.weight_decay,
-            layer_decay=config.adaptation.layerwise_decay,
-            bias_correction=config.bias_correction,
-        ),
-        schedule=config.schedule or WarmupSchedule(warmup=config.warmup),
-        max_grad_norm=config.max_grad_norm,
+        config=config,
         precision="float32"
         if has_lbfgs_solver
         else config.precision or default_precision(model.device),
         has_lbfgs_solver=has_lbfgs_solver,
-        perturbation=config.perturbation,
-        language_model=config.language_model,
         distillation_loss=distillation_loss,
         folder=Path() if output is None else Path(output).parent,
         used_vocabulary=used_vocabulary,
@@ -216,5 +223,8 @@ def _build_distillation_loss(
             "distillation does not work with a frozen encoder, perturbation or language_model: "
             "leave these out"
         )
-    model.distillation_loss = distillation.build_loss(model, encoded_tasks, used_vocabulary)
-    return model.distillation_loss
+    if len(encoded_tasks) > 1:
+        raise UserError("a teacher knows a single task: distil one task at a time")
+    loss = distillation.build_loss(model, encoded_tasks[0], used_vocabulary)
+    model.distillation_loss = loss
+    return loss

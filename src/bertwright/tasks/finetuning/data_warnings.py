@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from bertwright.core.messages import count_noun
 from bertwright.tasks.data.splits import labels_missing_from
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.run import FineTuningRun
@@ -88,4 +89,4 @@ def _overlap_warnings(encoded_task: EncodedTask) -> Iterator[str]:
 
 
 def _count_phrase(examples: Sequence[int], noun: str) -> str:
-    return f"1 {noun} is" if len(examples) == 1 else f"{len(examples):,} {noun}s are"
+    return f"{count_noun(len(examples), noun)} {'is' if len(examples) == 1 else 'are'}"

@@ -8,9 +8,9 @@ from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.frozen_features import FrozenFeatures
 from bertwright.tasks.outputs import Prediction
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import Progress, TrainingClock
 from bertwright.training.loop import EvaluationResult
-from bertwright.training.reporters.reporter import Reporter, StepReport
 
 if TYPE_CHECKING:
     from bertwright.tasks.finetuning.run import FineTuningRun
@@ -53,8 +53,8 @@ class BestEpoch:
 
 
 @dataclass
-class Evaluator(Reporter):
-    """A reporter that evaluates each epoch's models, keeps the best, and stops early.
+class Evaluator(Callback):
+    """A callback that evaluates each epoch's models, keeps the best, and stops early.
 
     In a distillation stage without selection it keeps the last.
     """
@@ -74,7 +74,7 @@ class Evaluator(Reporter):
     def evaluate(self, progress: Progress) -> EvaluationResult:
         """Evaluate the current parameters."""
         run = self.run
-        self.epoch += 1 if run.num_epochs else 0
+        self.epoch += 1 if run.config.epochs else 0
         models = [self._snapshot(index) for index in range(len(run.encoded_tasks))]
         predictions = [
             model.predict(encoded_task.dev)
@@ -102,7 +102,7 @@ class Evaluator(Reporter):
             or (epoch.is_final, epoch.score) > (best.is_final, best.score)
         ):
             self.best = best = epoch
-        patience = run.patience
+        patience = run.config.patience
         if patience is not None and self.epoch - best.report.epoch >= patience:
             self.clock.stop_at(progress.step)
         return EvaluationResult(-report.score, flatten_scores(scores))

@@ -23,20 +23,18 @@ from bertwright.tasks.baselines.comparison import BaselineComparison, compare_wi
 from bertwright.tasks.baselines.fit_baselines import run_baselines
 from bertwright.tasks.data.task_data import ExamplesOrFile, TaskData, load_tasks
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.build_run import build_run
+from bertwright.tasks.finetuning.build_run import TaskDistillation, build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig, is_compilation_worthwhile
 from bertwright.tasks.finetuning.data_warnings import run_warnings
-from bertwright.tasks.finetuning.distillation import TaskDistillation
 from bertwright.tasks.finetuning.encoded_task import (
-    TaskSchedule,
     batch_samplers,
     positions_per_epoch,
 )
 from bertwright.tasks.finetuning.evaluator import BestEpoch, EpochReport, flatten_scores
 from bertwright.tasks.finetuning.result_folder import write_results
 from bertwright.tasks.finetuning.run import FineTuningRun, ReporterFactory, no_reporter
-from bertwright.tasks.heads.linear_solver import LinearFit
 from bertwright.tasks.task import Task
+from bertwright.training.clock import Progress
 
 SeedEvaluation = Callable[[BestEpoch], Mapping[str, float]]
 """Computes further metrics of the best models of a seed."""
@@ -55,7 +53,6 @@ class FineTuningResult:
     best: BestEpoch
     seconds: float
     run: FineTuningRun
-    config: FineTuningConfig
     calibrations: Mapping[str, Mapping[str, float]] = field(
         default_factory=dict[str, Mapping[str, float]]
     )
@@ -75,16 +72,6 @@ class FineTuningResult:
     def num_truncated(self) -> dict[str, int]:
         """Number of truncated training examples by task."""
         return {task.task.name: len(task.truncated_examples()) for task in self.run.encoded_tasks}
-
-    @property
-    def num_unaligned(self) -> dict[str, int]:
-        """Number of training examples without a token for their answer, by task."""
-        return {task.task.name: len(task.unaligned) for task in self.run.encoded_tasks}
-
-    @property
-    def num_overlapping(self) -> dict[str, int]:
-        """Number of held-out examples whose texts occur in the training data, by task."""
-        return {task.task.name: len(task.overlapping_examples) for task in self.run.encoded_tasks}
 
     @property
     def scores(self) -> list[float]:
@@ -118,11 +105,9 @@ class FineTuningResult:
             **_seed_means("extra_metrics", self.extra_metrics),
             "best_epochs": [report.epoch for report in self.seed_reports],
             "trained_fraction": self.run.trained_fraction(),
-            **_l2_entry(self.run.linear_fits),
+            **({"l2": l2} if (l2 := self._l2_by_task()) else {}),
             **self._comparison_as_dict(),
-            **_counts_entry("truncated_examples", self.num_truncated),
-            **_counts_entry("unaligned_examples", self.num_unaligned),
-            **_counts_entry("overlapping_examples", self.num_overlapping),
+            **self._example_counts(),
             **({"calibration": c} if (c := self._calibration_as_dict()) else {}),
             **({"warnings": self.warnings} if self.warnings else {}),
             "seconds": self.seconds,
@@ -155,6 +140,22 @@ class FineTuningResult:
         verdicts = [comparison.verdict for comparison in self.comparisons.values()]
         return [*run_warnings(self.run), *(verdict for verdict in verdicts if verdict)]
 
+    def _example_counts(self) -> dict[str, dict[str, int]]:
+        """Return nonzero numbers of examples by kind and task."""
+        tasks = self.run.encoded_tasks
+        counts = {
+            "truncated_examples": self.num_truncated,
+            "unaligned_examples": {t.task.name: len(t.unaligned) for t in tasks},
+            "overlapping_examples": {t.task.name: len(t.overlapping_examples) for t in tasks},
+        }
+        nonzero = {kind: {t: n for t, n in c.items() if n} for kind, c in counts.items()}
+        return {kind: by_task for kind, by_task in nonzero.items() if by_task}
+
+    def _l2_by_task(self) -> dict[str, list[float]]:
+        """Return the L2 penalties of linear heads by task and seed."""
+        fits = self.run.linear_fits
+        return {task: [by_task[task].l2 for by_task in fits] for task in (fits[0] if fits else ())}
+
     def _comparison_as_dict(self) -> dict[str, Any]:
         by_task = {task: comparison.as_dict() for task, comparison in self.comparisons.items()}
         if len(by_task) == 1:
@@ -172,13 +173,7 @@ class FineTuningResult:
     def write(self, output: Path | str, extra_files: Mapping[str, str] | None = None) -> None:
         """Write the folder of the best model, with ``extra_files`` by name."""
         write_results(
-            Path(output),
-            self.as_dict(),
-            self.run,
-            self.best,
-            self.baselines,
-            self.config,
-            extra_files or {},
+            Path(output), self.as_dict(), self.run, self.best, self.baselines, extra_files or {}
         )
 
     def _calibration_as_dict(self) -> Mapping[str, Any]:
@@ -249,7 +244,7 @@ def finetune_tasks(
             extra_metrics.append(evaluate_seed(best))
 
     try:
-        reports, best = run_seeds(run, config, on_best)
+        reports, best = run_seeds(run, on_best)
     except Exception as error:
         if config.compile is False or not is_compiler_error(error):
             raise
@@ -259,14 +254,13 @@ def finetune_tasks(
         config = config.model_copy(update={"compile": False})
         run = build_run(model, tasks, config, make_reporter, output, distillation)
         extra_metrics.clear()
-        reports, best = run_seeds(run, config, on_best)
+        reports, best = run_seeds(run, on_best)
     result = FineTuningResult(
         [encoded_task.task for encoded_task in run.encoded_tasks],
         reports,
         best,
         time.monotonic() - start,
         run,
-        config,
         _calibrate_models(run, best) if config.calibrate else {},
         extra_metrics,
     )
@@ -276,18 +270,17 @@ def finetune_tasks(
 
 
 def run_seeds(
-    run: FineTuningRun,
-    config: FineTuningConfig,
-    on_best: Callable[[BestEpoch], None] = lambda best: None,
+    run: FineTuningRun, on_best: Callable[[BestEpoch], None] = lambda best: None
 ) -> tuple[list[EpochReport], BestEpoch]:
     """Run every seed; return the best epoch of each, passed to ``on_best``, and the best of all."""
-    is_compiled = config.compile
+    config, is_compiled = run.config, run.config.compile
     if is_compiled == "auto":
         samplers = batch_samplers(run.encoded_tasks, config.batch_size, config.seed)
         num_positions = positions_per_epoch(run.encoded_tasks, samplers)
         num_positions *= config.epochs * config.seeds
         parametrisation = run.model.parametrisation
-        has_taps = run.distillation_loss is not None and run.distillation_loss.taps
+        distillation = run.distillation_loss
+        has_taps = distillation is not None and bool(distillation.taps(Progress(0, 0.0)))
         has_hooks = parametrisation is not None and parametrisation.has_inner_hooks
         is_compiled = not (
             run.model.adaptation.has_frozen_encoder or has_taps or has_hooks
@@ -301,9 +294,7 @@ def run_seeds(
     reports: list[EpochReport] = []
     best: BestEpoch | None = None
     for seed in config.seed_range():
-        samplers = batch_samplers(run.encoded_tasks, config.batch_size, seed)
-        schedule = TaskSchedule.from_samplers(samplers, config.task_sampling_power, seed)
-        seed_best = run.run_seed(samplers, schedule, is_compiled)
+        seed_best = run.run_seed(seed, is_compiled=is_compiled)
         reports.append(seed_best.report)
         on_best(seed_best)
         if best is None or seed_best.score > best.score:
@@ -319,21 +310,6 @@ def _calibrate_models(run: FineTuningRun, best: BestEpoch) -> dict[str, Mapping[
         for model, task in zip(best.models, run.encoded_tasks, strict=True)
     }
     return {name: metrics for name, metrics in by_task.items() if metrics}
-
-
-def _counts_entry(name: str, counts: Mapping[str, int]) -> dict[str, Any]:
-    """Return nonzero numbers of examples by task."""
-    nonzero = {task: number for task, number in counts.items() if number}
-    return {name: nonzero} if nonzero else {}
-
-
-def _l2_entry(linear_fits: Sequence[Mapping[str, LinearFit]]) -> dict[str, Any]:
-    """Return the L2 penalties of linear heads by task and seed."""
-    return (
-        {"l2": {task: [fits[task].l2 for fits in linear_fits] for task in linear_fits[0]}}
-        if linear_fits
-        else {}
-    )
 
 
 def _seed_means(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from bertwright.runtime.device import package_versions
 from bertwright.tasks.baselines.baseline import TaskBaseline
 from bertwright.tasks.baselines.storage import save_baselines
 from bertwright.tasks.evaluation.error_analysis import confusion_matrix, iter_errors
-from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.evaluator import BestEpoch, flatten_scores
 from bertwright.tasks.finetuning.run import FineTuningRun
 from bertwright.tasks.prediction import prediction_records
@@ -23,11 +22,10 @@ def write_results(
     run: FineTuningRun,
     best: BestEpoch,
     baselines: Sequence[Sequence[TaskBaseline]],
-    config: FineTuningConfig,
     extra_files: Mapping[str, str],
 ) -> None:
     """Write the folder, with a subfolder per task if there are several."""
-    settings = config.model_dump(mode="json") | {"learning_rate": run.optimiser.learning_rate}
+    settings = run.config.model_dump(mode="json") | {"learning_rate": run.learning_rate}
     with atomic_folder(output) as folder:
         for index, encoded in enumerate(run.encoded_tasks):
             task, dev = encoded.task, encoded.dev

@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from torch import Tensor
 
 from bertwright.core.config import Precision
-from bertwright.core.schedules import Schedule
+from bertwright.core.schedules import WarmupSchedule
 from bertwright.models.text_model import TextModel
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.parameter_roles import get_parameter_roles
@@ -16,21 +17,14 @@ from bertwright.objectives.objective import Loss
 from bertwright.optimisers.adam import AdamWConfig
 from bertwright.optimisers.master_parameters import MasterParameters, parameter_levels
 from bertwright.runtime.compiler import toolchain_hash
-from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.batches import (
-    TASK_LOSS,
-    TaskBatch,
-    TaskBatchSource,
-    no_extra_counts,
-)
-from bertwright.tasks.finetuning.bucket_sampler import BucketBatchSampler
-from bertwright.tasks.finetuning.distillation import TaskDistillationLoss, TaskStudentOutputs
-from bertwright.tasks.finetuning.encoded_task import EncodedTask, TaskSchedule
+from bertwright.tasks.finetuning.batches import TASK_LOSS, TaskBatch, TaskBatchSource
+from bertwright.tasks.finetuning.config import FineTuningConfig
+from bertwright.tasks.finetuning.encoded_task import EncodedTask, TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.evaluator import BestEpoch, EpochReport, Evaluator
 from bertwright.tasks.finetuning.frozen_features import FrozenFeatures
 from bertwright.tasks.finetuning.losses import NEXT_TOKENS, next_token_loss
-from bertwright.tasks.finetuning.perturbation import ForwardPass, PerturbationConfig
+from bertwright.tasks.finetuning.perturbation import ForwardPass
 from bertwright.tasks.finetuning.used_vocabulary import TOKEN_TABLE, UsedVocabulary
 from bertwright.tasks.heads.head import TaskHead, init_head, warm_start
 from bertwright.tasks.heads.linear_solver import LinearFit, fit_linear_head
@@ -40,46 +34,47 @@ from bertwright.training.callbacks.unfreezing import UnfreezingCallback
 from bertwright.training.clock import Progress, TrainingClock, every_n_steps
 from bertwright.training.compilation.agreement_cache import AgreementCache
 from bertwright.training.compilation.callback import require_agreement
-from bertwright.training.distillation_loss import DISTILLATION_PREFIX
+from bertwright.training.distillation_loss import (
+    DISTILLATION_PREFIX,
+    DistillationLoss,
+    StudentOutputs,
+    combined_loss_weights,
+)
 from bertwright.training.gradient_clipping import GradientClipping
 from bertwright.training.loop import TrainingJob, train
 from bertwright.training.process_group import ProcessGroup
-from bertwright.training.reporters.reporter import Reporter, ReporterList
+from bertwright.training.step_batch import StepBatch
 
 PENALTY = "penalty"
 """Name of the penalty loss of a parametrisation."""
 
-ReporterFactory = Callable[[int, TrainingClock], Reporter]
-"""Builds the reporter of a seed from its clock."""
+TaskDistillationLoss = DistillationLoss[TaskBatch, TaskBatch]
+
+ReporterFactory = Callable[[int, TrainingClock], Sequence[Callback]]
+"""Builds the callbacks that report the run of a seed, from its clock."""
 
 
-def no_reporter(seed: int, clock: TrainingClock) -> Reporter:
-    """Return a reporter that does nothing."""
-    return Reporter()
+def no_reporter(seed: int, clock: TrainingClock) -> Sequence[Callback]:
+    """Report nothing."""
+    return ()
 
 
 @dataclass(frozen=True)
 class FineTuningRun:
     """A fine-tuning run; ``model`` is initialised again for every seed.
 
-    With ``has_lbfgs_solver`` linear heads are fitted to convergence instead of in steps, and
-    ``linear_fits`` collects the results by task. ``used_vocabulary`` is the reduced vocabulary of
-    ``model``, None for the whole. ``callbacks`` act in the steps, ``epoch_reports`` collects the
-    results of every epoch.
+    ``precision`` and ``max_length`` replace those of the ``config``. With ``has_lbfgs_solver``
+    linear heads are fitted to convergence instead of in steps, and ``linear_fits`` collects the
+    results by task. ``used_vocabulary`` is the reduced vocabulary of ``model``, None for the whole.
+    ``callbacks`` act in the steps, ``epoch_reports`` collects the results of every epoch.
     """
 
     source: TextModel
     model: MultiTaskModel
     encoded_tasks: Sequence[EncodedTask]
     max_length: int
-    num_epochs: int
-    patience: int | None
-    optimiser: AdamWConfig
-    schedule: Schedule
-    max_grad_norm: float | None
+    config: FineTuningConfig
     precision: Precision
-    perturbation: PerturbationConfig | None
-    language_model: float
     distillation_loss: TaskDistillationLoss | None
     folder: Path
     used_vocabulary: UsedVocabulary | None
@@ -93,11 +88,23 @@ class FineTuningRun:
     frozen_features: list[FrozenFeatures] = field(default_factory=list[FrozenFeatures])
     """Features of a frozen encoder, shared by all seeds, once they are computed."""
 
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the steps."""
+        return self.config.learning_rate_for(self.model.recipe)
+
     def run_seed(
-        self, samplers: Sequence[BucketBatchSampler], schedule: TaskSchedule, is_compiled: bool
+        self, seed: int, order_seed: int | None = None, is_compiled: bool = False
     ) -> BestEpoch:
-        """Train with the seed of the schedule, which draws heads, order and dropout."""
-        device, seed = self.source.device, schedule.seed
+        """Train with a seed, which draws heads, order and dropout.
+
+        ``order_seed``, if any, draws the order of the examples instead.
+        """
+        config, device = self.config, self.source.device
+        samplers = batch_samplers(
+            self.encoded_tasks, config.batch_size, seed if order_seed is None else order_seed
+        )
+        schedule = TaskSchedule.from_samplers(samplers, config.task_sampling_power, seed)
         has_pretrained_input = self._init_parameters(seed)
         features = None
         if self.model.adaptation.has_frozen_encoder:
@@ -112,42 +119,52 @@ class FineTuningRun:
         parameters = MasterParameters(
             self.model, get_parameter_roles(self.model), self.precision, device
         )
-        clock = TrainingClock(self.num_epochs * schedule.steps_per_epoch)
+        clock = TrainingClock(config.epochs * schedule.steps_per_epoch)
         evaluator = Evaluator(self, parameters, seed, clock, features)
         if self.has_lbfgs_solver:
             evaluator.losses += [fit.loss for fit in self.linear_fits[-1].values()]
-        if not self.num_epochs or self.has_lbfgs_solver:
+        if not config.epochs or self.has_lbfgs_solver:
             evaluator.evaluate(clock.progress(0))
         else:
-            optimiser = self.optimiser.build(parameters)
+            optimiser = AdamWConfig(
+                learning_rate=self.learning_rate,
+                weight_decay=config.weight_decay,
+                layer_decay=config.adaptation.layerwise_decay,
+                bias_correction=config.bias_correction,
+            ).build(parameters)
             unfreezing = UnfreezingCallback(parameters, optimiser, self._trainable_levels(schedule))
             module_callbacks = [
                 callback
                 for module in (self.model.parametrisation, self.distillation_loss)
                 for callback in (() if module is None else module.callbacks)
             ]
+            batches = TaskBatchSource(
+                self.source,
+                self.encoded_tasks,
+                samplers,
+                schedule,
+                self.used_vocabulary,
+                config.language_model > 0,
+            )
             job = TrainingJob(
                 parameters=parameters,
                 optimiser=optimiser,
-                callbacks=[unfreezing, *self.callbacks, *module_callbacks],
-                get_batch=TaskBatchSource(
-                    self.source,
-                    self.encoded_tasks,
-                    samplers,
-                    schedule,
-                    self.used_vocabulary,
-                    self.language_model > 0,
-                    self._extra_counts,
-                ).at,
+                callbacks=[
+                    unfreezing,
+                    *self.callbacks,
+                    *module_callbacks,
+                    evaluator,
+                    *self.make_reporter(seed, clock),
+                ],
+                get_batch=partial(self._get_batch, batches),
                 compute_losses=_TaskLosses(self, seed, features),
                 clock=clock,
-                learning_rate_factor=self.schedule.at,
+                learning_rate_factor=(config.schedule or WarmupSchedule(warmup=config.warmup)).at,
                 loss_weights=self._loss_weights,
-                gradient_clipping=GradientClipping(self.max_grad_norm),
+                gradient_clipping=GradientClipping(config.max_grad_norm),
                 process_group=ProcessGroup(device=device),
                 evaluate=evaluator.evaluate,
                 evaluation_trigger=every_n_steps(schedule.steps_per_epoch),
-                reporter=ReporterList(evaluator, self.make_reporter(seed, clock)),
                 dump_folder=self.folder,
                 remedy="lower learning_rate or raise warmup, and start again",
             )
@@ -174,7 +191,7 @@ class FineTuningRun:
         levels = parameter_levels(get_parameter_roles(self.model))
         parameters = dict(self.model.named_parameters())
         num_levels = self.model.adaptation.num_trainable_levels(
-            max(self.num_epochs - 1, 0), self.num_epochs
+            max(self.config.epochs - 1, 0), self.config.epochs
         )
         min_level = 0 if num_levels is None else 1 + max(levels.values()) - num_levels
         sizes = {name: parameter.numel() for name, parameter in parameters.items()}
@@ -252,22 +269,20 @@ class FineTuningRun:
             }
         )
 
-    def _extra_counts(self, sequences: Sequence[TaskSequence], count: float) -> Mapping[str, float]:
-        """Return the counts of auxiliary losses."""
-        counts = (
-            no_extra_counts if self.distillation_loss is None else self.distillation_loss.counts
-        )
-        parametrisation = self.model.parametrisation
-        has_penalty = parametrisation is not None and parametrisation.has_penalty
-        return {**counts(sequences, count), **({PENALTY: 1.0} if has_penalty else {})}
+    def _get_batch(self, batches: TaskBatchSource, progress: Progress) -> StepBatch[TaskBatch]:
+        step, parametrisation = batches.at(progress), self.model.parametrisation
+        if self.distillation_loss is not None:
+            step = self.distillation_loss.prepare_step(step, progress)
+        if parametrisation is not None and parametrisation.has_penalty:
+            step = replace(step, loss_counts={**step.loss_counts, PENALTY: 1.0})
+        return step
 
     def _loss_weights(self, progress: Progress) -> Mapping[str, float]:
-        if self.distillation_loss is not None:
-            return self.distillation_loss.loss_weights(progress)
-        return {NEXT_TOKENS: self.language_model}
+        weights = {TASK_LOSS: 1.0, NEXT_TOKENS: self.config.language_model}
+        return combined_loss_weights(weights, self.distillation_loss, progress)
 
     def _trainable_levels(self, schedule: TaskSchedule) -> Callable[[Progress], int | None]:
-        adaptation, epochs = self.model.adaptation, self.num_epochs
+        adaptation, epochs = self.model.adaptation, self.config.epochs
         return lambda progress: adaptation.num_trainable_levels(
             progress.step // schedule.steps_per_epoch, epochs
         )
@@ -323,8 +338,8 @@ class _TaskLosses:
             head_rng = model.head_dropout_rng(rng, batch.first_output)
             outputs = head.project(features, batch.output_lengths, head_rng)
             return {TASK_LOSS: outputs_and_loss(outputs)[1]}
-        if run.perturbation is not None:
-            loss = run.perturbation.loss(
+        if run.config.perturbation is not None:
+            loss = run.config.perturbation.loss(
                 model.encoder.embeddings,
                 forward_pass,
                 document_ids >= 0,
@@ -358,7 +373,7 @@ class _TaskLosses:
     ) -> dict[str, Loss]:
         """Return the loss of the labels, and the distillation losses."""
         encoder = self.run.model.encoder
-        with encoder.record(*distillation_loss.taps, output_gradients=True) as values:
+        with encoder.record(*distillation_loss.taps(progress), output_gradients=True) as values:
             outputs, label_loss = forward_pass()
-        student_outputs = TaskStudentOutputs(batch, outputs, values, progress.fraction)
+        student_outputs = StudentOutputs(batch, values, progress, outputs)
         return {TASK_LOSS: label_loss, **distillation_loss.losses(student_outputs)}

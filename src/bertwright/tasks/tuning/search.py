@@ -21,8 +21,8 @@ from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.evaluator import selection_score
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune_tasks
 from bertwright.tasks.finetuning.run import ReporterFactory
+from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress, TrainingClock
-from bertwright.training.reporters.reporter import Reporter, ReporterList
 
 GridName = Literal["bert", "roberta", "electra"]
 
@@ -195,10 +195,8 @@ def search_optuna(
         sampled: dict[str, Any] = {n: draw() for n, draw in samplers.items() if n not in settings}
         pruning = _OptunaPruning(trial, optuna.TrialPruned)
 
-        def pruning_reporter(seed: int, clock: TrainingClock) -> Reporter:
-            return ReporterList(
-                make_reporter(seed, clock), *([pruning] if seed == config.seed else [])
-            )
+        def pruning_reporter(seed: int, clock: TrainingClock) -> Sequence[Callback]:
+            return [*make_reporter(seed, clock), *([pruning] if seed == config.seed else [])]
 
         try:
             merged: dict[str, Any] = {**settings, **sampled}
@@ -213,8 +211,8 @@ def search_optuna(
 
 
 @dataclass
-class _OptunaPruning(Reporter):
-    """A reporter that reports epochs to a trial, and stops it when it is pruned."""
+class _OptunaPruning(Callback):
+    """A callback that reports epochs to a trial, and stops it when it is pruned."""
 
     trial: Any
     pruned_error: Callable[[], Exception]

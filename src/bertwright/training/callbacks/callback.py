@@ -1,20 +1,52 @@
 """The base class of callbacks, called by the training loop in a fixed order.
 
-Progressive stacking, pruning masks, fake quantisation, moving averages and memory between batches
-are callbacks. A callback owns its schedules and its state, which checkpoints keep.
+Progressive stacking, pruning masks, fake quantisation, moving averages, memory between batches and
+reports of the progress are callbacks. A callback owns its schedules and its state, which
+checkpoints keep.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from bertwright.training.clock import Progress
 
 
+@dataclass(frozen=True)
+class StepReport:
+    """The metrics of one step, over all processes.
+
+    Attributes:
+        loss: weighted sum of the losses.
+        losses: losses by name, in nats per target.
+        accuracies: fraction of correct predictions, by loss.
+        learning_rate_factor: multiplier of the learning rates.
+        gradient_norm: norm before clipping.
+        num_tokens: tokens without padding since the start of the run, including this step.
+        masking_rates: fraction of masked tokens, by masking objective.
+    """
+
+    progress: Progress
+    loss: float
+    losses: Mapping[str, float]
+    accuracies: Mapping[str, float]
+    learning_rate_factor: float
+    gradient_norm: float
+    num_tokens: int
+    masking_rates: Mapping[str, float] = field(default_factory=dict[str, float])
+
+
+def metric_name(objective: str) -> str:
+    """Return an objective's prefix of metric names: ``next_sentence`` of ``next-sentence``."""
+    return objective.replace("-", "_")
+
+
 class Callback:
     """A callback that does nothing; subclasses override the methods they need."""
 
-    name: str = "callback"
+    name: str = ""
+    """Name of its state in checkpoints, if it has any."""
 
     is_sharded: bool = False
     """Whether each process holds only a part of the state."""
@@ -24,6 +56,15 @@ class Callback:
 
     def after_update(self, progress: Progress) -> None:
         """Act after the optimiser step."""
+
+    def report_step(self, report: StepReport) -> None:
+        """Act on the metrics of a step; called in order, on a GPU a few steps late."""
+
+    def report_evaluation(self, progress: Progress, metrics: Mapping[str, float]) -> None:
+        """Act after an evaluation."""
+
+    def close(self) -> None:
+        """Finish when training ends, also on errors."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the named tensors to keep in a checkpoint."""

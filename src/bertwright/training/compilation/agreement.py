@@ -60,13 +60,13 @@ def compare_compiled_step(job: TrainingJob[MicroBatch], progress: Progress) -> S
     A batch with a non-finite uncompiled loss or gradient is not compared: the training loop stops
     there.
     """
-    states = {callback: callback.state() for callback in job.callbacks}
+    states = [(callback, callback.state()) for callback in job.callbacks]
 
     def compute() -> _StepGradient:
         try:
             return _loss_and_gradient(job, progress)
         finally:
-            for callback, state in states.items():
+            for callback, state in states:
                 callback.load(state)
 
     with torch.compiler.set_stance("force_eager"):

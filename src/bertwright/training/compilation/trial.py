@@ -156,7 +156,7 @@ def run_trial(spec: CompilationTrialSpec) -> CompilationTrialResult:
     from bertwright.training.clock import TrainingClock
     from bertwright.training.compilation.agreement import compare_compiled_step
     from bertwright.training.compilation.step_variants import StepVariants
-    from bertwright.training.pretraining.job import pretraining_job
+    from bertwright.training.pretraining.job import untrained_job
 
     start = time.monotonic()
     torch.set_num_threads(spec.threads)
@@ -167,7 +167,7 @@ def run_trial(spec: CompilationTrialSpec) -> CompilationTrialResult:
     except UserError as error:
         return CompilationTrialResult(failure=str(error), build_failed=True)
     variants = StepVariants(recipe, data.tokenizer.vocab_size, spec.precision, spec.threads)
-    job = pretraining_job(recipe, data, spec.precision, TrainingClock(recipe.steps))
+    job = untrained_job(recipe, data, spec.precision, TrainingClock(recipe.steps))
     job.compile()
     cache, agreements = AgreementCache(), dict[str, StepAgreement]()
     for progress in variants.representatives():

@@ -7,6 +7,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
 from bertwright.recipes import Recipe
+from bertwright.training.callbacks.callback import metric_name
 from bertwright.training.clock import Progress, TrainingClock, evenly_spaced
 from bertwright.training.evaluation.held_out import (
     NUM_TOKENS_AT_END,
@@ -20,7 +21,6 @@ from bertwright.training.evaluation.held_out import (
 )
 from bertwright.training.evaluation.next_item import MAX_USERS_DURING_TRAINING
 from bertwright.training.loop import EvaluationResult
-from bertwright.training.reporters.reporter import metric_name
 
 PLATEAU_NATS = 0.05
 """A masked loss is on the plateau if it is less than this below the unigram entropy."""

@@ -37,12 +37,12 @@ from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Loss, Objective
 from bertwright.objectives.schedule import ObjectiveGroup, objective_schedule
 from bertwright.recipes import Recipe
+from bertwright.training.callbacks.callback import metric_name
 from bertwright.training.callbacks.segment_memory import SegmentMemory
 from bertwright.training.evaluation.masked_words import iter_masked_words
 from bertwright.training.evaluation.next_item import MAX_USERS_AT_END, next_item_metrics
 from bertwright.training.evaluation.retrieval import retrieval_accuracy
 from bertwright.training.pretraining_batches import stretch_length, target_maker
-from bertwright.training.reporters.reporter import metric_name
 from bertwright.training.sequence_sources import SequenceSources, open_split
 
 SEED = 0

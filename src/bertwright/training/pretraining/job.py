@@ -1,6 +1,7 @@
-"""A bare pre-training job: no budget, no evaluation, no checkpoints."""
+"""The training job of a pre-training recipe."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from bertwright.batches.batch import Batch
 from bertwright.core.config import Precision
@@ -15,8 +16,9 @@ from bertwright.training.callbacks.callback import Callback
 from bertwright.training.callbacks.ema import ExponentialMovingAverage
 from bertwright.training.callbacks.progressive_stacking import ProgressiveStacking
 from bertwright.training.callbacks.segment_memory import SegmentMemory
-from bertwright.training.callbacks.unfreezing import UnfreezingCallback
+from bertwright.training.callbacks.unfreezing import LevelLearningRates, UnfreezingCallback
 from bertwright.training.clock import TrainingClock
+from bertwright.training.distillation_loss import PretrainingDistillationLoss
 from bertwright.training.gradient_clipping import GradientClipping
 from bertwright.training.loop import TrainingJob
 from bertwright.training.pretraining.losses import PretrainingLosses
@@ -25,34 +27,67 @@ from bertwright.training.process_group import ProcessGroup
 
 
 def pretraining_job(
+    model: Model,
+    parameters: MasterParameters,
+    clock: TrainingClock,
+    *,
+    ema: ExponentialMovingAverage | None = None,
+    distillation_loss: PretrainingDistillationLoss | None = None,
+    callbacks: Sequence[Callback] = (),
+    **settings: Any,
+) -> TrainingJob[Batch]:
+    """Return the job of a model's recipe; ``settings`` are further fields, such as ``get_batch``.
+
+    ``callbacks`` run after those of the recipe.
+    """
+    recipe = model.recipe
+    optimiser, memory = (
+        recipe.optimiser.build(parameters),
+        SegmentMemory(recipe.encoder.memory_length),
+    )
+    recipe_callbacks = _recipe_callbacks(model, parameters, optimiser, ema)
+    if distillation_loss is not None:
+        recipe_callbacks.append(
+            LevelLearningRates(parameters, distillation_loss.level_learning_rates)
+        )
+    return TrainingJob(
+        parameters=parameters,
+        optimiser=optimiser,
+        compute_losses=PretrainingLosses(
+            recipe, model, memory=memory, distillation_loss=distillation_loss
+        ),
+        clock=clock,
+        learning_rate_factor=recipe.schedule.at,
+        gradient_clipping=GradientClipping(recipe.max_grad_norm),
+        callbacks=[*recipe_callbacks, *callbacks, memory],
+        compile_model=model.compile_parts,
+        **settings,
+    )
+
+
+def untrained_job(
     recipe: Recipe,
     data: Dataset,
     precision: Precision,
     clock: TrainingClock,
     callbacks: Sequence[Callback] = (),
 ) -> TrainingJob[Batch]:
-    """Return the job of a recipe on a data set, with random initial weights."""
+    """Return a job on a data set from random weights, without evaluation and checkpoints."""
     device = default_device()
     model = Model.build(recipe, data.tokenizer.vocab_size, data.tokenizer).to(device)
-    parameters = MasterParameters(model, get_parameter_roles(model), precision, device)
-    optimiser = recipe.optimiser.build(parameters)
-    batches, memory = PretrainingBatches(recipe, data), SegmentMemory(recipe.encoder.memory_length)
-    return TrainingJob(
-        parameters=parameters,
-        optimiser=optimiser,
+    batches = PretrainingBatches(recipe, data)
+    return pretraining_job(
+        model,
+        MasterParameters(model, get_parameter_roles(model), precision, device),
+        clock,
+        callbacks=callbacks,
         get_batch=batches,
-        compute_losses=PretrainingLosses(recipe, model, memory=memory),
-        clock=clock,
-        learning_rate_factor=recipe.schedule.at,
         loss_weights=batches.loss_weights,
-        gradient_clipping=GradientClipping(recipe.max_grad_norm),
         process_group=ProcessGroup(device=device),
-        callbacks=[*callbacks, *pretraining_callbacks(model, parameters, optimiser, None), memory],
-        compile_model=model.compile_parts,
     )
 
 
-def pretraining_callbacks(
+def _recipe_callbacks(
     model: Model,
     parameters: MasterParameters,
     optimiser: Optimiser,

@@ -9,10 +9,7 @@ from bertwright.objectives.objective import Loss
 from bertwright.recipes import Recipe
 from bertwright.training.callbacks.segment_memory import SegmentMemory
 from bertwright.training.clock import Progress
-from bertwright.training.distillation_loss import (
-    PretrainingDistillationLoss,
-    PretrainingStudentOutputs,
-)
+from bertwright.training.distillation_loss import PretrainingDistillationLoss, StudentOutputs
 
 
 class PretrainingLosses:
@@ -56,5 +53,5 @@ class PretrainingLosses:
             taps = distillation.taps(progress)
             with self._model.record(*taps, output_gradients=True) as tap_values:
                 losses = self._model.losses(device_batch, objectives, rng, memory)
-        outputs = PretrainingStudentOutputs(device_batch, objectives, tap_values, progress)
+        outputs = StudentOutputs(device_batch, tap_values, progress)
         return {**losses, **distillation.losses(outputs)}

@@ -7,14 +7,18 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
-from bertwright.models.saving import TRAINING_FILE
+from bertwright.models.model import Model
+from bertwright.models.saving import TRAINING_FILE, load_model
+from bertwright.modules.attention.positions import LearnedPositionsConfig
 from bertwright.recipes import Recipe
 from bertwright.runtime.process import configure_process
 from bertwright.training.clock import parse_duration
 from bertwright.training.distillation_loss import PretrainingDistillation
-from bertwright.training.pretraining.initial_model import initial_model
 from bertwright.training.pretraining.run import (
     PretrainingResult,
     PretrainingRun,
@@ -89,30 +93,20 @@ def pretrain(
             folder.start(run_recipe, source)
         try:
             with folder.lock() if group.is_main else nullcontext():
-                loss = None if distillation is None else distillation.build_loss(model, dataset)
-                run = PretrainingRun(
-                    model, batches, dataset, folder, group, seconds, start_time, loss
-                )
-                return run.run(tensorboard, quiet)
-        except RestartUncompiled as restart:
-            lost_seconds = restart.lost_seconds
+                while True:
+                    loss = None if distillation is None else distillation.build_loss(model, dataset)
+                    run = PretrainingRun(
+                        model, batches, dataset, folder, group, seconds, start_time, loss
+                    )
+                    try:
+                        return run.run(tensorboard, quiet)
+                    except RestartUncompiled as restart:
+                        start_time = time.monotonic() - restart.lost_seconds
+                    model = initial_model(run_recipe, dataset, source)  # without compiled modules
         except Exception:
             if group.is_main and not is_resumed:
                 folder.release()
             raise
-    return pretrain(
-        recipe,
-        dataset,
-        output,
-        overrides=overrides,
-        budget=budget,
-        resume=True,
-        start_from=start_from,
-        distillation=distillation,
-        tensorboard=tensorboard,
-        quiet=quiet,
-        elapsed_seconds=lost_seconds,
-    )
 
 
 def _read_finished_run(folder: Path, data: Dataset, budget: float | None) -> PretrainingResult:
@@ -131,3 +125,73 @@ def _read_finished_run(folder: Path, data: Dataset, budget: float | None) -> Pre
         record["result"],
         tuple(record["warnings"]),
     )
+
+
+def initial_model(recipe: Recipe, data: Dataset, start_from: Path | None) -> Model:
+    """Build the model of a recipe for the vocabulary of a data set.
+
+    Heads missing in ``start_from`` are initialised from the seed; additional parameters of an
+    encoder for longer sequences are derived from the existing ones.
+
+    Errors: UserError if the folder has another encoder or tokenizer.
+    """
+    model = Model.build(recipe, data.tokenizer.vocab_size, data.tokenizer)
+    if start_from is not None:
+        _copy_weights(model, start_from, data)
+    return model
+
+
+@torch.no_grad()
+def _copy_weights(model: Model, folder: Path, data: Dataset) -> None:
+    source, tokenizer = load_model(folder)
+    if tokenizer.hash != data.tokenizer.hash:
+        raise UserError(
+            f"{data.path} was prepared with another tokenizer than {folder}: prepare the text with "
+            f"--tokenizer {folder}"
+        )
+    weights = extended_weights(source, model)
+    for name, parameter in model.named_parameters():
+        weight = weights.get(name)
+        if weight is not None and weight.shape[:1] == (source.vocab_size,):
+            # A published table may have more rows than the tokenizer has tokens.
+            weight = weight[: model.vocab_size]
+        if weight is not None and weight.shape == parameter.shape:
+            parameter.copy_(weight)
+        elif name.startswith("encoder."):
+            raise UserError(
+                f"--from {folder}: its encoder differs from the recipe's ({name}): omit the recipe "
+                f"to continue training the model unchanged"
+            )
+
+
+POSITION_TABLE = "encoder.embeddings.positions.table.weight"
+GLOBAL_PROJECTIONS = "global_attention."
+
+
+def extended_weights(source: Model, model: Model) -> dict[str, Tensor]:
+    """Return the parameters of ``source`` by name, extended to fit ``model``.
+
+    A longer position table repeats the shorter one; the projections of global attention start as
+    copies of the ordinary ones.
+    """
+    weights: dict[str, Tensor] = dict(source.named_parameters())
+    longer, shorter = model.recipe.encoder.positions, source.recipe.encoder.positions
+    if isinstance(longer, LearnedPositionsConfig) and isinstance(shorter, LearnedPositionsConfig):
+        weights[POSITION_TABLE] = _repeat_positions(weights[POSITION_TABLE], shorter, longer)
+    for name, _ in model.named_parameters():
+        if GLOBAL_PROJECTIONS in name and name not in weights:
+            projection = weights.get(name.replace(GLOBAL_PROJECTIONS, ""))
+            if projection is not None:
+                weights[name] = projection
+    return weights
+
+
+def _repeat_positions(
+    table: Tensor, shorter: LearnedPositionsConfig, longer: LearnedPositionsConfig
+) -> Tensor:
+    """Repeat the rows of the table, except for those before the first position."""
+    if longer.size <= shorter.size or longer.offset != shorter.offset:
+        return table
+    unused, rows = table[: shorter.offset], table[shorter.offset :]
+    num_repeats = -(-longer.size // len(rows))
+    return torch.cat((unused, rows.repeat(num_repeats, 1)[: longer.size]))

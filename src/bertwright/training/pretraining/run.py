@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -23,9 +23,8 @@ from bertwright.recipes.loading import imported_plugins
 from bertwright.runtime.compiler import compilation_failure, compilation_obstacle, is_compiler_error
 from bertwright.runtime.device import hardware_description, package_versions
 from bertwright.runtime.matmul_throughput import default_precision, explain_precision, matmul_peak
+from bertwright.training.callbacks.callback import Callback
 from bertwright.training.callbacks.ema import ExponentialMovingAverage
-from bertwright.training.callbacks.segment_memory import SegmentMemory
-from bertwright.training.callbacks.unfreezing import LevelLearningRates
 from bertwright.training.clock import BudgetClock, Progress, TrainingClock, Trigger, every_n_steps
 from bertwright.training.compilation.callback import (
     COMPILE,
@@ -35,12 +34,13 @@ from bertwright.training.compilation.callback import (
 from bertwright.training.compilation.payoff import compilation_pays_off, flops_per_token
 from bertwright.training.compilation.step_variants import StepVariants
 from bertwright.training.compilation.trial import CompilationTrial, CompilationTrialSpec
-from bertwright.training.distillation_loss import PretrainingDistillationLoss
+from bertwright.training.distillation_loss import (
+    PretrainingDistillationLoss,
+    combined_loss_weights,
+)
 from bertwright.training.evaluation.evaluator import HeldOutEvaluator
-from bertwright.training.gradient_clipping import GradientClipping
 from bertwright.training.loop import EvaluationResult, TrainingJob, TrainingResult, train
-from bertwright.training.pretraining.job import pretraining_callbacks
-from bertwright.training.pretraining.losses import PretrainingLosses
+from bertwright.training.pretraining.job import pretraining_job
 from bertwright.training.pretraining.run_folder import RunFolder
 from bertwright.training.pretraining_batches import PretrainingBatches
 from bertwright.training.process_group import ProcessGroup
@@ -48,8 +48,8 @@ from bertwright.training.reporters.few_steps import FewStepsWarning
 from bertwright.training.reporters.loss_plot import save_loss_plot
 from bertwright.training.reporters.metrics_file import MetricsFile
 from bertwright.training.reporters.progress_line import ProgressLine
-from bertwright.training.reporters.reporter import Reporter, ReporterList, ThroughputMeter
 from bertwright.training.reporters.tensorboard import TensorBoard
+from bertwright.training.reporters.throughput import ThroughputMeter
 from bertwright.training.step_batch import StepBatch
 
 Decision = TypeVar("Decision")
@@ -144,18 +144,15 @@ class PretrainingRun:
             self._log(f"continuing after step {newest.step:,}")
         elif damaged:
             self._log("no intact checkpoint: the run starts from the beginning")
-        reporter = self._make_reporter(newest.step if newest else 0, tensorboard, quiet)
+        reporters = self._reporters(newest.step if newest else 0, tensorboard, quiet)
         try:
-            result = train(self._make_job(reporter), newest)
+            result = train(self._make_job(reporters), newest)
         except Exception as error:
             if self.compilation is None or not is_compiler_error(error):
                 raise
             self.decision_log.revise(COMPILE, False)
             self._log(f"{compilation_failure(error)}; training continues uncompiled")
             raise RestartUncompiled(self._seconds_since_checkpoint()) from error
-        finally:
-            if self.compilation is not None:
-                self.compilation.close()
         if self.compilation is not None and self.compilation.is_compiled:
             self.variants.mark_cache_warm()
         if not self.process_group.is_main:
@@ -168,38 +165,24 @@ class PretrainingRun:
         newest, _ = self.folder.checkpoints.load_newest()
         return self.clock.elapsed_seconds() - (newest.state["seconds"] if newest else 0.0)
 
-    def _make_job(self, reporter: Reporter) -> TrainingJob[Batch]:
-        recipe = self.recipe
-        optimiser = recipe.optimiser.build(self.parameters)
-        memory = SegmentMemory(recipe.encoder.memory_length)
-        callbacks = pretraining_callbacks(self.model, self.parameters, optimiser, self.ema)
-        if self.distillation_loss is not None:
-            callbacks.append(
-                LevelLearningRates(self.parameters, self.distillation_loss.level_learning_rates)
-            )
-        if self.compilation is not None:
-            callbacks.append(self.compilation)
-        job = TrainingJob(
-            parameters=self.parameters,
-            optimiser=optimiser,
-            callbacks=[*callbacks, memory],
+    def _make_job(self, reporters: Sequence[Callback]) -> TrainingJob[Batch]:
+        evaluate_every = self.recipe.evaluate_every
+        job = pretraining_job(
+            self.model,
+            self.parameters,
+            self.clock,
+            ema=self.ema,
+            distillation_loss=self.distillation_loss,
+            callbacks=[*([] if self.compilation is None else [self.compilation]), *reporters],
             get_batch=self._get_batch,
-            compute_losses=PretrainingLosses(
-                recipe, self.model, memory=memory, distillation_loss=self.distillation_loss
-            ),
-            clock=self.clock,
-            learning_rate_factor=recipe.schedule.at,
             loss_weights=self._loss_weights,
-            gradient_clipping=GradientClipping(recipe.max_grad_norm),
             process_group=self.process_group,
             evaluate=self._evaluate,
-            evaluation_trigger=every_n_steps(recipe.evaluate_every)
-            if recipe.evaluate_every
+            evaluation_trigger=every_n_steps(evaluate_every)
+            if evaluate_every
             else self.evaluator.is_due,
             checkpoints=self.folder.checkpoints,
             checkpoint_trigger=self._checkpoint_trigger(),
-            reporter=reporter,
-            compile_model=self.model.compile_parts,
             dump_folder=self.folder.path,
         )
         if self.compilation is not None:
@@ -211,23 +194,19 @@ class PretrainingRun:
         return step if distillation is None else distillation.prepare_step(step, progress)
 
     def _loss_weights(self, progress: Progress) -> Mapping[str, float]:
-        weights, distillation = self.batches.loss_weights(progress), self.distillation_loss
-        if distillation is None:
-            return weights
-        scale = distillation.objective_scale(progress)
-        scaled = {name: scale * weight for name, weight in weights.items()}
-        return scaled | distillation.loss_weights(progress)
+        weights = self.batches.loss_weights(progress)
+        return combined_loss_weights(weights, self.distillation_loss, progress)
 
     def _evaluate(self, progress: Progress) -> EvaluationResult:
         with nullcontext() if self.ema is None else self.ema.use_average():
             return self.evaluator(progress)
 
-    def _make_reporter(self, first_step: int, tensorboard: bool, quiet: bool) -> Reporter:
+    def _reporters(self, first_step: int, tensorboard: bool, quiet: bool) -> list[Callback]:
         if not self.process_group.is_main:
-            return Reporter()
+            return []
         flops = flops_per_token(self.recipe, self.vocab_size)
         throughput = ThroughputMeter(flops, self.peak_flops * self.process_group.world_size)
-        reporters: list[Reporter] = [
+        reporters: list[Callback] = [
             throughput,
             MetricsFile(self.folder.metrics_file, self.clock, throughput, first_step),
             FewStepsWarning(self.clock, self.evaluator.warn),
@@ -238,7 +217,7 @@ class PretrainingRun:
             reporters.append(progress)
         if tensorboard:
             reporters.append(TensorBoard(self.folder.path / "tensorboard"))
-        return ReporterList(*reporters)
+        return reporters
 
     def _describe(self) -> str:
         """Return a description of the start of the run."""

@@ -4,8 +4,8 @@
 metrics, ``checkpoints/`` the states to resume from. After the run it is also the model folder.
 """
 
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from bertwright.core.errors import UserError
@@ -73,11 +73,9 @@ class RunFolder:
                 )
             write_text(folder / RECIPE_FILE, recipe.as_yaml())
 
-    @contextmanager
-    def lock(self) -> Generator[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Lock the folder; UserError if another process trains in it."""
-        with output_lock(self.path):
-            yield
+        return output_lock(self.path)
 
     def release(self) -> None:
         """Remove the folder of a run that failed before it wrote metrics or checkpoints."""

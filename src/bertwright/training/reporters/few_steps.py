@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import TrainingClock
-from bertwright.training.reporters.reporter import Reporter, StepReport
 
 MIN_STEPS = 100
 """Number of steps below which hardly any recipe learns more than token frequencies."""
@@ -12,8 +12,8 @@ SMALL_BATCH_TOKENS = 8192
 """Tokens per step that rarely need to be fewer."""
 
 
-class FewStepsWarning(Reporter):
-    """A reporter that warns once, as soon as the speed is known.
+class FewStepsWarning(Callback):
+    """A callback that warns once, as soon as the speed is known.
 
     The batch sizes of published recipes suit large machines; elsewhere a step may take minutes.
     """

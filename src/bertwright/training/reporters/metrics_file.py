@@ -6,21 +6,17 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from bertwright.core.files import explain_full_disk, loads_json, write_text
+from bertwright.core.files import explain_full_disk, read_json_lines, write_text
+from bertwright.training.callbacks.callback import Callback, StepReport, metric_name
 from bertwright.training.clock import Progress, TrainingClock
-from bertwright.training.reporters.reporter import (
-    Reporter,
-    StepReport,
-    ThroughputMeter,
-    metric_name,
-)
+from bertwright.training.reporters.throughput import ThroughputMeter
 
 STEPS_PER_LINE = 10
 """Steps averaged in one line."""
 
 
-class MetricsFile(Reporter):
-    """A reporter that writes a line every ten steps and after every evaluation.
+class MetricsFile(Callback):
+    """A callback that writes a line every ten steps and after every evaluation.
 
     Losses, accuracies and masking rates are means over the steps of a line; ``step`` counts
     completed steps. Lines of an earlier process after ``first_step`` are removed, since those steps
@@ -85,13 +81,7 @@ class MetricsFile(Reporter):
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
     """Read the lines of a metrics file, up to an incomplete one."""
-    lines: list[dict[str, Any]] = []
-    for text in file.read_text(encoding="utf-8").splitlines() if file.exists() else ():
-        try:
-            lines.append(loads_json(text))
-        except ValueError:
-            break
-    return lines
+    return read_json_lines(file)
 
 
 def _drop_lines_after(file: Path, step: int) -> None:

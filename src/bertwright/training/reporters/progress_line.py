@@ -6,14 +6,15 @@ from collections.abc import Callable, Mapping
 from rich import progress
 from rich.console import Console
 
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import UNKNOWN_TOTAL_STEPS, Progress, TrainingClock
-from bertwright.training.reporters.reporter import Reporter, StepReport, ThroughputMeter
+from bertwright.training.reporters.throughput import ThroughputMeter
 
 MAX_METRICS = 8
 """Metrics printed per evaluation; recommenders have thirty."""
 
 
-class ProgressLine(Reporter):
+class ProgressLine(Callback):
     """A line updated in place on a terminal, printed every ``seconds_per_line`` elsewhere.
 
     The loss is a moving average over about twenty steps.

@@ -6,12 +6,12 @@ from typing import Any
 
 from bertwright.core.errors import MissingExtra
 from bertwright.core.files import explain_full_disk
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import Progress
-from bertwright.training.reporters.reporter import Reporter, StepReport
 
 
-class TensorBoard(Reporter):
-    """A reporter that writes TensorBoard event files into a folder.
+class TensorBoard(Callback):
+    """A callback that writes TensorBoard event files into a folder.
 
     Errors: MissingExtra if the library is not installed.
     """

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from bertwright.cli.app import app
-from bertwright.compression.budget.artefact_formats import (
+from bertwright.compression.budget.candidates import (
     WEIGHTS_FORMAT,
     ArtefactFormat,
+    CandidatePool,
     artefact_bytes,
 )
-from bertwright.compression.budget.candidates import CandidatePool
 from bertwright.compression.budget.goal import Goal
 from bertwright.compression.budget.run import BudgetRun
 from bertwright.compression.budget.shapes import ModelShape

@@ -8,12 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bertwright.compression.budget import planner as planning
-from bertwright.compression.budget.artefact_formats import (
+from bertwright.compression.budget.candidates import (
     ARTEFACT_FORMATS,
     WEIGHTS_FORMAT,
     ArtefactFormat,
+    BudgetCandidate,
 )
-from bertwright.compression.budget.candidates import BudgetCandidate
 from bertwright.compression.budget.goal import Goal
 from bertwright.compression.budget.planner import BudgetPlanner
 from bertwright.compression.budget.shapes import KEPT_FRACTIONS, ModelShape

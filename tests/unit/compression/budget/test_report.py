@@ -1,6 +1,6 @@
 """The table of a compression to a goal."""
 
-from bertwright.compression.budget.report import report_table
+from bertwright.compression.budget.run import report_table
 
 BASE = {"score": 0.9, "bytes": 90_000_000, "milliseconds": 12.0}
 COMPRESSED = {"score": 0.89, "bytes": 18_000_000, "milliseconds": 3.0}

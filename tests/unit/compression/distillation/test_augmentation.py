@@ -16,7 +16,7 @@ from bertwright.compression.distillation.augmentation import (
     AugmentationInputs,
     augment_examples,
 )
-from bertwright.compression.distillation.augmentation.similar_words import SimilarWords
+from bertwright.compression.distillation.augmentation.words import SimilarWords
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.words import split_words, word_spans
 from bertwright.models.text_model import TextModel

@@ -30,15 +30,14 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batches import TaskBatchSource
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.distillation import TaskStudentOutputs
 from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.finetune import finetune
-from bertwright.tasks.finetuning.run import no_reporter
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.outputs import MultipleChoiceOutput, OutputType, SpanOutput
 from bertwright.tasks.task import Task
 from bertwright.training.clock import Progress
+from bertwright.training.distillation_loss import StudentOutputs
 from small_tasks import classes, numbers, options, questions, several_labels, similar, tagged
 
 CLASSES = table_task("colours", Columns())
@@ -99,7 +98,7 @@ class Step:
         task, examples = distillation.teacher.task, examples or classes()
         config = FineTuningConfig.from_settings(QUICK | settings)
         data = [(task, examples, examples)]
-        self.run = build_run(student, data, config, no_reporter, None, distillation)
+        self.run = build_run(student, data, config, distillation=distillation)
         self.run._init_parameters(0)
         self.net, self.loss = self.run.model, self.run.distillation_loss
         assert self.loss is not None
@@ -110,10 +109,8 @@ class Step:
             samplers,
             TaskSchedule.from_samplers(samplers, 1.0, 0),
             self.run.used_vocabulary,
-            False,
-            self.loss.counts,
         )
-        self.batch = batches.at(Progress(0, 0.0))
+        self.batch = self.loss.prepare_step(batches.at(Progress(0, 0.0)), Progress(0, 0.0))
 
     def losses(self, fraction: float = 0.0) -> dict[str, Loss]:
         """Return the losses summed over micro-batches."""
@@ -123,12 +120,13 @@ class Step:
             positions = self.net.head_of(0).output_positions(
                 batch.token_ids, document_ids, batch.positions
             )
-            with self.net.encoder.record(*self.loss.taps, output_gradients=True) as values:
+            taps = self.loss.taps(Progress(0, fraction))
+            with self.net.encoder.record(*taps, output_gradients=True) as values:
                 states = self.net.hidden_states(0, batch.token_ids, batch.token_info, positions)
             outputs = self.net.head_outputs(0, states, document_ids, batch.output_lengths)[
                 : sum(batch.item_output_lengths)
             ]
-            student_outputs = TaskStudentOutputs(batch, outputs, values, fraction)
+            student_outputs = StudentOutputs(batch, values, Progress(0, fraction), outputs)
             for name, loss in self.loss.losses(student_outputs).items():
                 before = total.get(name)
                 total[name] = (

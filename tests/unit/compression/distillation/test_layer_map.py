@@ -44,5 +44,5 @@ def test_invalid_maps_are_refused() -> None:
         LayerMap(pairs="1:2")
     with pytest.raises(UserError, match="no layers 3 and 4: the student has 2"):
         LayerMap(pairs="3-4").layer_pairs(2, 4)
-    with pytest.raises(UserError, match="a student with 1 layers leaves no layer pair"):
+    with pytest.raises(UserError, match="a student with 1 layer leaves no layer pair"):
         LayerMap(subset="but-last").layer_pairs(1, 4)

@@ -8,8 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertwright.compression.pruning import MovementPruning, PruningGates, WeightPruning
-from bertwright.compression.pruning.masks import MIN_DENSITY, threshold_mask, top_mask
-from bertwright.compression.pruning.weight_pruning_methods import GATE_DISTRIBUTION
+from bertwright.compression.pruning.weight_pruning_methods import (
+    GATE_DISTRIBUTION,
+    MIN_DENSITY,
+    threshold_mask,
+    top_mask,
+)
 from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.tasks.adapters.lora import matrix_names
@@ -21,11 +25,11 @@ from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
-from bertwright.tasks.finetuning.run import PENALTY, no_reporter
+from bertwright.tasks.finetuning.run import PENALTY
 from bertwright.tasks.formats.tables import Columns
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.checkpoints import Checkpoint, CheckpointManager, open_checkpoint
 from bertwright.training.clock import Progress, TrainingClock, every_n_steps
-from bertwright.training.reporters.reporter import Reporter, StepReport
 from small_tasks import classes
 
 CLASSES = table_task("colours", Columns())
@@ -216,9 +220,9 @@ def test_the_finished_model_equals_the_masked_one_bit_for_bit(pretrained, kind: 
     )
     source = pretrained()
     data = [(CLASSES.with_labels_from(classes()), classes(), classes())]
-    run = build_run(source, data, config, no_reporter, None)
+    run = build_run(source, data, config)
     samplers = batch_samplers(run.encoded_tasks, config.batch_size, 0)
-    run.run_seed(samplers, TaskSchedule.from_samplers(samplers, 1.0, 0), False)
+    run.run_seed(0)
     net, used_vocabulary = run.model, run.used_vocabulary
     assert used_vocabulary is not None
     weights = used_vocabulary.expand(dict(net.named_parameters()), "encoder.")
@@ -246,14 +250,14 @@ def test_the_penalty_is_added_once_in_a_step(
         monkeypatch.setattr(task_batches, "MICRO_BATCH_POSITIONS", positions)
         reports = by_size.setdefault(positions, [])
 
-        class Recorder(Reporter):
+        class Recorder(Callback):
             def report_step(self, report: StepReport, into: list[StepReport] = reports) -> None:
                 into.append(report)
 
         def make_reporter(
-            seed: int, clock: TrainingClock, reporter: type[Reporter] = Recorder
-        ) -> Reporter:
-            return reporter()
+            seed: int, clock: TrainingClock, reporter: type[Callback] = Recorder
+        ) -> list[Callback]:
+            return [reporter()]
 
         finetune(
             pretrained(),

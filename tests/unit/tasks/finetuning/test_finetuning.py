@@ -20,9 +20,9 @@ from bertwright.tasks.finetuning.evaluator import Evaluator
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
+from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress
 from bertwright.training.loop import EvaluationResult
-from bertwright.training.reporters.reporter import Reporter
 from small_tasks import classes, numbers, pairs, tagged
 from toy_recipes import every_encoder
 
@@ -42,7 +42,7 @@ class AllCorrect(Exception):
     """An epoch after which every prediction is correct."""
 
 
-class StopWhenAllCorrect(Reporter):
+class StopWhenAllCorrect(Callback):
     def report_evaluation(self, progress: Progress, metrics: Mapping[str, float]) -> None:
         if min(metrics.values()) == 1.0:
             raise AllCorrect
@@ -50,7 +50,7 @@ class StopWhenAllCorrect(Reporter):
 
 def assert_memorised(model, task, examples, **settings) -> None:
     with pytest.raises(AllCorrect):
-        learned(model, task, examples, make_reporter=lambda *_: StopWhenAllCorrect(), **settings)
+        learned(model, task, examples, make_reporter=lambda *_: [StopWhenAllCorrect()], **settings)
 
 
 @every_encoder

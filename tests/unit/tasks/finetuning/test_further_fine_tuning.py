@@ -75,7 +75,7 @@ def test_learning_curve_of_a_fine_tuned_model_has_one_head(
         runs.append(
             (
                 result.model.task_model.head_config,
-                result.config.learning_rate_for(result.model.task_model.recipe),
+                result.run.config.learning_rate_for(result.model.task_model.recipe),
             )
         )
         return result

@@ -9,7 +9,7 @@ from bertwright.data.shards.dataset import Dataset
 from bertwright.training.clock import Progress, TrainingClock
 from bertwright.training.compilation.agreement import compare_compiled_step
 from bertwright.training.loop import TrainingJob
-from bertwright.training.pretraining.job import pretraining_job
+from bertwright.training.pretraining.job import untrained_job
 from bertwright.training.pretraining.run_folder import fit_recipe_to_data
 from small_recipe import small
 from wrong_code import compile_with
@@ -24,7 +24,7 @@ RECIPES = {
 
 def job(data: Dataset, precision: str, recipe: str = "rotary positions") -> TrainingJob:
     fits = fit_recipe_to_data(small(*RECIPES[recipe]), data)
-    compiled = pretraining_job(fits, data, precision, TrainingClock(1))
+    compiled = untrained_job(fits, data, precision, TrainingClock(1))
     compiled.compile()
     return compiled
 
@@ -123,7 +123,7 @@ def test_the_memory_is_restored(data: Dataset, monkeypatch: pytest.MonkeyPatch) 
     recipe = fit_recipe_to_data(
         small("transformer-xl", "encoder.memory_length=8", "text.tokenizer.kind=wordpiece"), data
     )
-    compared = pretraining_job(recipe, data, "float32", TrainingClock(3))
+    compared = untrained_job(recipe, data, "float32", TrainingClock(3))
     compared.compile()
     agreement = compare_compiled_step(compared, START)
     assert agreement.agrees, agreement.difference

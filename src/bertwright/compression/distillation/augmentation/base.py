@@ -4,9 +4,9 @@ The random numbers of a copy follow from the seed, the text and the number of th
 from the order of texts or their neighbours.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from pydantic import Field
 
@@ -33,12 +33,8 @@ class AugmentationInputs:
     seed: int
 
 
-class AugmentationFunction(Protocol):
-    """A function that augments texts."""
-
-    def __call__(self, texts: Sequence[str]) -> list[list[str | None]]:
-        """Return the copies of each text in order; None where no original word would be left."""
-        ...
+AugmentationFunction = Callable[[Sequence[str]], list[list[str | None]]]
+"""Returns the copies of each text in order; None where no original word would be left."""
 
 
 class Augmentation(Config):

@@ -61,28 +61,27 @@ class _Word:
     token_index: int
 
 
+@dataclass(frozen=True)
 class _MaskedLMAugmenter:
     """An augmenter that replaces words by a masked language model's candidates."""
 
-    def __init__(
-        self, config: MaskedLMAugmentation, candidates: "_ReplacementCandidates", seed: int
-    ) -> None:
-        self._config, self._candidates, self._seed = config, candidates, seed
+    config: MaskedLMAugmentation
+    candidates: "_ReplacementCandidates"
+    seed: int
 
     def __call__(self, texts: Sequence[str]) -> list[list[str | None]]:
-        num_copies = self._config.num_copies
         return [
-            [self._copy(text, words, candidates, n) for n in range(num_copies)]
+            [self._copy(text, words, candidates, n) for n in range(self.config.num_copies)]
             for text, (words, candidates) in zip(
-                texts, self._candidates.words_and_candidates(texts), strict=True
+                texts, self.candidates.words_and_candidates(texts), strict=True
             )
         ]
 
     def _copy(
         self, text: str, words: Sequence[_Word], candidates: Sequence[list[str]], copy_index: int
     ) -> str:
-        key, indices = self._config.random_key(self._seed, text), np.arange(len(words))
-        is_replaced = uniform(key, copy_index, 0, indices) < self._config.replace_probability
+        key, indices = self.config.random_key(self.seed, text), np.arange(len(words))
+        is_replaced = uniform(key, copy_index, 0, indices) < self.config.replace_probability
         sizes = np.array([max(len(options), 1) for options in candidates], np.int64)
         choices = integers(key, sizes, copy_index, 1, indices)
         for index in reversed(range(len(words))):

@@ -27,11 +27,8 @@ class AttentionLossConfig(LayerLossConfig):
     target: Literal["scores", "weights"] = "scores"
 
     def build(self, student: EncoderConfig, teacher: EncoderConfig) -> DistillationTerm:
-        depths = len(student.depth.sublayer_orders()), len(teacher.depth.sublayer_orders())
-        layers = self.layers.layer_pairs(*depths)
-        pairs = [
-            (student_layer, other) for student_layer, other in layers if student_layer and other
-        ]
+        layers = self.layer_pairs(student, teacher)
+        pairs = [(layer, other) for layer, other in layers if layer and other]
         if not pairs:
             raise UserError(
                 "attention: layer 0, the embeddings, has no attention: name layers of blocks"
@@ -39,10 +36,9 @@ class AttentionLossConfig(LayerLossConfig):
         return AttentionLoss(self, pairs)
 
 
-class AttentionLoss(LayerLoss):
+class AttentionLoss(LayerLoss[AttentionLossConfig]):
     def __init__(self, config: AttentionLossConfig, pairs: list[tuple[int, int]]) -> None:
-        super().__init__(config.order, pairs)
-        self.config = config
+        super().__init__(config, pairs)
         names = ["weights"] if config.target == "weights" else ["weights", "scores"]
         student_layers, teacher_layers = zip(*self.pairs, strict=True)
         self.student_taps = [f"blocks.{n - 1}.attention.{k}" for n in student_layers for k in names]

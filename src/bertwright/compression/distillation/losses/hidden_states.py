@@ -6,11 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertwright.compression.distillation.losses.layers import (
-    LayerLossConfig,
-    LayerOrder,
-    LayerStateLoss,
-)
+from bertwright.compression.distillation.losses.layers import LayerLossConfig, LayerStateLoss
 from bertwright.compression.distillation.losses.term import BatchCounts, DistillationTerm
 from bertwright.core.errors import UserError
 from bertwright.core.rng import stream_key
@@ -34,9 +30,7 @@ class HiddenStateLossConfig(LayerLossConfig):
     projection: Literal["shared", "per-layer"] = "shared"
 
     def build(self, student: EncoderConfig, teacher: EncoderConfig) -> DistillationTerm:
-        pairs = self.layers.layer_pairs(
-            len(student.hidden_widths) - 1, len(teacher.hidden_widths) - 1
-        )
+        pairs = self.layer_pairs(student, teacher)
         student_widths, teacher_widths = student.hidden_widths, teacher.hidden_widths
         widths = [(student_widths[layer], teacher_widths[other]) for layer, other in pairs]
         projections: list[nn.Module] | None = None
@@ -49,21 +43,19 @@ class HiddenStateLossConfig(LayerLossConfig):
                     )
                 widths = widths[:1]
             projections = [nn.Linear(*sizes) for sizes in widths]
-        return HiddenStateLoss(self, self.order, pairs, projections)
+        return HiddenStateLoss(self, pairs, projections)
 
 
-class HiddenStateLoss(LayerStateLoss):
+class HiddenStateLoss(LayerStateLoss[HiddenStateLossConfig]):
     """A loss on hidden states, with no projection, one for all pairs, or one per pair."""
 
     def __init__(
         self,
         config: HiddenStateLossConfig,
-        order: LayerOrder,
         pairs: list[tuple[int, int]],
         projections: list[nn.Module] | None,
     ) -> None:
-        super().__init__(order, pairs)
-        self.config = config
+        super().__init__(config, pairs)
         self.projections = None if projections is None else nn.ModuleList(projections)
 
     def init(self, seed: int) -> None:
@@ -110,15 +102,10 @@ class MomentLossConfig(LayerLossConfig):
     moment: Literal["mean", "variance"] = "mean"
 
     def build(self, student: EncoderConfig, teacher: EncoderConfig) -> DistillationTerm:
-        depths = len(student.hidden_widths) - 1, len(teacher.hidden_widths) - 1
-        return MomentLoss(self, self.layers.layer_pairs(*depths))
+        return MomentLoss(self, self.layer_pairs(student, teacher))
 
 
-class MomentLoss(LayerStateLoss):
-    def __init__(self, config: MomentLossConfig, pairs: list[tuple[int, int]]) -> None:
-        super().__init__(config.order, pairs)
-        self.config = config
-
+class MomentLoss(LayerStateLoss[MomentLossConfig]):
     def distance(self, pair_index: int, student_states: Tensor, teacher_states: Tensor) -> Tensor:
         student_states = student_states.float()
         if self.config.moment == "mean":

@@ -1,7 +1,7 @@
 """Distillation losses that compare pairs of layers, all at once or one after the other."""
 
 import re
-from typing import Literal
+from typing import Generic, Literal, TypeVar
 
 from pydantic import field_validator
 from torch import Tensor
@@ -14,6 +14,8 @@ from bertwright.compression.distillation.losses.term import (
 )
 from bertwright.core.config import Settings
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
+from bertwright.encoder.config import EncoderConfig
 
 LayerMapRule = Literal["uniform", "last", "first"]
 
@@ -66,8 +68,9 @@ class LayerMap(Settings):
                 )
         if not pairs:
             raise UserError(
-                f"a student with {student_layers} layers leaves no layer pair to compare: take "
-                f"more --layers, or a method that compares others (docs/how-to/compress.md)"
+                f"a student with {count_noun(student_layers, 'layer')} leaves no layer pair to "
+                f"compare: take more --layers, or a method that compares others "
+                f"(docs/how-to/compress.md)"
             )
         return pairs
 
@@ -75,9 +78,6 @@ class LayerMap(Settings):
         if self.rule == "uniform":
             return round(layer * teacher_layers / student_layers)
         return layer if self.rule == "first" else teacher_layers - student_layers + layer
-
-
-LayerOrder = Literal["joint", "cumulative", "sequential"]
 
 
 class LayerLossConfig(DistillationTermConfig):
@@ -88,30 +88,38 @@ class LayerLossConfig(DistillationTermConfig):
     """
 
     layers: LayerMap = LayerMap()
-    order: LayerOrder = "joint"
+    order: Literal["joint", "cumulative", "sequential"] = "joint"
+
+    def layer_pairs(self, student: EncoderConfig, teacher: EncoderConfig) -> list[tuple[int, int]]:
+        """Return the layer pairs of two encoders; raise UserError if there are none."""
+        depths = len(student.depth.sublayer_orders()), len(teacher.depth.sublayer_orders())
+        return self.layers.layer_pairs(*depths)
 
 
-class LayerLoss(DistillationTerm):
+LayerConfigT = TypeVar("LayerConfigT", bound=LayerLossConfig)
+
+
+class LayerLoss(DistillationTerm, Generic[LayerConfigT]):
     """A base class of losses on layer pairs."""
 
-    def __init__(self, order: LayerOrder, pairs: list[tuple[int, int]]) -> None:
+    def __init__(self, config: LayerConfigT, pairs: list[tuple[int, int]]) -> None:
         super().__init__()
-        self.order, self.pairs = order, pairs
+        self.config, self.pairs = config, pairs
 
     def active_pairs(self, fraction: float) -> range:
         """Return the indices of the pairs trained now."""
         num_pairs = len(self.pairs)
         current = interval_index(fraction, num_pairs)
-        if self.order == "joint":
+        if self.config.order == "joint":
             return range(num_pairs)
-        return range(current if self.order == "sequential" else 0, current + 1)
+        return range(current if self.config.order == "sequential" else 0, current + 1)
 
 
-class LayerStateLoss(LayerLoss):
+class LayerStateLoss(LayerLoss[LayerConfigT]):
     """A base class of losses on hidden states of layer pairs, at every real position."""
 
-    def __init__(self, order: LayerOrder, pairs: list[tuple[int, int]]) -> None:
-        super().__init__(order, pairs)
+    def __init__(self, config: LayerConfigT, pairs: list[tuple[int, int]]) -> None:
+        super().__init__(config, pairs)
         self.student_taps = [hidden_state_tap(layer) for layer, _ in pairs]
         self.teacher_taps = [hidden_state_tap(layer) for _, layer in pairs]
 

@@ -16,6 +16,7 @@ from bertwright.compression.distillation.losses.term import (
     DistillationTermConfig,
 )
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.encoder.config import EncoderConfig
 
 PROJECTIONS = ("query", "key", "value")
@@ -42,7 +43,8 @@ class RelationLossConfig(DistillationTermConfig):
         layer = self.layer or teacher_depth
         if layer > teacher_depth:
             raise UserError(
-                f"relations: the teacher has {teacher_depth} layers, and no layer {layer}"
+                f"relations: the teacher has {count_noun(teacher_depth, 'layer')}, and no layer "
+                f"{layer}"
             )
         for config, block in ((student, depth - 1), (teacher, layer - 1)):
             width = config.mixer_at(block).head_shape(config.block_widths[block][1]).inner_width

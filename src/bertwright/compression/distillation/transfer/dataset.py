@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertwright.compression.distillation.transfer.examples import from_json_line, to_json_line
-from bertwright.core.files import explain_full_disk, loads_json
+from bertwright.core.files import explain_full_disk, read_json_lines
 from bertwright.tasks.data.lazy_examples import LazyEncodedTask, LazyExamples, LazyList
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import TaskExample
@@ -103,7 +103,7 @@ class TransferWriter:
 
     def __init__(self, folder: Path, width: int) -> None:
         self._folder, self._width = folder, width
-        self._chunks = _read_chunks(folder / CHUNKS)
+        self._chunks = [TransferChunk(**chunk) for chunk in read_json_lines(folder / CHUNKS)]
         self._num_done, self._is_truncated = 0, False
         while self._chunks and not self._is_complete(self._chunks[-1]):
             self._chunks.pop()
@@ -185,16 +185,3 @@ def _append(file: Path, content: bytes) -> None:
         stream.write(content)
         stream.flush()
         os.fsync(stream.fileno())
-
-
-def _read_chunks(file: Path) -> list[TransferChunk]:
-    """Return the chunks of a file; a line that a kill truncated is ignored."""
-    if not file.is_file():
-        return []
-    chunks: list[TransferChunk] = []
-    for line in file.read_bytes().split(b"\n")[:-1]:
-        try:
-            chunks.append(TransferChunk(**loads_json(line.decode())))
-        except (ValueError, TypeError):
-            break
-    return chunks

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.formats.examples import (
@@ -72,21 +73,15 @@ def pseudo_labelled(example: TaskExample, prediction: Prediction) -> TaskExample
 
 def to_json_line(example: TaskExample) -> str:
     """Return an example as a line of JSON, without a line break."""
-    if isinstance(example, TaggedSentence):
-        fields = {"words": example.words, "tags": example.tags}
-    else:
-        assert isinstance(example, Example)
-        fields = {"text": example.text, "pair": example.pair, "label": example.label}
-    fields = {name: value for name, value in fields.items() if value is not None}
+    is_tagged = isinstance(example, TaggedSentence)
+    names = ("words", "tags") if is_tagged else ("text", "pair", "label")
+    fields = {name: value for name in names if (value := getattr(example, name)) is not None}
     return json.dumps(fields, ensure_ascii=False)
 
 
 def from_json_line(line: str) -> TaskExample:
     """Return the example of a line of :func:`to_json_line`."""
-    fields = json.loads(line)
-    if "words" in fields:
-        tags = fields.get("tags")
-        return TaggedSentence(tuple(fields["words"]), None if tags is None else tuple(tags))
-    label = fields.get("label")
-    label = tuple(label) if isinstance(label, list) else label
-    return Example(fields["text"], fields.get("pair"), label)
+    fields: dict[str, Any] = {
+        n: tuple(v) if isinstance(v, list) else v for n, v in json.loads(line).items()
+    }
+    return TaggedSentence(**fields) if "words" in fields else Example(**fields)

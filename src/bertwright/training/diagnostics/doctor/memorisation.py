@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from bertwright.core.schedules import WarmupSchedule
 from bertwright.optimisers.adam import AdamWConfig
+from bertwright.training.callbacks.callback import StepReport
 from bertwright.training.clock import Progress, TrainingClock
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, Severity
 from bertwright.training.diagnostics.doctor.trial import DiagnosticTrial, StopTrial
 from bertwright.training.pretraining_batches import PretrainingBatches
-from bertwright.training.reporters.reporter import StepReport
 
 MAX_BATCH_TOKENS = 1024
 MAX_STEPS = 200

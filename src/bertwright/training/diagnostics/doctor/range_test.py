@@ -12,11 +12,11 @@ import numpy as np
 from bertwright.optimisers.adam import AdamFamilyConfig
 from bertwright.optimisers.muon import MuonConfig
 from bertwright.recipes import Recipe
+from bertwright.training.callbacks.callback import StepReport
 from bertwright.training.clock import TrainingClock
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, Severity
 from bertwright.training.diagnostics.doctor.optimiser_checks import warmup_shape
 from bertwright.training.diagnostics.doctor.trial import DiagnosticTrial, StopTrial
-from bertwright.training.reporters.reporter import StepReport
 
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-6, 10.0
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 from bertwright.data.shards.dataset import Dataset
 from bertwright.recipes import Recipe
+from bertwright.training.callbacks.callback import metric_name
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, Severity
 from bertwright.training.diagnostics.doctor.trial import limit_batch_tokens
 from bertwright.training.evaluation.evaluator import PLATEAU_NATS
 from bertwright.training.evaluation.held_out import masked_objective_name
 from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.pretraining.run import PretrainingResult
-from bertwright.training.reporters.reporter import metric_name
 from bertwright.training.step_monitor import NonFiniteError
 
 MIN_STEPS, MIN_TOKENS = 200, 500_000

@@ -14,6 +14,7 @@ from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.optimisers.optimiser import OptimiserConfig
 from bertwright.recipes import Recipe
 from bertwright.runtime.matmul_throughput import default_precision
+from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import Progress, TrainingClock
 from bertwright.training.gradient_clipping import GradientClipping
 from bertwright.training.loop import TrainingJob, train
@@ -21,12 +22,7 @@ from bertwright.training.pretraining.losses import PretrainingLosses
 from bertwright.training.pretraining_batches import PretrainingBatches
 from bertwright.training.process_group import ProcessGroup
 from bertwright.training.reporters.progress_line import ProgressLine
-from bertwright.training.reporters.reporter import (
-    Reporter,
-    ReporterList,
-    StepReport,
-    ThroughputMeter,
-)
+from bertwright.training.reporters.throughput import ThroughputMeter
 from bertwright.training.step_batch import StepBatch
 from bertwright.training.step_monitor import NonFiniteError
 
@@ -96,7 +92,7 @@ class DiagnosticTrial:
                 loss_weights=batches.loss_weights,
                 gradient_clipping=GradientClipping(recipe.max_grad_norm),
                 process_group=self.process_group,
-                reporter=ReporterList(throughput, progress_line, _StepListener(on_step)),
+                callbacks=[throughput, progress_line, _StepListener(on_step)],
                 dump_folder=Path(folder),
             )
             try:
@@ -138,7 +134,7 @@ def _single_phase_recipe(recipe: Recipe, phase: int, objective: str) -> Recipe:
     return recipe.model_copy(update={"batch_tokens": batch_tokens, "phases": (single_phase,)})
 
 
-class _StepListener(Reporter):
+class _StepListener(Callback):
     def __init__(self, on_step: Callable[[StepReport], None]) -> None:
         self._on_step = on_step
 
