@@ -18,16 +18,15 @@ from bertwright.data.shards.dataset import Dataset
 from bertwright.interop.huggingface import export_huggingface
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.exporter import export_onnx
-from bertwright.models.costs import num_parameters_of
 from bertwright.models.saving import WEIGHTS_FILE, load_model
 from bertwright.recipes import Recipe
-from bertwright.recipes.equalised import equalised_recipe
 from bertwright.recipes.loading import size_names, system_names
-from bertwright.recipes.system_info import read_system_info
 from bertwright.runtime.parallel import run_parallel
 from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.reporters.metrics_file import read_metrics
+from experiments.equalised import equalised_recipe
 from experiments.recipe_texts import text_for_recipe
+from experiments.system_info import num_parameters_of, read_system_info
 
 STEPS, QUICK_STEPS = 300, 12
 """Training steps, in full and quick runs; the run is resumed at half of them."""

@@ -5,10 +5,10 @@ from pathlib import Path
 
 from bertwright.models.costs import num_parameters_by_part
 from bertwright.recipes import Recipe
-from bertwright.recipes.loading import parent_of
-from bertwright.recipes.system_info import read_system_info
+from bertwright.recipes.loading import read_system_file
 from bertwright.runtime.markdown_report import markdown_table, write_section
 from experiments.recipe_checks import RecipeCheck
+from experiments.system_info import read_system_info
 
 COLUMNS = {
     "system": "system",
@@ -37,7 +37,7 @@ def _sort_key(check: RecipeCheck) -> tuple[bool, int, str]:
 def _recipe_row(check: RecipeCheck) -> dict[str, object]:
     system = check.name.removesuffix("-tiny")
     recipe = Recipe.load(f"{system}-base")
-    parent = parent_of(system)
+    parent = read_system_file(system).get("extends")
     return {
         "system": check.system,
         "recipe": f"`{system}`",

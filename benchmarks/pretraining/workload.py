@@ -9,8 +9,7 @@ from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.rng import CounterRng, integers, stream_key
 from bertwright.data.tokenization.tokenizer import SpecialTokens
-from bertwright.objectives.masked import MaskedLM
-from bertwright.objectives.objective import MaskingContext
+from bertwright.objectives.objective import MaskingContext, Objective
 from bertwright.recipes import Recipe
 
 VOCAB_SIZE = 30_522
@@ -49,10 +48,9 @@ class Workload:
     def batches(self) -> list[Batch]:
         """Return the batches that the steps cycle through."""
         masked = self.recipe().objectives_of(0)["masked"]
-        assert isinstance(masked, MaskedLM)
         return [self._batch(masked, number) for number in range(NUM_BATCHES)]
 
-    def _batch(self, objective: MaskedLM, batch_index: int) -> Batch:
+    def _batch(self, objective: Objective, batch_index: int) -> Batch:
         index = batch_index * self.batch_size + np.arange(self.batch_size)
         first_id = SPECIAL_TOKENS.mask + 1
         offsets = integers(

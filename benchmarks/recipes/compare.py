@@ -13,7 +13,6 @@ from benchmarks.recipes.worker import BATCH_TOKENS, MASKED_LM_BASELINE, load_rec
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
-from bertwright.objectives import PermutationLM
 from bertwright.recipes.loading import system_names
 from bertwright.timing.interleaved import TimedProcess
 from bertwright.training.compilation.payoff import flops_per_token
@@ -116,9 +115,9 @@ def _extra_work(system: str, size: str, data: Path) -> Iterator[str]:
         yield "one position after the other"
     if recipe.encoder.residual.is_reversible:
         yield "blocks recomputed in the backward pass"
-    if any(objective.is_generator for objective in objectives):
+    if any(objective.capabilities.is_generator for objective in objectives):
         yield "a generator"
-    if any(isinstance(objective, PermutationLM) for objective in objectives):
+    if any(objective.capabilities.prediction == "permutation" for objective in objectives):
         yield "two streams"
 
 

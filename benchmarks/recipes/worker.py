@@ -8,7 +8,6 @@ from benchmarks.pretraining.bertwright_worker import NUM_STEPS, StepTimerCallbac
 from bertwright.batches.batch import Batch
 from bertwright.data.shards.dataset import Dataset
 from bertwright.recipes import Recipe
-from bertwright.recipes.equalised import equalised_recipe
 from bertwright.runtime.matmul_throughput import default_precision
 from bertwright.runtime.process import configure_process
 from bertwright.timing.interleaved import StepTimer
@@ -16,6 +15,7 @@ from bertwright.training.clock import TrainingClock
 from bertwright.training.loop import TrainingJob, train
 from bertwright.training.pretraining.job import untrained_job
 from bertwright.training.pretraining.run_folder import fit_recipe_to_data
+from experiments.equalised import equalised_recipe
 
 SEQUENCE_LENGTH, BATCH_TOKENS = 128, 4096
 

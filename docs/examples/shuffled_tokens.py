@@ -1,7 +1,7 @@
 """Shuffled tokens: is this token still at its position? (Yamaguchi et al. 2021, section 2.1)."""
 
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch.nn.functional as F
@@ -12,6 +12,7 @@ from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.schedules import ConstantSchedule
 from bertwright.objectives import Objective
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import (
     DeviceTargets,
     HeadContext,
@@ -26,6 +27,8 @@ class ShuffledTokens(Objective):
 
     kind: Literal["shuffled-tokens"] = "shuffled-tokens"
     selection: MaskSelection = TokenSelection(masking_rate=ConstantSchedule(value=0.1))
+
+    capabilities: ClassVar[Capabilities] = Capabilities(class_labels=("in place", "moved"))
 
     def make_targets(
         self, batch: SequenceBatch, context: MaskingContext
@@ -45,9 +48,6 @@ class ShuffledTokens(Objective):
 
     def build_head(self, context: HeadContext) -> nn.Module:
         return nn.Linear(context.encoder_config.width, 2)
-
-    def num_classes(self, vocab_size: int) -> int:
-        return 2
 
     def compute_loss(
         self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None

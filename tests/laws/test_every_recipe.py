@@ -43,7 +43,11 @@ def loss_of(
     objectives, total = model.recipe.objectives_of(phase), torch.zeros(())
     for batch in batches:
         for name, loss in model.losses(batch, objectives, dropout_rng).items():
-            weight = 1.0 if objectives[name].is_classification else objectives[name].weight.at(0.0)
+            weight = (
+                1.0
+                if objectives[name].capabilities.is_classification
+                else objectives[name].weight.at(0.0)
+            )
             total = total + weight * loss.sum / loss.count
     return total
 
@@ -176,7 +180,7 @@ def test_untrained_loss_is_that_of_chance(system):
             with torch.no_grad():
                 losses = model.losses(batch, objectives)
             for name, loss in losses.items():
-                if not objectives[name].is_classification:
+                if not objectives[name].capabilities.is_classification:
                     continue
                 num_classes = objectives[name].num_classes(VOCABULARY)
                 assert float(loss.sum) / loss.count == pytest.approx(

@@ -9,6 +9,7 @@ import torch
 from _pytest.mark import ParameterSet
 from torch import nn
 
+from bertwright.models.model import DeviceBatch
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import system_names
 from bertwright.testing.toy import (
@@ -17,8 +18,7 @@ from bertwright.testing.toy import (
     TOY_SPECIAL_TOKENS,
     TOY_VOCAB_SIZE,
     ToyText,
-    toy_batch,
-    toy_batches,
+    toy_arrays,
     toy_recipe,
 )
 
@@ -53,6 +53,25 @@ SPARSE = {
     " last: 1, block: 2}, {kind: random-blocks, number: 1, block: 2}, {kind: short, length: 14}]}",
 }
 """Visibility rules for long sequences, at toy size."""
+
+
+def toy_batches(
+    recipe: Recipe, phase: int, device: torch.device | str = "cpu"
+) -> list[DeviceBatch]:
+    """Return one batch for each turn of a phase."""
+    turns = range(len(recipe.objective_schedule(phase)))
+    return [toy_batch(recipe, phase, turn=turn, device=device) for turn in turns]
+
+
+def toy_batch(
+    recipe: Recipe,
+    phase: int,
+    epoch: int = 0,
+    turn: int = 0,
+    device: torch.device | str = "cpu",
+) -> DeviceBatch:
+    """Return eight sequences of toy text with the targets of one turn of a phase."""
+    return DeviceBatch(toy_arrays(recipe, phase, epoch, turn), device)
 
 
 def shaken(module: Module, size: float) -> Module:

@@ -8,12 +8,12 @@ from bertwright.interop.loading import load
 from bertwright.interop.onnx.exporter import export_onnx
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
-from bertwright.recipes.equalised import equalised_recipe
 from bertwright.recipes.loading import system_names
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from experiments.analyses.expecting import ExpectedValue, expect_above, expect_below, expect_same
 from experiments.compressions.check import CheckResults, CompressionCheck, MeasuredValue
 from experiments.compressions.toy_models import ToyModels
+from experiments.equalised import equalised_recipe
 
 QUICK_SYSTEMS = ("modern",)
 

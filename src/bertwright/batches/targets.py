@@ -34,6 +34,10 @@ class Targets:
     masked_counts: tuple[int, int] | None = None
 
 
+BatchWithTargets = tuple[SequenceBatch, Targets]
+"""Sequences, corrupted where an objective does so, and their targets."""
+
+
 def mask_tokens(
     batch: SequenceBatch,
     selection: MaskSelection,
@@ -41,7 +45,7 @@ def mask_tokens(
     vocabulary: Vocabulary,
     rng: CounterRng,
     progress: float,
-) -> tuple[SequenceBatch, Targets]:
+) -> BatchWithTargets:
     """Select positions, corrupt them, and return the corrupted batch and the targets."""
     rng = rng.at_epoch(corruption.repeated_epoch(rng.epoch))
     selected = selection.select(batch, vocabulary, rng.fold_in("selection"), progress)

@@ -79,11 +79,10 @@ SeedsOption = Annotated[
 
 @dataclass(frozen=True)
 class ParsedSettings:
-    """Settings of fine-tuning, and those of the output type, parsed and as they were typed."""
+    """Settings of fine-tuning, and those of the output type as they were typed."""
 
     finetuning: dict[str, Any]
     output_type: dict[str, Any]
-    output_type_text: dict[str, Any]
 
 
 def parse_settings(overrides: Sequence[str], seeds: int = 1, **stated: Any) -> ParsedSettings:
@@ -91,18 +90,19 @@ def parse_settings(overrides: Sequence[str], seeds: int = 1, **stated: Any) -> P
 
     Errors: UserError for a setting that is stated twice.
     """
-    from bertwright.recipes.loading import apply_overrides, overrides_as_text
+    from bertwright.recipes.loading import apply_overrides
 
     options = {name: value for name, value in stated.items() if value is not None}
     paths = [*options, *(override.partition("=")[0] for override in overrides)]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise UserError(f"{twice} is stated twice: leave one out")
-    settings = apply_overrides(options, overrides)
-    output_type = settings.pop("output_type", {})
-    texts = overrides_as_text(o for o in overrides if o.startswith("output_type"))
+    typed = [o for o in overrides if o.partition("=")[0].partition(".")[0] == "output_type"]
+    settings = apply_overrides(options, (o for o in overrides if o not in typed))
     if seeds > 1:
         settings["seeds"] = seeds
-    return ParsedSettings(settings, output_type, texts.get("output_type", {}))
+    # YAML would read the word yes as true; a number that is typed as text is a number.
+    output_type = apply_overrides({}, typed, as_text=True).get("output_type", {})
+    return ParsedSettings(settings, output_type)
 
 
 def progress_reporter_factory(show_seed: bool) -> "ReporterFactory":
@@ -243,13 +243,10 @@ class TaskOptions:
 def _with_output_settings(task: "Task", settings: ParsedSettings) -> "Task":
     """Return the task with settings of its output type."""
     from bertwright.recipes.loading import merge
-    from bertwright.recipes.yaml_values import restore_text_values
     from bertwright.tasks.outputs import OutputType
     from bertwright.tasks.task import Task
 
     stated = merge(task.output_type.model_dump(mode="json"), settings.output_type)
-    if (kind := OutputType.kinds().get(str(stated.get("kind")))) is not None:
-        stated = restore_text_values(kind, stated, settings.output_type_text)
     output = explain_errors(lambda: OutputType.parse(stated), "output_type")
     is_same_kind = output.kind_name() == task.output_type.kind_name()
     metrics = task.metrics if is_same_kind else ()

@@ -19,7 +19,6 @@ from bertwright.modules.dropout import LockedDropoutConfig
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.objectives.heads.lm_head import TiedHeadConfig
 from bertwright.recipes import Recipe
-from bertwright.recipes.system_info import ParameterCount
 from bertwright.runtime.matmul_throughput import default_precision
 from bertwright.runtime.process import default_device
 
@@ -52,12 +51,6 @@ def num_parameters_by_part(recipe: Recipe, vocab_size: int | None = None) -> dic
         counts[name] = sum(parameter.numel() for parameter in parameters)
         seen |= parameters
     return {name: count for name, count in counts.items() if count}
-
-
-def num_parameters_of(system: str, count: ParameterCount) -> int:
-    """Return the number of parameters that a published count of ``system`` covers."""
-    parts = num_parameters_by_part(Recipe.load(f"{system}-{count.size}", count.changes))
-    return sum(n for part, n in parts.items() if count.parts is None or part in count.parts)
 
 
 @dataclass(frozen=True)
@@ -95,7 +88,7 @@ def flops_per_token(recipe: Recipe, phase: int = 0, vocab_size: int | None = Non
     positions_per_token, skippable = 1.0, _skippable_flops(encoder, recipe.num_blocks_of(phase))
     vocabulary = decoder = generators = skipped = 0.0
     for step in recipe.objective_schedule(phase):
-        objectives = [o for o in step.objectives.values() if not o.is_generator]
+        objectives = [o for o in step.objectives.values() if not o.capabilities.is_generator]
         positions = 1 + sum(o.query_stream_fraction for o in objectives)
         num_read = sum(o.states_per_token(length, step.objectives) for o in objectives)
         num_unread = positions - num_read if 2 * num_read < positions else 0.0
@@ -111,7 +104,7 @@ def flops_per_token(recipe: Recipe, phase: int = 0, vocab_size: int | None = Non
                 vocabulary += num_targets * TiedHeadConfig().flops(generator, size)
                 continue
             vocabulary += num_targets * recipe.output.flops(encoder, size)
-            if objective.uses_decoder and recipe.decoder is not None:
+            if objective.capabilities.uses_decoder and recipe.decoder is not None:
                 targets = objective.targets_per_token(length) * length
                 stack = recipe.decoder.stack_config(encoder)
                 decoder += num_targets * _decoder_flops(stack, targets, length)

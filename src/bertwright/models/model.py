@@ -79,7 +79,7 @@ class Model(nn.Module):
         self.recipe = recipe
         self.vocab_size = vocab_size
         self.encoder = Encoder(recipe.encoder, vocab_size)
-        predicts_tokens = any(o.predicts_tokens for o in recipe.objectives.values())
+        predicts_tokens = any(o.capabilities.predicts_tokens for o in recipe.objectives.values())
         self.output: LMHead | None = (
             recipe.output.build(recipe.encoder, vocab_size) if predicts_tokens else None
         )
@@ -145,7 +145,7 @@ class Model(nn.Module):
         token_ids, losses = batch.token_ids, dict[str, Loss]()
         first_index = batch.first_sequence * token_ids.shape[1]
         for name, targets in batch.targets.items():
-            if objectives[name].is_generator:
+            if objectives[name].capabilities.is_generator:
                 generator_input = GeneratorInput(
                     token_ids, batch.token_info, visibility, dropout_rng, first_index
                 )
@@ -175,7 +175,7 @@ class Model(nn.Module):
             output_positions,
         )
         for name, targets in batch.targets.items():
-            if not objectives[name].is_generator:
+            if not objectives[name].capabilities.is_generator:
                 losses[name] = objectives[name].compute_loss(targets, output, heads.get(name))
         return losses
 
@@ -243,7 +243,7 @@ def _output_positions(batch: DeviceBatch, objectives: Mapping[str, Objective]) -
     """Return the flat positions (M,) that the objectives read, or None if these are over half."""
     positions: list[Tensor] = []
     for name, targets in batch.targets.items():
-        if not objectives[name].is_generator:
+        if not objectives[name].capabilities.is_generator:
             output_positions = objectives[name].output_positions(targets)
             if output_positions is None:
                 return None

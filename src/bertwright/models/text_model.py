@@ -9,13 +9,14 @@ from typing import Any, get_args
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import ValidationError
 from torch import Tensor
 
-from bertwright.core.config import InferencePrecision, did_you_mean
+from bertwright.core.config import InferencePrecision, did_you_mean, to_user_error
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.encoder.encoder import Encoder
-from bertwright.models.generation.config import generation_config
+from bertwright.models.generation.config import GenerationConfig
 from bertwright.models.generation.generate import GenerationLanguages, generate
 from bertwright.models.generation.sampling import GeneratedText
 from bertwright.models.inference import inference_encoder
@@ -23,7 +24,7 @@ from bertwright.models.layer_selection import LayerReduction, LayerSelection, se
 from bertwright.models.model import Model
 from bertwright.models.saving import save_model
 from bertwright.models.scoring.likelihood import log_likelihoods, pseudo_log_likelihoods
-from bertwright.models.scoring.masked_states import final_objectives, masked_hidden_states
+from bertwright.models.scoring.masked_states import final_objective, masked_hidden_states
 from bertwright.models.text_batches import (
     BATCH_TOKENS,
     INT8_BATCH_TOKENS,
@@ -33,8 +34,6 @@ from bertwright.models.text_batches import (
 )
 from bertwright.modules.inference.int8_linear import int8_is_fast
 from bertwright.modules.token_tensors import TokenInfo
-from bertwright.objectives.causal import CausalLM
-from bertwright.objectives.masked import MaskedLM
 from bertwright.recipes import Pooling
 from bertwright.runtime.finite import require_finite_outputs
 from bertwright.runtime.matmul_throughput import default_precision
@@ -214,44 +213,28 @@ class TextModel:
         self,
         prompts: str | Sequence[str],
         *,
-        max_new_tokens: int = 64,
-        temperature: float = 1.0,
-        top_k: int | None = None,
-        top_p: float = 1.0,
-        repetition_penalty: float = 1.0,
-        stop: str | Sequence[str] = (),
-        sweeps: int = 1,
-        num_beams: int = 1,
-        length_penalty: float = 1.0,
-        seed: int = 0,
         num_samples: int = 1,
         objective: str | None = None,
         language: str | None = None,
         target_language: str | None = None,
+        **settings: Any,
     ) -> list[GeneratedText]:
         """Return ``num_samples`` continuations of every prompt, in order, computed in float32.
 
-        Settings are described in :class:`~bertwright.models.generation.config.GenerationConfig`.
-        Temperature 0 is greedy; with several beams, the samples are the best finished beams.
-        Samples depend on the seed, the prompt and the sample number only. ``objective`` selects an
-        objective of the recipe. ``language`` applies to the prompts, ``target_language`` to a
-        decoder's output.
+        ``settings`` are those of :class:`~bertwright.models.generation.config.GenerationConfig`:
+        ``max_new_tokens`` (64), ``temperature`` (1; 0 is greedy), ``top_k``, ``top_p``,
+        ``repetition_penalty``, ``stop``, ``sweeps``, ``num_beams``, ``length_penalty`` and
+        ``seed``. With several beams, the samples are the best finished beams. Samples depend on
+        the seed, the prompt and the sample number only. ``objective`` selects an objective of the
+        recipe. ``language`` applies to the prompts, ``target_language`` to a decoder's output.
 
         Raises UserError for a model that cannot generate, a prompt that is too long, and invalid
         settings.
         """
-        config = generation_config(
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            top_k=top_k,
-            top_p=top_p,
-            repetition_penalty=repetition_penalty,
-            stop=(stop,) if isinstance(stop, str) else tuple(stop),
-            sweeps=sweeps,
-            num_beams=num_beams,
-            length_penalty=length_penalty,
-            seed=seed,
-        )
+        try:
+            config = GenerationConfig.model_validate(settings)
+        except ValidationError as error:
+            raise to_user_error(error, "generate") from None
         languages = GenerationLanguages(
             self._language_id(language), self._language_id(target_language)
         )
@@ -300,7 +283,7 @@ class TextModel:
     @property
     def is_causal(self) -> bool:
         """Whether the last training phase has a causal objective."""
-        return any(isinstance(objective, CausalLM) for objective in final_objectives(self.model))
+        return final_objective(self.model, "causal") is not None
 
     @property
     def max_length(self) -> int | None:
@@ -319,15 +302,14 @@ class TextModel:
         if self.model.output is None:
             return False
         return any(
-            o.predicts_tokens and not o.uses_decoder for o in self.model.recipe.objectives.values()
+            o.capabilities.predicts_tokens and not o.capabilities.uses_decoder
+            for o in self.model.recipe.objectives.values()
         )
 
     @property
     def is_masked_lm(self) -> bool:
         """Whether the model predicts masked tokens."""
-        has_masked_lm = any(
-            isinstance(objective, MaskedLM) for objective in final_objectives(self.model)
-        )
+        has_masked_lm = final_objective(self.model, "masked") is not None
         return self.has_lm_head and (has_masked_lm or not self.is_causal)
 
     def require_lm_head(self, command: str) -> None:

@@ -8,9 +8,14 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from bertwright.batches.targets import Targets, all_position_targets, all_transition_targets
+from bertwright.batches.targets import (
+    BatchWithTargets,
+    all_position_targets,
+    all_transition_targets,
+)
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.modules.attention.mask import Visibility
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import (
     DeviceTargets,
     Loss,
@@ -23,7 +28,7 @@ from bertwright.objectives.objective import (
 class ActivationPenalty(Objective):
     """Base of both: a mean square over the width of the hidden states."""
 
-    is_classification: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities(is_classification=False)
 
     @property
     def visibility(self) -> Visibility | None:
@@ -39,9 +44,7 @@ class ActivationSize(ActivationPenalty):
 
     kind: Literal["activation-size"] = "activation-size"
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         return batch, all_position_targets(batch)
 
     def compute_loss(
@@ -55,9 +58,7 @@ class ActivationChange(ActivationPenalty):
 
     kind: Literal["activation-change"] = "activation-change"
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         return batch, all_transition_targets(batch)
 
     def compute_loss(

@@ -1,23 +1,21 @@
 """Sequence autoencoding (Dai and Le 2015, section 2)."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from bertwright.batches.masking import FILLER_POSITION
-from bertwright.batches.targets import Targets, token_targets
+from bertwright.batches.targets import BatchWithTargets, token_targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.modules.attention.mask import CausalVisibility as CausalRule
 from bertwright.modules.attention.mask import Visibility
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import MaskingContext, Objective
 
 
-def repeat_text(
-    batch: SequenceBatch, reverse: bool, vocabulary: Vocabulary
-) -> tuple[SequenceBatch, Targets]:
+def repeat_text(batch: SequenceBatch, reverse: bool, vocabulary: Vocabulary) -> BatchWithTargets:
     """Return the first text of each sequence followed by its repetition, and next-token targets.
 
     The text is truncated to half the length and, with ``reverse``, read backwards the first time.
@@ -65,28 +63,14 @@ class Autoencoding(Objective):
     kind: Literal["autoencoding"] = "autoencoding"
     backwards: bool = False
 
-    predicts_tokens: ClassVar[bool] = True
-
-    @property
-    def permutes_input(self) -> bool:
-        return True
+    capabilities: ClassVar[Capabilities] = Capabilities(predicts_tokens=True, permutes_input=True)
 
     @property
     def visibility(self) -> Visibility:
         return CausalRule()
 
-    def order_conflict(
-        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
-    ) -> str | None:
-        others = [*preceding, *following]
-        if not others:
-            return None
-        return f"changes the input, so it cannot share a step with {others[0]!r}: use it alone"
-
     def targets_per_token(self, length: int) -> float:
         return (length // 2 - 1) / length
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         return repeat_text(batch, self.backwards, context.vocabulary)

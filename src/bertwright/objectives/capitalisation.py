@@ -1,13 +1,13 @@
 """Capitalisation: does this word begin with a capital letter? (Sun et al. 2019b, 4.2.1)."""
 
-from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from bertwright.batches.targets import Targets
+from bertwright.batches.targets import BatchWithTargets, Targets
 from bertwright.batches.token_info import DataRequirement, SequenceBatch
 from bertwright.core.errors import UserError
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.classification import TokenClassification
 from bertwright.objectives.objective import MaskingContext
 
@@ -20,13 +20,13 @@ class Capitalisation(TokenClassification):
 
     kind: Literal["capitalised"] = "capitalised"
 
+    capabilities: ClassVar[Capabilities] = Capabilities(class_labels=("small", "capital"))
+
     @property
     def data_requirements(self) -> frozenset[DataRequirement]:
         return frozenset({"capitals"})
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         is_capitalised, word_ids = batch.token_info.is_capitalised, batch.token_info.word_ids
         if is_capitalised is None or word_ids is None:
             raise UserError(
@@ -39,9 +39,3 @@ class Capitalisation(TokenClassification):
         positions = np.arange(word_ids.size, dtype=np.int64)
         labels = np.maximum(is_capitalised, 0).ravel().astype(np.int64)
         return batch, Targets(positions, labels, is_word_start.ravel().astype(np.float32))
-
-    def num_classes(self, vocab_size: int) -> int:
-        return 2
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        return ("small", "capital")[class_id]

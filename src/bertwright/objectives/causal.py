@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertwright.batches.arrays import BoolArray
+from bertwright.batches.arrays import BoolArray, IntArray
 from bertwright.batches.masking import SelectedPositions
 from bertwright.batches.targets import (
+    BatchWithTargets,
     Targets,
     bidirectional_targets,
     next_token_targets,
     previous_token_targets,
-    token_targets,
 )
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -24,6 +24,7 @@ from bertwright.modules.attention.mask import (
     ReverseCausalVisibility,
     Visibility,
 )
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput, Objective
 
 VISIBILITY_BY_DIRECTION: dict[str, Visibility] = {
@@ -44,7 +45,7 @@ class CausalLM(Objective):
     kind: Literal["causal"] = "causal"
     direction: Literal["forward", "backward", "both"] = "forward"
 
-    predicts_tokens: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(prediction="causal", predicts_tokens=True)
 
     @property
     def visibility(self) -> Visibility:
@@ -53,9 +54,7 @@ class CausalLM(Objective):
     def targets_per_token(self, length: int) -> float:
         return 2.0 if self.direction == "both" else 1.0
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         functions = {
             "forward": next_token_targets,
             "backward": previous_token_targets,
@@ -69,16 +68,20 @@ class CausalLM(Objective):
         is_masked: BoolArray,
         batch: SequenceBatch,
         vocabulary: Vocabulary,
-    ) -> tuple[SequenceBatch, Targets] | None:
+    ) -> BatchWithTargets | None:
         """Predict them from what precedes them; None for a backward model."""
         if self.direction == "backward":
             return None
-        positions = np.maximum(selected.positions - 1, 0)
-        targets = token_targets(batch, positions, selected.weights, shift=1)
-        if self.direction == "both":
-            is_next = np.ones(len(targets.positions), np.int64)
-            targets = replace(targets, extra_inputs={"is_next": is_next})
-        return batch, targets
+        made = super().make_targets_at(selected, is_masked, batch, vocabulary)
+        if self.direction == "forward" or made is None:
+            return made
+        is_next = np.ones(len(made[1].positions), np.int64)
+        return batch, replace(made[1], extra_inputs={"is_next": is_next})
+
+    def label_positions(self, targets: Targets) -> IntArray:
+        forward = np.full_like(targets.positions, self.direction != "backward")
+        is_next = targets.extra_inputs.get("is_next", forward)
+        return targets.positions + np.where(is_next == 1, 1, -1)
 
     def hidden_states(self, targets: DeviceTargets, output: ModelOutput) -> Tensor:
         states = output.states_at(targets.positions)

@@ -9,9 +9,10 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from bertwright.batches.noising import Noising, Sentinels
-from bertwright.batches.targets import Targets
+from bertwright.batches.targets import BatchWithTargets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.modules.token_tensors import CrossAttentionSource
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput, Objective
 
 
@@ -25,25 +26,21 @@ class Denoising(Objective):
     kind: Literal["denoising"] = "denoising"
     noising: Noising = Sentinels()
 
-    predicts_tokens: ClassVar[bool] = True
-    uses_decoder: ClassVar[bool] = True
-    masks_input: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        prediction="denoising", predicts_tokens=True, masks_input=True, uses_decoder=True
+    )
 
     @property
     def permutes_input(self) -> bool:
         return self.noising.permutes_input
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    @property
+    def decoder_noising(self) -> Noising:
+        return self.noising
+
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         rng = context.rng.fold_in("denoising")
         return self.noising.add_noise(batch, context.vocabulary, rng, context.progress)
-
-    def targets_per_token(self, length: int) -> float:
-        return self.noising.num_targets(length) / length
-
-    def num_decoder_positions(self, length: int) -> int:
-        return self.noising.num_positions(length)
 
     def describe_extra_inputs(
         self, extra_inputs: Mapping[str, int], token_name: Callable[[int], str]

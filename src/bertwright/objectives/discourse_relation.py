@@ -1,13 +1,13 @@
 """Discourse relation: which connective joined two sentences? (Sun et al. 2019b, section 4.2.3)."""
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from bertwright.batches.formats import ConnectedPair, InputFormat
 from bertwright.batches.formats.connective_pairs import ENGLISH_CONNECTIVES, ConnectiveList
-from bertwright.batches.targets import Targets
+from bertwright.batches.targets import BatchWithTargets, Targets
 from bertwright.batches.token_info import DataRequirement, SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.objectives.classification import SequenceClassification
@@ -33,9 +33,7 @@ class DiscourseRelation(SequenceClassification):
     def input_format(self) -> InputFormat:
         return ConnectedPair(connectives=self.connectives)
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         connective_ids = batch.token_info.connective_ids
         if connective_ids is None:
             raise UserError("objectives.discourse-relation needs the input format connected-pair")
@@ -44,8 +42,6 @@ class DiscourseRelation(SequenceClassification):
         weights = (labels >= 0).astype(np.float32)
         return batch, Targets(positions, np.maximum(labels, 0), weights)
 
-    def num_classes(self, vocab_size: int) -> int:
-        return len(self.connectives)
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        return self.connectives[class_id]
+    @property
+    def class_labels(self) -> Sequence[str]:
+        return self.connectives

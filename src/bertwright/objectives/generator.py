@@ -1,6 +1,5 @@
 """A small generator replaces masked tokens in the encoder's input (Clark et al. 2020)."""
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import torch
@@ -13,6 +12,7 @@ from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.encoder import Encoder
 from bertwright.modules.dropout_rng import DropoutRng, uniform_for_step
 from bertwright.modules.embeddings.embeddings import FactorisedEmbeddingsConfig
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.heads.lm_head import LMHead, TiedHeadConfig
 from bertwright.objectives.masked import MaskingObjective
 from bertwright.objectives.objective import DeviceTargets, GeneratorInput, HeadContext, Loss
@@ -37,14 +37,12 @@ class GeneratorLM(MaskingObjective):
     width: float = Field(default=0.25, gt=0.0, le=64)
     layers: int | None = Field(default=None, ge=1, le=1_024)
 
-    uses_embedding_table: ClassVar[bool] = True
-    is_generator: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        masks_input=True, uses_embedding_table=True, is_generator=True
+    )
 
     def build_head(self, context: HeadContext) -> "Generator":
         return Generator(self.generator_config(context.encoder_config), context)
-
-    def targets_per_token(self, length: int) -> float:
-        return self.selection.masking_rate.at(0.5)
 
     def generator_config(self, encoder: EncoderConfig) -> EncoderConfig:
         tables, depth = encoder.embeddings, encoder.depth
@@ -94,9 +92,6 @@ class GeneratorLM(MaskingObjective):
         assert isinstance(head, Generator)
         table = head.encoder.embeddings.table
         return head.output.logits(self._generator_states(targets, generator_input, head), table)
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        return token_name(class_id)
 
     def _generator_states(
         self, targets: DeviceTargets, generator_input: GeneratorInput, head: "Generator"

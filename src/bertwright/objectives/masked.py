@@ -1,19 +1,17 @@
 """Masked language modelling, and the base of masking objectives."""
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import ClassVar, Literal
 
-import numpy as np
-from torch import Tensor
-
-from bertwright.batches.arrays import BoolArray
-from bertwright.batches.masking import MaskSelection, SelectedPositions, TokenSelection
+from bertwright.batches.formats import InputFormat
+from bertwright.batches.masking import MaskSelection, TokenSelection
 from bertwright.batches.masking.corruption import Corruption, TokenReplacement
-from bertwright.batches.targets import Targets, mask_tokens, token_targets
-from bertwright.batches.token_info import DataRequirement, SequenceBatch
-from bertwright.batches.vocabulary import Vocabulary
-from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput, Objective
+from bertwright.batches.targets import BatchWithTargets, mask_tokens
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.core.schedules import ConstantSchedule
+from bertwright.objectives.capabilities import Capabilities
+from bertwright.objectives.objective import MaskingContext, Objective
+
+EVALUATION_MASKING_RATE = 0.15
 
 
 class MaskingObjective(Objective):
@@ -22,23 +20,17 @@ class MaskingObjective(Objective):
     selection: MaskSelection = TokenSelection()
     corruption: Corruption = TokenReplacement()
 
-    masks_input: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(masks_input=True)
 
     @property
-    def data_requirements(self) -> frozenset[DataRequirement]:
-        return self.selection.data_requirements
+    def mask_selection(self) -> MaskSelection:
+        return self.selection
 
-    def order_conflict(
-        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
-    ) -> str | None:
-        masking = [name for name, objective in preceding.items() if objective.masks_input]
-        if not masking:
-            return None
-        return f"would predict tokens that {masking[0]!r} shows: give each a fraction of the steps"
+    @property
+    def token_corruption(self) -> Corruption:
+        return self.corruption
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         return mask_tokens(
             batch,
             self.selection,
@@ -61,39 +53,22 @@ class MaskedLM(MaskingObjective):
     kind: Literal["masked"] = "masked"
     shift: Literal[0, 1] = 0
 
-    predicts_tokens: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        prediction="masked", predicts_tokens=True, masks_input=True
+    )
 
-    def targets_per_token(self, length: int) -> float:
-        return self.selection.masking_rate.at(0.5)
+    @property
+    def prediction_shift(self) -> int:
+        return self.shift
 
-    def states_per_token(self, length: int, group: Mapping[str, Objective]) -> float:
-        return self.targets_per_token(length)
-
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         masked, targets = super().make_targets(batch, context)
-        return masked, self._drop_unreachable(targets, batch)
+        return masked, self.drop_unreachable(targets, batch)
 
-    def make_targets_at(
-        self,
-        selected: SelectedPositions,
-        is_masked: BoolArray,
-        batch: SequenceBatch,
-        vocabulary: Vocabulary,
-    ) -> tuple[SequenceBatch, Targets]:
-        """Put masks at all masked positions."""
-        token_ids = np.where(is_masked, np.int32(vocabulary.specials.mask), batch.token_ids)
-        targets = token_targets(batch, selected.positions, selected.weights)
-        return replace(batch, token_ids=token_ids), self._drop_unreachable(targets, batch)
-
-    def output_positions(self, targets: DeviceTargets) -> Tensor:
-        return (targets.positions - self.shift).clamp(min=0)
-
-    def hidden_states(self, targets: DeviceTargets, output: ModelOutput) -> Tensor:
-        return output.states_at(self.output_positions(targets))
-
-    def _drop_unreachable(self, targets: Targets, batch: SequenceBatch) -> Targets:
-        """Drop targets that would be predicted in the sequence before."""
-        is_reachable = targets.positions % batch.token_ids.shape[1] >= self.shift
-        return replace(targets, weights=targets.weights * is_reachable)
+    def for_evaluation(self, input_format: InputFormat) -> "MaskedLM":
+        """Return the objective with BERT's masking; histories are masked without replacements."""
+        selection = TokenSelection(masking_rate=ConstantSchedule(value=EVALUATION_MASKING_RATE))
+        has_histories = "histories" in input_format.data_requirements
+        only_masks = TokenReplacement(mask=1.0, random=0.0, keep=0.0)
+        corruption = only_masks if has_histories else TokenReplacement()
+        return self.model_copy(update={"selection": selection, "corruption": corruption})

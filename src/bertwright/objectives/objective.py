@@ -9,10 +9,12 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.batches.arrays import BoolArray
+from bertwright.batches.arrays import BoolArray, IntArray
 from bertwright.batches.formats import InputFormat
-from bertwright.batches.masking import SelectedPositions
-from bertwright.batches.targets import Targets
+from bertwright.batches.masking import MaskSelection, SelectedPositions
+from bertwright.batches.masking.corruption import Corruption
+from bertwright.batches.noising import Noising
+from bertwright.batches.targets import BatchWithTargets, Targets, token_targets
 from bertwright.batches.token_info import DataRequirement, SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.config import Config
@@ -24,6 +26,7 @@ from bertwright.modules.attention.mask import BidirectionalVisibility, Visibilit
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.embeddings.embeddings import Embeddings
 from bertwright.modules.token_tensors import TokenInfo
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.heads.lm_head import LMHead
 
 
@@ -164,37 +167,32 @@ class Objective(Config):
     fraction: float | None = Field(default=None, gt=0.0)
     task: int | None = Field(default=None, ge=0, le=1_024)
 
-    needs_document_context: ClassVar[bool] = False
-    """True if its labels depend on parts of the document outside the sequence."""
-
-    predicts_tokens: ClassVar[bool] = False
-    """True if it predicts tokens with the model's LM head."""
-
-    uses_embedding_table: ClassVar[bool] = False
-    """True if its own head reads the embedding table."""
-
-    is_classification: ClassVar[bool] = True
-    """True if it has discrete labels, so that accuracy is defined."""
-
-    uses_decoder: ClassVar[bool] = False
-    """True if it predicts with a decoder."""
-
-    masks_input: ClassVar[bool] = False
-    """True if the encoder does not see the predicted tokens, or not in their positions.
-
-    The masked fraction of the text is then reported.
-    """
-
-    corrupts_input: ClassVar[bool] = False
-    """True if it corrupts the encoder's input for other objectives, so it is evaluated alone."""
-
-    is_generator: ClassVar[bool] = False
-    """True if its head runs before the encoder and replaces input tokens."""
+    capabilities: ClassVar[Capabilities] = Capabilities()
 
     @property
     def permutes_input(self) -> bool:
         """True if tokens that are not targets change position."""
-        return False
+        return self.capabilities.permutes_input
+
+    @property
+    def mask_selection(self) -> MaskSelection | None:
+        """Selection of the predicted positions; None if it has no such setting."""
+        return None
+
+    @property
+    def token_corruption(self) -> Corruption | None:
+        """Corruption of the masked tokens; None if it has no such setting."""
+        return None
+
+    @property
+    def prediction_shift(self) -> int:
+        """Distance from the predicting hidden state to the masked position."""
+        return 0
+
+    @property
+    def decoder_noising(self) -> Noising | None:
+        """Noising of the text that its decoder reconstructs; None without a decoder."""
+        return None
 
     @property
     def input_format(self) -> InputFormat | None:
@@ -210,11 +208,32 @@ class Objective(Config):
         self, preceding: "Mapping[str, Objective]", following: "Mapping[str, Objective]"
     ) -> str | None:
         """Return why it cannot stand between these objectives, or None."""
+        capabilities, others = self.capabilities, [*preceding, *following]
+        before, behind = (
+            next((name for name, o in group.items() if o.capabilities.masks_input), None)
+            for group in (preceding, following)
+        )
+        if self.permutes_input and capabilities.predicts_tokens and others:
+            return f"changes the input, so it cannot share a step with {others[0]!r}: use it alone"
+        if capabilities.prediction == "permutation" and preceding:
+            return "appends query positions to the text: list it before all others"
+        if (self.permutes_input or capabilities.detects_replacements) and preceding:
+            return "must be the first of the objectives"
+        if capabilities.corrupts_input:
+            return behind and f"must not shuffle tokens masked by {behind!r}: list it behind"
+        if capabilities.masks_input and before is not None:
+            return f"would predict tokens that {before!r} shows: give each a fraction of the steps"
         return None
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def format_conflict(self, input_format: InputFormat) -> str | None:
+        """Return why it cannot use this input format, or None."""
+        return None
+
+    def for_evaluation(self, input_format: InputFormat) -> "Objective":
+        """Return the objective with the masks of an evaluation: fixed, where they are settings."""
+        return self
+
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         """Return the corrupted sequences, and the targets."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
 
@@ -224,13 +243,35 @@ class Objective(Config):
         is_masked: BoolArray,
         batch: SequenceBatch,
         vocabulary: Vocabulary,
-    ) -> tuple[SequenceBatch, Targets] | None:
+    ) -> BatchWithTargets | None:
         """Return sequences and targets for given positions; None if it predicts no text tokens.
 
         No token in ``is_masked`` (B, L), which includes the targets, is visible to the hidden
-        states that predict them; a causal model sees those that precede a target.
+        states that predict them: masked prediction sees masks there, causal prediction what
+        precedes them.
         """
-        return None
+        if self.capabilities.prediction == "causal":
+            positions = np.maximum(selected.positions - 1, 0)
+            return batch, token_targets(batch, positions, selected.weights, shift=1)
+        if self.capabilities.prediction != "masked":
+            return None
+        token_ids = np.where(is_masked, np.int32(vocabulary.specials.mask), batch.token_ids)
+        targets = token_targets(batch, selected.positions, selected.weights)
+        return replace(batch, token_ids=token_ids), self.drop_unreachable(targets, batch)
+
+    def drop_unreachable(self, targets: Targets, batch: SequenceBatch) -> Targets:
+        """Return the targets without those that would be predicted in the sequence before."""
+        is_reachable = targets.positions % batch.token_ids.shape[1] >= self.prediction_shift
+        return replace(targets, weights=targets.weights * is_reachable)
+
+    def label_positions(self, targets: Targets) -> IntArray | None:
+        """Return the flat positions (M,) of the tokens that are its labels, before masking.
+
+        None if labels are not the tokens of a position.
+        """
+        if self.capabilities.prediction == "masked":
+            return targets.positions
+        return targets.positions + 1 if self.capabilities.prediction == "causal" else None
 
     def with_task_ids(self, batch: SequenceBatch) -> SequenceBatch:
         """Return the sequences with its task id."""
@@ -246,15 +287,28 @@ class Objective(Config):
     @property
     def data_requirements(self) -> frozenset[DataRequirement]:
         """Data or annotations that it needs and not every data set has."""
-        return frozenset()
+        return frozenset() if self.mask_selection is None else self.mask_selection.data_requirements
+
+    @property
+    def class_labels(self) -> Sequence[str] | None:
+        """Names of its classes; None if these are the vocabulary."""
+        return self.capabilities.class_labels or self.capabilities.relations or None
 
     def num_classes(self, vocab_size: int) -> int:
         """Return the number of classes."""
-        return vocab_size
+        return vocab_size if self.class_labels is None else len(self.class_labels)
+
+    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
+        """Return the name of a class; ``token_name`` names tokens."""
+        return token_name(class_id) if self.class_labels is None else self.class_labels[class_id]
 
     def targets_per_token(self, length: int) -> float:
         """Return the LM head's targets per input token, for sequences of this length."""
-        return 0.0
+        if self.decoder_noising is not None:
+            return self.decoder_noising.num_targets(length) / length
+        if self.mask_selection is not None:
+            return self.mask_selection.masking_rate.at(0.5)
+        return 1.0 if self.capabilities.prediction == "causal" else 0.0
 
     def states_per_token(self, length: int, group: Mapping[str, "Objective"]) -> float:
         """Return the hidden states used per input token, for sequences of this length.
@@ -262,16 +316,16 @@ class Objective(Config):
         Relevant if :meth:`output_positions` selects them; ``group`` holds all objectives of the
         step.
         """
-        return 1.0
+        return self.targets_per_token(length) if self.capabilities.reads_targets_only else 1.0
 
     def num_decoder_positions(self, length: int) -> int:
         """Return the number of decoder positions for sequences of this length."""
-        return 0
+        return 0 if self.decoder_noising is None else self.decoder_noising.num_positions(length)
 
     @property
     def query_stream_fraction(self) -> float:
         """Number of query positions appended to a sequence, as a fraction of its length."""
-        return 0.0
+        return self.targets_per_token(1) if self.capabilities.prediction == "permutation" else 0.0
 
     def head_flops(
         self, encoder: EncoderConfig, vocab_size: int, length: int, group: Mapping[str, "Objective"]
@@ -297,11 +351,14 @@ class Objective(Config):
 
     def output_positions(self, targets: DeviceTargets) -> Tensor | None:
         """Return the flat positions (M,) whose hidden states it uses; None for most or all."""
-        return None
+        if not self.capabilities.reads_targets_only:
+            return None
+        return (targets.positions - self.prediction_shift).clamp(min=0)
 
     def hidden_states(self, targets: DeviceTargets, output: ModelOutput) -> Tensor:
         """Return the hidden states (M, D) from which tokens are predicted."""
-        return output.states_at(targets.positions)
+        positions = self.output_positions(targets)
+        return output.states_at(targets.positions if positions is None else positions)
 
     def compute_loss(
         self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
@@ -316,7 +373,7 @@ class Objective(Config):
 
         A generator's are returned by :meth:`generator_logits`.
         """
-        if not self.predicts_tokens:
+        if not self.capabilities.predicts_tokens:
             return None
         return output.token_logits(self.hidden_states(targets, output))
 
@@ -329,10 +386,6 @@ class Objective(Config):
     def true_labels(self, labels: Tensor, input_ids: Tensor) -> Tensor:
         """Return the correct classes (M,), given the input ids (M,) at the targets."""
         return labels
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        """Return the name of a class; ``token_name`` names tokens."""
-        return token_name(class_id) if self.predicts_tokens else str(class_id)
 
     def target_label(self, label: int, token_name: Callable[[int], str]) -> str:
         """Return the name of a label, before the input is replaced."""

@@ -1,22 +1,21 @@
 """Permutation language modelling: tokens keep their positions, the prediction order changes."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
-from torch import Tensor
 
 from bertwright.batches.arrays import BoolArray, Int32Array
 from bertwright.batches.masking import MaskSelection, SelectedPositions, SpanSelection
-from bertwright.batches.targets import Targets
-from bertwright.batches.token_info import DataRequirement, SequenceBatch
+from bertwright.batches.targets import BatchWithTargets, Targets
+from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng
 from bertwright.core.schedules import ConstantSchedule
 from bertwright.modules.attention.mask import PermutationVisibility, Visibility
-from bertwright.objectives.objective import DeviceTargets, MaskingContext, Objective
+from bertwright.objectives.capabilities import Capabilities
+from bertwright.objectives.objective import MaskingContext, Objective
 
 
 def random_factorisation_order(
@@ -36,7 +35,7 @@ def random_factorisation_order(
 
 def add_query_stream(
     batch: SequenceBatch, selected: SelectedPositions, factorisation_order: Int32Array
-) -> tuple[SequenceBatch, Targets]:
+) -> BatchWithTargets:
     """Predict the selected positions, each from those before it in the factorisation order (B, L).
 
     Each gets a query position behind the text, with the same position id.
@@ -82,37 +81,19 @@ class PermutationLM(Objective):
         masking_rate=ConstantSchedule(value=1 / 6), law="harmonic", longest=5, of="tokens"
     )
 
-    predicts_tokens: ClassVar[bool] = True
-    masks_input: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        prediction="permutation", predicts_tokens=True, masks_input=True
+    )
 
     @property
-    def query_stream_fraction(self) -> float:
-        return self.selection.masking_rate.at(0.5)
-
-    def targets_per_token(self, length: int) -> float:
-        return self.selection.masking_rate.at(0.5)
-
-    def states_per_token(self, length: int, group: Mapping[str, Objective]) -> float:
-        return self.targets_per_token(length)
+    def mask_selection(self) -> MaskSelection:
+        return self.selection
 
     @property
     def visibility(self) -> Visibility:
         return PermutationVisibility()
 
-    @property
-    def data_requirements(self) -> frozenset[DataRequirement]:
-        return self.selection.data_requirements
-
-    def order_conflict(
-        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
-    ) -> str | None:
-        return (
-            "appends query positions to the text: list it before all others" if preceding else None
-        )
-
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         rng = context.rng.fold_in("permutation")
         selected = self.selection.select(
             batch, context.vocabulary, rng.fold_in("selection"), context.progress
@@ -121,15 +102,12 @@ class PermutationLM(Objective):
             batch, selected, random_factorisation_order(batch, selected, rng.fold_in("order"))
         )
 
-    def output_positions(self, targets: DeviceTargets) -> Tensor:
-        return targets.positions
-
     def make_targets_at(
         self,
         selected: SelectedPositions,
         is_masked: BoolArray,
         batch: SequenceBatch,
         vocabulary: Vocabulary,
-    ) -> tuple[SequenceBatch, Targets]:
+    ) -> BatchWithTargets:
         """Put all masked positions last in the order, with the same rank."""
         return add_query_stream(batch, selected, is_masked.astype(np.int32))

@@ -4,10 +4,11 @@ from typing import ClassVar, Literal
 
 from torch import nn
 
-from bertwright.batches.targets import Targets, all_position_targets
+from bertwright.batches.targets import BatchWithTargets, all_position_targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
 from bertwright.modules.attention.mask import Visibility
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import (
     DeviceTargets,
     Loss,
@@ -27,15 +28,13 @@ class PonderCost(Objective):
     kind: Literal["ponder"] = "ponder"
     weight: NumberOrSchedule = ConstantSchedule(value=0.01)
 
-    is_classification: ClassVar[bool] = False
+    capabilities: ClassVar[Capabilities] = Capabilities(is_classification=False, needs_halting=True)
 
     @property
     def visibility(self) -> Visibility | None:
         return None
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         return batch, all_position_targets(batch)
 
     def compute_loss(

@@ -1,21 +1,22 @@
 """Sentence reordering: the first text in permuted segments (Sun et al. 2019b, 4.2.2)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations
 from math import factorial
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from bertwright.batches.arrays import FloatArray, IntArray
-from bertwright.batches.targets import Targets
+from bertwright.batches.targets import BatchWithTargets, Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.classification import SequenceClassification
-from bertwright.objectives.objective import MaskingContext, Objective
+from bertwright.objectives.objective import MaskingContext
 
 
 def num_orders(max_parts: int) -> int:
@@ -23,9 +24,7 @@ def num_orders(max_parts: int) -> int:
     return sum(factorial(n) for n in range(1, max_parts + 1))
 
 
-def reorder_segments(
-    batch: SequenceBatch, max_parts: int, rng: CounterRng
-) -> tuple[SequenceBatch, Targets]:
+def reorder_segments(batch: SequenceBatch, max_parts: int, rng: CounterRng) -> BatchWithTargets:
     """Permute the first text in 1 to ``max_parts`` segments, split between sentences.
 
     The target, at the first position, is the order. Orders are numbered by the number of segments,
@@ -81,22 +80,11 @@ class SentenceReordering(SequenceClassification):
     kind: Literal["reordering"] = "reordering"
     parts: int = Field(default=3, ge=2, le=5)
 
-    @property
-    def permutes_input(self) -> bool:
-        return True
+    capabilities: ClassVar[Capabilities] = Capabilities(permutes_input=True)
 
-    def order_conflict(
-        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
-    ) -> str | None:
-        return "must be the first of the objectives" if preceding else None
-
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         return reorder_segments(batch, self.parts, context.rng.fold_in("reordering"))
 
-    def num_classes(self, vocab_size: int) -> int:
-        return num_orders(self.parts)
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        return f"order {class_id}"
+    @property
+    def class_labels(self) -> Sequence[str]:
+        return [f"order {number}" for number in range(num_orders(self.parts))]

@@ -1,17 +1,18 @@
 """Replaced token detection: is this token the original one? (Clark et al. 2020)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertwright.batches.targets import Targets
+from bertwright.batches.targets import BatchWithTargets, Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.modules.feed_forward import ACTIVATIONS
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import (
     DeviceTargets,
     HeadContext,
@@ -31,14 +32,11 @@ class ReplacedTokenDetection(Objective):
 
     kind: Literal["replaced-token"] = "replaced-token"
 
-    def order_conflict(
-        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
-    ) -> str | None:
-        return "must be the first of the objectives" if preceding else None
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        detects_replacements=True, class_labels=("original", "replaced")
+    )
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         is_real = batch.is_real.ravel()
         positions = np.arange(is_real.size, dtype=np.int64)
         labels = batch.token_ids.ravel().astype(np.int64)
@@ -46,9 +44,6 @@ class ReplacedTokenDetection(Objective):
 
     def build_head(self, context: HeadContext) -> nn.Module:
         return ReplacedTokenHead(context.encoder_config.width)
-
-    def num_classes(self, vocab_size: int) -> int:
-        return 2
 
     def compute_loss(
         self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
@@ -67,9 +62,6 @@ class ReplacedTokenDetection(Objective):
 
     def true_labels(self, labels: Tensor, input_ids: Tensor) -> Tensor:
         return (input_ids != labels).long()
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        return ("original", "replaced")[class_id]
 
     def target_label(self, label: int, token_name: Callable[[int], str]) -> str:
         return f"is it {token_name(label)}?"

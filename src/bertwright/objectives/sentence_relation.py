@@ -1,10 +1,11 @@
 """Relations of texts: next sentence, sentence order, both; turns of a dialogue."""
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
-from bertwright.batches.targets import Targets, relation_targets
-from bertwright.batches.token_info import Relation, SequenceBatch
+from bertwright.batches.formats import InputFormat
+from bertwright.batches.targets import BatchWithTargets, relation_targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.classification import SequenceClassification
 from bertwright.objectives.objective import MaskingContext
 
@@ -15,19 +16,15 @@ class TextRelation(SequenceClassification):
     Needs an input format with such relations; sequences of another relation are ignored.
     """
 
-    classes: ClassVar[tuple[Relation, ...]]
     required_format: ClassVar[str] = "pairs: assembly.kind must be segment-pair or sentence-pair"
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
-        return batch, relation_targets(batch, self.classes)
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
+        return batch, relation_targets(batch, self.capabilities.relations)
 
-    def num_classes(self, vocab_size: int) -> int:
-        return len(self.classes)
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        return self.classes[class_id]
+    def format_conflict(self, input_format: InputFormat) -> str | None:
+        if input_format.relations.isdisjoint(self.capabilities.relations):
+            return f"needs {self.required_format}, not {input_format.kind_name()}"
+        return None
 
 
 class NextSentence(TextRelation):
@@ -35,7 +32,7 @@ class NextSentence(TextRelation):
 
     kind: Literal["next-sentence"] = "next-sentence"
 
-    classes: ClassVar[tuple[Relation, ...]] = ("next", "random")
+    capabilities: ClassVar[Capabilities] = Capabilities(relations=("next", "random"))
 
 
 class SentenceOrder(TextRelation):
@@ -43,7 +40,7 @@ class SentenceOrder(TextRelation):
 
     kind: Literal["sentence-order"] = "sentence-order"
 
-    classes: ClassVar[tuple[Relation, ...]] = ("next", "previous")
+    capabilities: ClassVar[Capabilities] = Capabilities(relations=("next", "previous"))
 
 
 class SentenceRelation(TextRelation):
@@ -51,7 +48,7 @@ class SentenceRelation(TextRelation):
 
     kind: Literal["sentence-relation"] = "sentence-relation"
 
-    classes: ClassVar[tuple[Relation, ...]] = ("next", "random", "previous")
+    capabilities: ClassVar[Capabilities] = Capabilities(relations=("next", "random", "previous"))
 
 
 class SentenceDistance(TextRelation):
@@ -59,7 +56,9 @@ class SentenceDistance(TextRelation):
 
     kind: Literal["sentence-distance"] = "sentence-distance"
 
-    classes: ClassVar[tuple[Relation, ...]] = ("next", "same-document", "random")
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        relations=("next", "same-document", "random")
+    )
 
 
 class DialogueRelation(TextRelation):
@@ -67,5 +66,5 @@ class DialogueRelation(TextRelation):
 
     kind: Literal["dialogue"] = "dialogue"
 
-    classes: ClassVar[tuple[Relation, ...]] = ("real", "fake")
+    capabilities: ClassVar[Capabilities] = Capabilities(relations=("real", "fake"))
     required_format: ClassVar[str] = "turns: assembly.kind must be dialogue, or a mixture with it"

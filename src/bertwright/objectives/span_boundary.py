@@ -1,19 +1,20 @@
 """Span boundary objective: predict a span from the tokens around it (Joshi et al. 2019, 3.2)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from bertwright.batches.targets import Targets, span_boundary_targets
+from bertwright.batches.targets import BatchWithTargets, span_boundary_targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.encoder.config import EncoderConfig
 from bertwright.modules.embedding_lookup import embedding_lookup, empty_embedding
 from bertwright.modules.feed_forward import ACTIVATIONS
 from bertwright.modules.linear_cross_entropy import linear_cross_entropy
 from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import (
     DeviceTargets,
     HeadContext,
@@ -33,10 +34,11 @@ class SpanBoundary(Objective):
     """
 
     kind: Literal["span-boundary"] = "span-boundary"
-    uses_embedding_table: ClassVar[bool] = True
     of: str = "masked"
     longest: int = Field(default=20, ge=1, le=65_536)
     position_width: int = Field(default=200, ge=1, le=65_536)
+
+    capabilities: ClassVar[Capabilities] = Capabilities(uses_embedding_table=True)
 
     def order_conflict(
         self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
@@ -45,9 +47,7 @@ class SpanBoundary(Objective):
             return None
         return f"predicts tokens masked by {self.of!r}: list {self.of!r} before it"
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         return batch, span_boundary_targets(batch, context.earlier_targets[self.of], self.longest)
 
     def build_head(self, context: HeadContext) -> nn.Module:
@@ -85,9 +85,6 @@ class SpanBoundary(Objective):
         return nn.functional.linear(
             self._boundary_states(targets, output, head), output.embedding_table, head.bias
         )
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        return token_name(class_id)
 
     def _boundary_states(
         self, targets: DeviceTargets, output: ModelOutput, head: "SpanBoundaryHead"

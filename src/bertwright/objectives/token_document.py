@@ -1,13 +1,13 @@
 """Token-document relation: is this token repeated in its document? (Sun et al. 2019b, 4.2.1)."""
 
-from collections.abc import Callable
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from bertwright.batches.targets import Targets
+from bertwright.batches.targets import BatchWithTargets, Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.errors import UserError
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.classification import TokenClassification
 from bertwright.objectives.objective import MaskingContext
 
@@ -24,11 +24,11 @@ class TokenDocumentRelation(TokenClassification):
 
     kind: Literal["token-document"] = "token-document"
 
-    needs_document_context: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        needs_document_context=True, class_labels=("only here", "elsewhere too")
+    )
 
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         occurs_elsewhere = batch.token_info.occurs_elsewhere
         if occurs_elsewhere is None:
             raise UserError(
@@ -39,9 +39,3 @@ class TokenDocumentRelation(TokenClassification):
         positions = np.arange(occurs.size, dtype=np.int64)
         labels = np.maximum(occurs, 0).astype(np.int64)
         return batch, Targets(positions, labels, (occurs >= 0).astype(np.float32))
-
-    def num_classes(self, vocab_size: int) -> int:
-        return 2
-
-    def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        return ("only here", "elsewhere too")[class_id]

@@ -1,6 +1,5 @@
 """Word order: a few short spans of tokens are shuffled."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar, Literal
 
@@ -14,16 +13,17 @@ from bertwright.batches.masking.selection import (
     masking_budget,
     shuffle_candidates,
 )
-from bertwright.batches.targets import Targets, token_targets
+from bertwright.batches.targets import BatchWithTargets, token_targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng
+from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.objective import MaskingContext, Objective
 
 
 def shuffle_spans(
     batch: SequenceBatch, is_excluded: BoolArray, span_length: int, fraction: float, rng: CounterRng
-) -> tuple[SequenceBatch, Targets]:
+) -> BatchWithTargets:
     """Permute spans of ``span_length`` tokens, and predict the original tokens.
 
     Takes as many spans as cover at most ``fraction`` of the real tokens, at least one; none has a
@@ -83,21 +83,11 @@ class WordOrder(Objective):
     size: int = Field(default=3, ge=2, le=64)
     shuffled_fraction: float = Field(default=0.05, gt=0.0, lt=1.0)
 
-    predicts_tokens: ClassVar[bool] = True
-    masks_input: ClassVar[bool] = True
-    corrupts_input: ClassVar[bool] = True
+    capabilities: ClassVar[Capabilities] = Capabilities(
+        predicts_tokens=True, masks_input=True, corrupts_input=True
+    )
 
-    def order_conflict(
-        self, preceding: Mapping[str, Objective], following: Mapping[str, Objective]
-    ) -> str | None:
-        masking = [name for name, objective in following.items() if objective.masks_input]
-        return (
-            f"must not shuffle tokens masked by {masking[0]!r}: list it behind" if masking else None
-        )
-
-    def make_targets(
-        self, batch: SequenceBatch, context: MaskingContext
-    ) -> tuple[SequenceBatch, Targets]:
+    def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         is_excluded = np.zeros(batch.token_ids.shape, np.bool_)
         for targets in context.earlier_targets.values():
             is_excluded.ravel()[targets.positions[targets.weights > 0]] = True

@@ -1,5 +1,6 @@
 """Incompatible settings of a recipe, with one sentence each that says what to change."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bertwright.core.schedules import ConstantSchedule
@@ -16,7 +17,8 @@ from bertwright.modules.attention.positions import (
     PositionsConfig,
 )
 from bertwright.modules.embeddings.adaptive import AdaptiveEmbeddingsConfig
-from bertwright.objectives import AdaptiveSoftmaxConfig, Objective, PonderCost, TextRelation
+from bertwright.objectives import Objective
+from bertwright.objectives.heads.adaptive_lm_head import AdaptiveSoftmaxConfig
 from bertwright.objectives.schedule import ObjectiveGroup
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def _check_sequential_format(recipe: "Recipe") -> None:
     is_constant = isinstance(recipe.batch_tokens, ConstantSchedule) and all(
         phase.length is None and phase.batch == 1.0 for phase in recipe.phases
     )
-    uses_decoder = any(o.uses_decoder for o in recipe.objectives.values())
+    uses_decoder = any(o.capabilities.uses_decoder for o in recipe.objectives.values())
     if recipe.assembly.num_directions > 1 and uses_decoder:
         raise ValueError(
             "assembly.kind=half-reversed reads sequences from the end, a decoder generates from "
@@ -60,25 +62,31 @@ def _check_growing_depth(recipe: "Recipe") -> None:
     depths = [phase.depth for phase in recipe.phases]
     if depths != sorted(depths) or depths[-1] != 1.0:
         raise ValueError("phases: depth must not decrease from phase to phase, and must end at 1")
-    if depths[0] < 1.0 and len(set(recipe.encoder.hidden_widths)) > 1:
-        raise ValueError("phases: blocks of different widths cannot be stacked")
-    if depths[0] < 1.0 and recipe.decoder is not None:
-        raise ValueError("phases: a decoder cannot be stacked: leave out depth")
-    if depths[0] < 1.0 and recipe.encoder.memory_length:
-        raise ValueError("phases: stacked blocks have no memory: set encoder.memory_length to 0")
-    if depths[0] < 1.0 and recipe.encoder.depth.sharing != "none":
-        raise ValueError("phases: blocks that share their parameters cannot be stacked")
-    if depths[0] < 1.0 and len(set(recipe.encoder.depth.sublayer_orders())) > 1:
-        raise ValueError("phases: blocks of different sublayers cannot be stacked")
-    if depths[0] < 1.0 and recipe.encoder.norm.skips_first_norm:
-        raise ValueError(
-            "phases: the first block lacks a norm that its copies need: set "
-            "encoder.norm.skip_first=false, or leave out depth"
-        )
-    if depths[0] < 1.0 and recipe.encoder.residual.needs_sublayer_outputs:
-        raise ValueError(
-            "phases: blocks that use the outputs of all earlier ones cannot be stacked"
-        )
+    if depths[0] == 1.0:
+        return
+    encoder = recipe.encoder
+    obstacles = {
+        "blocks of different widths cannot be stacked": len(set(encoder.hidden_widths)) > 1,
+        "a decoder cannot be stacked: leave out depth": recipe.decoder is not None,
+        "stacked blocks have no memory: set encoder.memory_length to 0": encoder.memory_length > 0,
+        "blocks that share their parameters cannot be stacked": encoder.depth.sharing != "none",
+        "blocks of different sublayers cannot be stacked": (
+            len(set(encoder.depth.sublayer_orders())) > 1
+        ),
+        "the first block lacks a norm that its copies need: set encoder.norm.skip_first=false, or "
+        "leave out depth": encoder.norm.skips_first_norm,
+        "blocks that use the outputs of all earlier ones cannot be stacked": (
+            encoder.residual.needs_sublayer_outputs
+        ),
+    }
+    _raise_first("phases: ", obstacles)
+
+
+def _raise_first(prefix: str, obstacles: Mapping[str, bool]) -> None:
+    """Raise ValueError with the first sentence that applies."""
+    for sentence, applies in obstacles.items():
+        if applies:
+            raise ValueError(prefix + sentence)
 
 
 def _check_layer_levels(recipe: "Recipe") -> None:
@@ -86,30 +94,20 @@ def _check_layer_levels(recipe: "Recipe") -> None:
     for number, phase in enumerate(recipe.phases):
         if phase.trainable_layers is not None and phase.trainable_layers > levels:
             raise ValueError(f"phases.{number}.trainable_layers: there are only {levels} levels")
-    uses_levels = recipe.optimiser.layer_decay < 1.0 or any(
-        p.trainable_layers for p in recipe.phases
-    )
-    if uses_levels and recipe.decoder is not None:
-        raise ValueError(
-            "a decoder's blocks have no levels: leave out optimiser.layer_decay and "
-            "trainable_layers of phases"
-        )
-    if uses_levels and any(objective.is_generator for objective in recipe.objectives.values()):
-        raise ValueError(
-            "a generator's blocks have no levels: leave out optimiser.layer_decay and "
-            "trainable_layers of phases"
-        )
-    if uses_levels and recipe.encoder.depth.sharing != "none":
-        raise ValueError(
-            "blocks with shared parameters are one level: leave out "
-            "optimiser.layer_decay and trainable_layers of phases, or set "
-            "encoder.depth.sharing=none"
-        )
-    if uses_levels and recipe.phases[0].depth < 1.0:
-        raise ValueError(
-            "phases: levels need all blocks from the start: leave out depth, or "
-            "optimiser.layer_decay and trainable_layers of phases"
-        )
+    if recipe.optimiser.layer_decay == 1.0 and not any(p.trainable_layers for p in recipe.phases):
+        return
+    settings = "optimiser.layer_decay and trainable_layers of phases"
+    has_generator = any(o.capabilities.is_generator for o in recipe.objectives.values())
+    obstacles = {
+        f"a decoder's blocks have no levels: leave out {settings}": recipe.decoder is not None,
+        f"a generator's blocks have no levels: leave out {settings}": has_generator,
+        f"blocks with shared parameters are one level: leave out {settings}, or set "
+        f"encoder.depth.sharing=none": recipe.encoder.depth.sharing != "none",
+        f"phases: levels need all blocks from the start: leave out depth, or {settings}": (
+            recipe.phases[0].depth < 1.0
+        ),
+    }
+    _raise_first("", obstacles)
 
 
 def _check_phase(recipe: "Recipe", phase: int) -> None:
@@ -126,15 +124,13 @@ def _check_phase(recipe: "Recipe", phase: int) -> None:
         _check_position_table(
             phase, "decoder", recipe.decoder.stack_config(recipe.encoder).positions, *lengths
         )
-    if recipe.encoder.depth.runs_every_block and any(
-        isinstance(o, PonderCost) for o in objectives.values()
-    ):
-        raise ValueError(
-            f"phases.{phase}: objectives.ponder needs adaptive computation: set "
-            f"encoder.depth.kind to halting, or leave it out"
-        )
     tasks = recipe.encoder.embeddings.tasks
     for name, objective in objectives.items():
+        if objective.capabilities.needs_halting and recipe.encoder.depth.runs_every_block:
+            raise ValueError(
+                f"phases.{phase}: objectives.{name} needs adaptive computation: set "
+                f"encoder.depth.kind to halting, or leave it out"
+            )
         if objective.task is not None and objective.task >= tasks:
             raise ValueError(
                 f"objectives.{name}.task is {objective.task}, but the encoder has {tasks} tasks, "
@@ -167,7 +163,7 @@ def _check_objective_group(recipe: "Recipe", phase: int, group: ObjectiveGroup) 
     """Check objectives that share a step against each other and their visibility."""
     visibility = recipe.encoder.visibility & group.visibility
     named = list(group.objectives.items())
-    with_decoder = [name for name, objective in named if objective.uses_decoder]
+    with_decoder = [name for name, objective in named if objective.capabilities.uses_decoder]
     if with_decoder and len(named) > 1:
         raise ValueError(
             f"objectives.{with_decoder[0]} changes the text, so it cannot share a step: put it in "
@@ -175,11 +171,8 @@ def _check_objective_group(recipe: "Recipe", phase: int, group: ObjectiveGroup) 
         )
     input_format = recipe.input_format_of(phase, group.objectives.values())
     for index, (name, objective) in enumerate(named):
-        is_relation = isinstance(objective, TextRelation)
-        if is_relation and input_format.relations.isdisjoint(objective.classes):
-            raise ValueError(
-                f"objectives.{name} needs {objective.required_format}, not {input_format.kind}"  # type: ignore[attr-defined]
-            )
+        if (reason := objective.format_conflict(input_format)) is not None:
+            raise ValueError(f"objectives.{name} {reason}")
         reason = objective.order_conflict(dict(named[:index]), dict(named[index + 1 :]))
         if reason is not None:
             raise ValueError(f"phases.{phase}: objectives.{name} {reason}")
@@ -206,7 +199,10 @@ def _check_objective_group(recipe: "Recipe", phase: int, group: ObjectiveGroup) 
             f"or bidirectional objectives"
         )
     is_split = is_split_by_direction(recipe.encoder.visibility)
-    predicts_tokens = any(o.predicts_tokens or o.is_generator for o in group.objectives.values())
+    predicts_tokens = any(
+        o.capabilities.predicts_tokens or o.capabilities.is_generator
+        for o in group.objectives.values()
+    )
     if predicts_tokens and is_split_by_direction(group.visibility) != is_split:
         raise ValueError(
             f"phases.{phase}: objectives.causal.direction both and encoder.visibility "
@@ -235,12 +231,12 @@ def _check_embedding_tables(recipe: "Recipe") -> None:
             f"set output.kind to untied, or both to adaptive with the same cutoffs"
         )
     for name, objective in recipe.objectives.items():
-        if objective.uses_embedding_table and not tables.has_single_table:
+        if objective.capabilities.uses_embedding_table and not tables.has_single_table:
             raise ValueError(
                 f"objectives.{name} shares the token embeddings, but {kind} embeddings have no "
                 f"table to share: set encoder.embeddings.kind to tokens"
             )
-        if objective.is_generator and tables.reads_neighbours:
+        if objective.capabilities.is_generator and tables.reads_neighbours:
             raise ValueError(
                 f"objectives.{name} shares the segment and position embeddings, which {kind} "
                 f"embeddings have in another width: set encoder.embeddings.kind to tokens or "
@@ -249,7 +245,9 @@ def _check_embedding_tables(recipe: "Recipe") -> None:
 
 
 def _check_decoder(recipe: "Recipe", objectives: dict[str, Objective]) -> None:
-    with_decoder = [name for name, objective in objectives.items() if objective.uses_decoder]
+    with_decoder = [
+        name for name, objective in objectives.items() if objective.capabilities.uses_decoder
+    ]
     if with_decoder and recipe.decoder is None:
         raise ValueError(f"objectives.{with_decoder[0]} needs a decoder: add one, as decoder: {{}}")
     if with_decoder and recipe.assembly.isolation_setting:

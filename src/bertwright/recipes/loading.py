@@ -33,7 +33,7 @@ def recipe_names() -> list[str]:
 
 def size_names(system: str) -> list[str]:
     """Return the common sizes, then the system's own."""
-    return list(dict.fromkeys([*_read_sizes(), *_load_system(system).get("sizes", {})]))
+    return list(dict.fromkeys([*read_system_file("sizes"), *_load_system(system).get("sizes", {})]))
 
 
 def system_names() -> list[str]:
@@ -72,7 +72,7 @@ def read_recipe(name: str | Path, extended_by: tuple[Path, ...] = ()) -> PlainMa
     settings = dict(_load_system(system))
     sizes = settings.pop("sizes", {})
     result = merge_override(
-        merge_override(settings, _read_sizes().get(size, {})), sizes.get(size, {})
+        merge_override(settings, read_system_file("sizes").get(size, {})), sizes.get(size, {})
     )
     return {**result, "name": name}
 
@@ -94,19 +94,16 @@ def merge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> PlainMapping:
     return result
 
 
-def overrides_as_text(overrides: Iterable[str]) -> PlainMapping:
-    """Return changes of settings with all scalars as the texts that they were typed as."""
-    settings: PlainMapping = {}
-    for change in overrides:
-        settings = merge(settings, _parse_override(change, as_text=True))
-    return settings
+def apply_overrides(
+    settings: PlainMapping, overrides: Iterable[Override], as_text: bool = False
+) -> PlainMapping:
+    """Apply overrides: ``key.path=value`` with YAML values, or mappings.
 
-
-def apply_overrides(settings: PlainMapping, overrides: Iterable[Override]) -> PlainMapping:
-    """Apply overrides: ``key.path=value`` with YAML values, or mappings."""
+    ``as_text`` leaves all values but null as the texts that they were typed as.
+    """
     for change in overrides:
         settings = merge_override(
-            settings, _parse_override(change) if isinstance(change, str) else change
+            settings, _parse_override(change, as_text) if isinstance(change, str) else change
         )
     return settings
 
@@ -182,7 +179,7 @@ def imported_plugins() -> tuple[Path, ...]:
     return tuple(_plugins)
 
 
-def _parse_override(override: str, as_text: bool = False) -> PlainMapping:
+def _parse_override(override: str, as_text: bool) -> PlainMapping:
     path, equals, text = override.partition("=")
     parts = path.split(".")
     if not equals or not all(parts) or len(parts) > MAX_DEPTH:
@@ -196,35 +193,15 @@ def _parse_override(override: str, as_text: bool = False) -> PlainMapping:
     return value
 
 
-def read_about(system: str) -> PlainMapping:
-    """Return the ``about`` section of a system's file."""
-    return _read_system_file(system).get("about", {})
-
-
-def source_of(system: str) -> str:
-    """Return the publication of a system, from its file."""
-    return _read_system_file(system).get("source", "")
-
-
-def parent_of(system: str) -> str | None:
-    """Return the system that another one extends."""
-    return _read_system_file(system).get("extends")
-
-
 @cache
 def _load_system(name: str) -> PlainMapping:
-    return _merge_parent(_read_system_file(name), Path(f"{name}.yaml"))
+    return _merge_parent(read_system_file(name), Path(f"{name}.yaml"))
 
 
 @cache
-def _read_system_file(system: str) -> PlainMapping:
+def read_system_file(system: str) -> PlainMapping:
+    """Return a system's file: its source, the system that it extends, ``about`` and settings."""
     text = (resources.files("bertwright.recipes") / f"{system}.yaml").read_text(encoding="utf-8")
-    return parse_yaml(text)
-
-
-@cache
-def _read_sizes() -> PlainMapping:
-    text = (resources.files("bertwright.recipes") / "sizes.yaml").read_text(encoding="utf-8")
     return parse_yaml(text)
 
 

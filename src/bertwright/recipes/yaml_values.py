@@ -1,12 +1,9 @@
 """YAML of recipes, overrides and plans: plain values, in bounded time and memory."""
 
 import re
-from collections.abc import Mapping, Sequence
-from types import UnionType
-from typing import Annotated, Any, Union, cast, get_args, get_origin
+from typing import Any
 
 import yaml
-from pydantic import BaseModel
 
 MAX_CHARACTERS = 1 << 20
 """Of one text: a recipe has a few thousand."""
@@ -28,7 +25,7 @@ _MERGE, _TEXT = f"{_TAG}merge", f"{_TAG}str"
 def parse_yaml(text: str, as_text: bool = False) -> Any:
     """Return the value of a YAML text: mappings, lists, text, numbers, booleans and null.
 
-    1e-3 is a number; dates and keys are text. ``as_text`` reads every scalar as text.
+    1e-3 is a number; dates and keys are text. ``as_text`` reads every scalar but null as text.
 
     Errors: ValueError in one sentence that names the line, for anything else, and for text that is
     expensive to read.
@@ -75,7 +72,7 @@ def _check_nodes(root: yaml.Node, as_text: bool) -> None:
                 node, f"the tag {node.tag.removeprefix(_TAG)} is not supported: leave it out"
             )
         if isinstance(node, yaml.ScalarNode):
-            if as_text:
+            if as_text and node.tag != f"{_TAG}null":
                 node.tag = _TEXT
             if node.tag in (f"{_TAG}int", f"{_TAG}float") and len(node.value) > MAX_DIGITS:
                 raise _yaml_error(node, f"a number has more than {MAX_DIGITS} digits")
@@ -134,54 +131,3 @@ def _implicit_resolvers() -> dict[str | None, list[tuple[str, re.Pattern[str]]]]
 
 
 _Loader.yaml_implicit_resolvers = _implicit_resolvers()
-
-
-def restore_text_values(
-    model: type[BaseModel], settings: Mapping[str, Any], texts: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return settings with the text fields of ``model`` restored from ``texts``.
-
-    ``texts`` is a tree of the same shape whose scalars are all text; other settings are unchanged.
-    """
-    fields = model.model_fields
-    return {
-        name: _restore_text_value(fields[name].annotation, value, texts[name])
-        if name in texts and name in fields
-        else value
-        for name, value in settings.items()
-    }
-
-
-def _restore_text_value(annotation: Any, value: Any, typed_text: Any) -> Any:
-    if get_origin(annotation) in (Union, UnionType):
-        types = [annotated for annotated in get_args(annotation) if annotated is not type(None)]
-        if value is None and len(types) < len(get_args(annotation)):
-            return None
-        containers = (dict, str) if isinstance(value, Mapping) else (list, tuple, str)
-        annotation = next(
-            (
-                annotated
-                for annotated in types
-                if (get_origin(annotated) or annotated) in containers
-            ),
-            None,
-        )
-    if get_origin(annotation) is Annotated:
-        return _restore_text_value(get_args(annotation)[0], value, typed_text)
-    arguments = get_args(annotation)
-    if annotation is str:
-        return typed_text if isinstance(typed_text, str) else value
-    if (
-        get_origin(annotation) is dict
-        and isinstance(value, Mapping)
-        and isinstance(typed_text, Mapping)
-    ):
-        texts = cast(Mapping[str, Any], typed_text)
-        return {
-            key: _restore_text_value(arguments[1], item, texts[key]) if key in texts else item
-            for key, item in cast(Mapping[str, Any], value).items()
-        }
-    if get_origin(annotation) in (list, tuple) and isinstance(value, list) and arguments:
-        pairs = zip(cast(list[Any], value), cast(Sequence[Any], typed_text), strict=True)
-        return [_restore_text_value(arguments[0], item, text) for item, text in pairs]
-    return value

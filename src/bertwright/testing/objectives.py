@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,14 +22,17 @@ from bertwright.recipes import Recipe
 from bertwright.testing.laws import TOLERANCE, failing_with, require
 from bertwright.testing.toy import (
     NUM_SEQUENCES,
-    TOY_SPECIAL_TOKENS,
     TOY_VOCAB_SIZE,
-    ToyText,
     randomise,
     toy_arrays,
     toy_recipe,
+    toy_sequences,
+    toy_tokenizer,
     toy_vocabulary,
 )
+from bertwright.training.diagnostics.doctor.batch_samples import SampledBatches
+from bertwright.training.diagnostics.doctor.isolation import check_isolation
+from bertwright.training.diagnostics.doctor.target_checks import check_targets
 
 NUM_UPDATES, LEARNING_RATE = 30, 5e-3
 
@@ -41,9 +44,9 @@ def check_objective(
 
     It is stored in a recipe and read back. Its targets depend on the seed and the sequence, not on
     the batch, its input is not modified, and the number of targets is the same in every epoch.
-    Labels are classes. The loss is finite, ignores padding (where the input format has any),
-    reaches every parameter of the head and falls on one batch. An objective that needs another
-    one is checked in its recipe, by ``check_recipe``.
+    ``doctor`` finds no error in them. Labels are classes. The loss is finite, ignores padding
+    (where the input format has any), reaches every parameter of the head and falls on one batch.
+    An objective that needs another one is checked in its recipe, by ``check_recipe``.
 
     ``objective`` may be its kind; ``recipe`` gives the encoder and the input format, changed by
     ``overrides``. Errors: AssertionError with one sentence.
@@ -55,6 +58,7 @@ def check_objective(
         stored = Recipe.model_validate(yaml.safe_load(toy.as_yaml()))
         require(stored == toy, f"objective {kind} changes when its recipe is stored and read")
         _check_targets(toy, kind)
+        _check_by_doctor(toy, kind)
         _check_labels(toy, kind)
         model = Model.build(toy, TOY_VOCAB_SIZE)
         randomise(model, 0.1)
@@ -86,7 +90,7 @@ def _check_targets(recipe: Recipe, kind: str) -> None:
     require(_equal_batches(first, again), random)
     shared = f"objective {kind}: the input or the targets of a sequence depend on its batch"
     require(np.array_equal(first.token_ids[: len(half.token_ids)], half.token_ids), shared)
-    if not objective.uses_decoder:
+    if not objective.capabilities.uses_decoder:
         limit = half.token_ids.size
         for ours, theirs in zip(
             _active(first.targets[kind], limit), _active(half.targets[kind], limit), strict=True
@@ -98,18 +102,25 @@ def _check_targets(recipe: Recipe, kind: str) -> None:
         f"objective {kind}: the number of targets changes from epoch to epoch, {sorted(sizes)}, so "
         f"that a compiled step would be compiled again: pad them with weight 0",
     )
-    input_format = recipe.input_format_of(0, [objective])
-    source = input_format.plan(cast(Any, ToyText()), TOY_SPECIAL_TOKENS, recipe.seed)
-    index, epoch = np.arange(NUM_SEQUENCES), np.zeros(NUM_SEQUENCES, np.int64)
-    sequences = source.sequences(index, epoch)
+    sequences, numbers = toy_sequences(recipe), np.arange(NUM_SEQUENCES)
     before = copy.deepcopy(_arrays_of(sequences))
-    rng = CounterRng(recipe.seed, epoch, index)
+    rng = CounterRng(recipe.seed, np.zeros_like(numbers), numbers)
     objective.make_targets(sequences, MaskingContext(rng, toy_vocabulary()))
     for name, array in _arrays_of(sequences).items():
         require(
             np.array_equal(array, before[name]),
             f"objective {kind}: make_targets changes {name} of its input: change a copy",
         )
+
+
+def _check_by_doctor(recipe: Recipe, kind: str) -> None:
+    """Check what ``doctor`` checks: masks, labels, and which positions influence each other."""
+    objectives, batches = recipe.objectives, [toy_arrays(recipe, 0, epoch) for epoch in range(2)]
+    samples = SampledBatches(0, toy_sequences(recipe), *batches)
+    diagnostics = check_targets(samples, objectives, toy_tokenizer())
+    diagnostics += check_isolation(samples, recipe, [*objectives.values()], TOY_VOCAB_SIZE)
+    for diagnostic in diagnostics:
+        require(diagnostic.severity != "error", f"objective {kind}: {diagnostic.message}")
 
 
 def _check_labels(recipe: Recipe, kind: str) -> None:
@@ -120,14 +131,10 @@ def _check_labels(recipe: Recipe, kind: str) -> None:
         bool(np.isfinite(targets.weights).all() and (targets.weights >= 0).all()),
         f"objective {kind}: the weights of its targets are not finite and at least 0",
     )
-    require(
-        bool((targets.weights > 0).any()),
-        f"objective {kind}: no sequence of the toy text has a target",
-    )
-    if objective.is_classification:
+    if objective.capabilities.is_classification:
         num_classes = objective.num_classes(TOY_VOCAB_SIZE)
         labels = torch.from_numpy(targets.labels)
-        if not objective.uses_decoder:
+        if not objective.capabilities.uses_decoder:
             input_ids = torch.from_numpy(batch.token_ids.ravel()[targets.positions])
             labels = objective.true_labels(labels, input_ids.long())
         labels = labels[torch.from_numpy(targets.weights > 0)]

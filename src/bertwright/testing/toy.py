@@ -13,7 +13,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from bertwright.batches.batch import Batch, make_batch
+from bertwright.batches.formats import SequenceSource
 from bertwright.batches.formats.connective_pairs import ENGLISH_CONNECTIVES
+from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.rng import stream_key, uniform
 from bertwright.data.shards.dataset import DialogueTurns, TokenSpans
@@ -27,7 +29,7 @@ from bertwright.data.tokenization.tokenizer import (
     WordPieceConfig,
 )
 from bertwright.data.vocabulary_training import train_tokenizer
-from bertwright.models.model import DeviceBatch, Model
+from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
 from bertwright.modules.embeddings.characters import CharacterEmbeddingsConfig
 from bertwright.recipes import Recipe
@@ -145,25 +147,6 @@ class ToyText:
         return self.text[positions], self.flags[positions]
 
 
-def toy_batches(
-    recipe: Recipe, phase: int, device: torch.device | str = "cpu"
-) -> list[DeviceBatch]:
-    """Return one batch for each turn of a phase."""
-    turns = range(len(recipe.objective_schedule(phase)))
-    return [toy_batch(recipe, phase, turn=turn, device=device) for turn in turns]
-
-
-def toy_batch(
-    recipe: Recipe,
-    phase: int,
-    epoch: int = 0,
-    turn: int = 0,
-    device: torch.device | str = "cpu",
-) -> DeviceBatch:
-    """Return eight sequences of toy text with the targets of one turn of a phase."""
-    return DeviceBatch(toy_arrays(recipe, phase, epoch, turn), device)
-
-
 def toy_arrays(
     recipe: Recipe,
     phase: int,
@@ -174,15 +157,12 @@ def toy_arrays(
 ) -> Batch:
     """Return the first of eight sequences of toy text with the targets of a turn of a phase."""
     objectives = recipe.objective_schedule(phase)[turn].objectives
-    input_format = recipe.input_format_of(phase, objectives.values())
-    source = input_format.plan(cast(Any, ToyText()), TOY_SPECIAL_TOKENS, recipe.seed)
+    source, index = _toy_source(recipe, phase, turn)
     vocabulary = toy_vocabulary()
     target_makers = {
         name: target_maker(objective, recipe.seed, vocabulary, 0.0)
         for name, objective in objectives.items()
     }
-    # Take sequences from all over the text: a mixture orders them by kind.
-    index = np.linspace(0, source.num_sequences - 1, NUM_SEQUENCES).astype(np.int64)
     return make_batch(
         source,
         index[:num_sequences],
@@ -190,6 +170,23 @@ def toy_arrays(
         target_makers,
         continues_previous=continues_previous,
     )
+
+
+def toy_sequences(recipe: Recipe, phase: int = 0, turn: int = 0) -> SequenceBatch:
+    """Return the eight sequences of :func:`toy_arrays` in epoch 0, before masking."""
+    source, index = _toy_source(recipe, phase, turn)
+    return source.sequences(index, np.zeros_like(index))
+
+
+def _toy_source(recipe: Recipe, phase: int, turn: int) -> tuple[SequenceSource, NDArray[np.int64]]:
+    """Return sequences of toy text and the numbers of eight from all over it.
+
+    A mixture orders its sequences by kind.
+    """
+    objectives = recipe.objective_schedule(phase)[turn].objectives
+    input_format = recipe.input_format_of(phase, objectives.values())
+    source = input_format.plan(cast(Any, ToyText()), TOY_SPECIAL_TOKENS, recipe.seed)
+    return source, np.linspace(0, source.num_sequences - 1, NUM_SEQUENCES).astype(np.int64)
 
 
 def toy_vocabulary() -> Vocabulary:

@@ -20,7 +20,6 @@ from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng, RandomPermutation, permute_by_epoch, stream_key
 from bertwright.data.shards.dataset import Dataset
-from bertwright.objectives.masked import MaskingObjective
 from bertwright.objectives.objective import MaskingContext, Objective
 from bertwright.objectives.schedule import group_at_step
 from bertwright.recipes import Recipe
@@ -106,7 +105,7 @@ class PretrainingBatches:
         masked_counts = {
             name: _sum_pairs(batch.masked_counts(name) for batch in batches)
             for name, objective in objectives.items()
-            if objective.masks_input
+            if objective.capabilities.masks_input
         }
         num_tokens = sum(batch.num_tokens for batch in batches)
         return StepBatch(batches, loss_counts, batch_size, num_tokens, masked_counts)
@@ -271,6 +270,6 @@ def _epoch_permutation(num_sequences: int, seed: int, epoch: int) -> RandomPermu
 def _masking_epoch(objectives: Iterable[Objective], epoch: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the epoch used for masking: static masks repeat earlier epochs."""
     for objective in objectives:
-        if isinstance(objective, MaskingObjective):
-            epoch = np.asarray(objective.corruption.repeated_epoch(epoch))
+        if objective.token_corruption is not None:
+            epoch = np.asarray(objective.token_corruption.repeated_epoch(epoch))
     return epoch

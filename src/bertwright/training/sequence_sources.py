@@ -30,7 +30,7 @@ class SequenceSources:
         input_format = self._recipe.input_format_of(phase, objectives.values())
         if self._split == HELDOUT:
             input_format = input_format.for_evaluation
-        needs_documents = any(o.needs_document_context for o in objectives.values())
+        needs_documents = any(o.capabilities.needs_document_context for o in objectives.values())
         key = (input_format.model_dump_json(), needs_documents)
         if key not in self._sources:
             split = open_split(self._recipe, self._data, self._split)

@@ -16,7 +16,7 @@ from bertwright.data.preparation import temporary_dataset
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.tokenizer import TokenizerConfig
 from bertwright.data.vocabulary_training import train_tokenizer
-from bertwright.objectives import DiscourseRelation
+from bertwright.objectives.discourse_relation import DiscourseRelation
 from bertwright.objectives.objective import MaskingContext
 from numbered_text import CLS, FIRST_TOKEN, PAD, SEP, SPECIALS, NumberedSplit
 

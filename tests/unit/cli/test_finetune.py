@@ -242,7 +242,7 @@ def test_a_wrong_option_of_a_search_is_named(
         ),
         (
             ("--task", "retrieval", "--train", "pairs.tsv", "output_type.matryoshka_dims=[0]"),
-            "output_type: matryoshka_dims.0: must be 1 or more, not 0",
+            "output_type: matryoshka_dims.0: must be 1 or more, not '0'",
         ),
         (("--data", "one", "--dev", "one/train.tsv"), "one/train.tsv is the training file"),
         (("--train", "train.tsv", "--label", "lable"), "no column 'lable': did you mean 'label'"),

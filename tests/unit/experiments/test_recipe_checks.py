@@ -11,12 +11,12 @@ from bertwright.data.preparation import prepare
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.recipes.loading import system_names
-from bertwright.recipes.system_info import read_system_info
 from bertwright.training.callbacks.segment_memory import SegmentMemory
 from experiments import recipe_checks
 from experiments.__main__ import app
 from experiments.recipe_checks import RecipeCheck, check_recipes
 from experiments.recipe_page import write_recipe_table
+from experiments.system_info import read_system_info
 from toy_stories import stories
 
 

@@ -9,12 +9,11 @@ from bertwright.models import Model
 from bertwright.models.costs import (
     flops_per_token,
     num_parameters_by_part,
-    num_parameters_of,
     training_flops,
     training_hours,
 )
 from bertwright.recipes import Recipe
-from bertwright.recipes.system_info import read_system_info
+from experiments.system_info import num_parameters_of, read_system_info
 from toy_recipes import SYSTEMS, VOCABULARY, published, toy, toy_batch
 
 COUNTS = [

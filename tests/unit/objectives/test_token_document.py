@@ -16,8 +16,8 @@ from bertwright.core.rng import CounterRng
 from bertwright.data.shards.dataset import DialogueTurns
 from bertwright.data.shards.occurrences import TokenOccurrences
 from bertwright.data.shards.subset import split_by_language
-from bertwright.objectives import TokenDocumentRelation
 from bertwright.objectives.objective import MaskingContext
+from bertwright.objectives.token_document import TokenDocumentRelation
 from numbered_text import FIRST_TOKEN, SPECIALS, NumberedSplit, documents
 
 NUM_DISTINCT = 5

@@ -153,7 +153,7 @@ def test_invalid_plugins_are_errors(name, text, message, tmp_path):
 def test_plugins_cannot_replace_kinds(tmp_path):
     (tmp_path / "mine.py").write_text(
         "from typing import Literal\n"
-        "from bertwright.objectives import MaskedLM\n"
+        "from bertwright.objectives.masked import MaskedLM\n"
         "class Mine(MaskedLM):\n"
         "    kind: Literal['masked'] = 'masked'\n"
     )

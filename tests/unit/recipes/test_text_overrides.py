@@ -1,4 +1,4 @@
-"""Values of text settings stay as typed, even if YAML reads them otherwise."""
+"""Values of an output type stay as typed, even if YAML reads them otherwise."""
 
 from typing import Annotated, Any, Literal
 
@@ -6,10 +6,9 @@ import pytest
 from pydantic import Field
 
 from bertwright.core.config import Settings
-from bertwright.recipes.loading import apply_overrides, overrides_as_text
-from bertwright.recipes.yaml_values import restore_text_values
+from bertwright.recipes.loading import apply_overrides
 
-TYPED = ["yes", "no", "on", "off", "true", "null", "~", "1", "007", "0x1F", "1.0", "1e-3", "1_000"]
+TYPED = ["yes", "no", "on", "off", "true", "'null'", "1", "007", "0x1F", "1.0", "1e-3", "1_000"]
 TYPED += ["2024-01-01", "12:30:00", ".inf", "'1'", '"yes"', "plain words"]
 
 
@@ -20,15 +19,12 @@ class ExampleSettings(Settings):
     words: dict[str, str] = Field(default_factory=dict[str, str])
     listed: tuple[str, ...] = ()
     number: float | None = None
+    whole: int = 0
     switch: bool = False
 
 
 def read(*changes: str) -> Any:
-    return ExampleSettings.model_validate(
-        restore_text_values(
-            ExampleSettings, apply_overrides({}, changes), overrides_as_text(changes)
-        )
-    )
+    return ExampleSettings.model_validate(apply_overrides({}, changes, as_text=True))
 
 
 @pytest.mark.parametrize("typed", TYPED)
@@ -41,13 +37,14 @@ def test_text_stays_as_typed(typed: str) -> None:
     assert read(f"either={{{typed}: 2, b: 1e-3}}").either == {text: 2.0, "b": 1e-3}
 
 
-def test_other_values_are_yaml() -> None:
-    settings = read("number=1e3", "switch=yes", "maybe=null", "either=all", "word=last")
+def test_other_values_are_converted() -> None:
+    settings = read("number=1e3", "switch=yes", "maybe=null", "either=all", "whole=1_000")
     assert (settings.number, settings.switch, settings.maybe, settings.either) == (
         1000.0,
         True,
         None,
         "all",
     )
+    assert settings.whole == 1000
     assert read("maybe=no").maybe == "no"
     assert read("number=null", "word=a", "word=1").word == "1"

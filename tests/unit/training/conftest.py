@@ -4,8 +4,12 @@ import pytest
 
 from bertwright.data.preparation import prepare
 from bertwright.data.shards.dataset import Dataset
-from bertwright.data.tokenization.tokenizer import WordPieceConfig
+from bertwright.data.tokenization.tokenizer import (
+    ItemTokenizerConfig,
+    WordPieceConfig,
+)
 from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.studies.corpora import CorpusFolder, ItemHistoryCorpus
 from short_runs import short_runs
 from toy_stories import prepare_stories, stories
 
@@ -67,3 +71,13 @@ def rich_data(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
         capitals=True,
         num_workers=1,
     )
+
+
+@pytest.fixture(scope="session")
+def items(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    folder = tmp_path_factory.mktemp("items")
+    corpus_folder = CorpusFolder(folder / "corpus")
+    corpus = ItemHistoryCorpus(users=60)
+    corpus.write(corpus_folder)
+    corpus.prepare(corpus_folder, ItemTokenizerConfig(), folder / "vocabulary", folder / "data")
+    return Dataset.open(folder / "data")

@@ -141,7 +141,9 @@ def test_metrics_include_masking_rates(data: Dataset, tmp_path: Path) -> None:
     ],
 )
 def test_masking_objectives_are_declared(system: str, names: list[str]) -> None:
-    assert [name for name, o in toy(system).objectives.items() if o.masks_input] == names
+    assert [
+        name for name, o in toy(system).objectives.items() if o.capabilities.masks_input
+    ] == names
 
 
 def test_metrics_after_the_checkpoint_are_removed(tmp_path: Path) -> None:

@@ -92,11 +92,13 @@ def test_no_reserved_token_of_the_text_is_masked_or_predicted(data: Dataset, sys
             originals = samples.originals
             in_text = np.isin(originals.token_ids, list(reserved)) & ~originals.is_special
             assert in_text.any()
-            predicting = {n: o for n, o in group.objectives.items() if o.predicts_tokens}
+            predicting = {
+                n: o for n, o in group.objectives.items() if o.capabilities.predicts_tokens
+            }
             for name, objective in predicting.items():
                 targets = samples.batch.targets[name]
                 labels = targets.labels[targets.weights > 0]
-                allowed = sentinels if objective.uses_decoder else set()
+                allowed = sentinels if objective.capabilities.uses_decoder else set()
                 if system == "t5" and not sentinels:
                     continue  # its last tokens serve as sentinels
                 assert not set(labels.tolist()) & (reserved - allowed), name
@@ -108,7 +110,7 @@ def test_no_reserved_token_of_the_text_is_masked_or_predicted(data: Dataset, sys
         for batch in make_held_out_evaluation(recipe, phase, data, 500).batches:
             for name in set(batch.targets) & predicting.keys():
                 targets = batch.targets[name]
-                if not predicting[name].uses_decoder:
+                if not predicting[name].capabilities.uses_decoder:
                     labels = targets.labels[targets.weights > 0]
                     assert not set(labels.tolist()) & reserved
 

@@ -19,10 +19,12 @@ from bertwright.core.errors import UserError
 from bertwright.core.rng import stream_key, uniform
 from bertwright.core.significance import FloatArray, split_halves
 from bertwright.models.scoring.likelihood import causal_visibility
-from bertwright.models.scoring.masked_states import final_objectives, masked_hidden_states
+from bertwright.models.scoring.masked_states import (
+    final_objective,
+    final_objectives,
+    masked_hidden_states,
+)
 from bertwright.models.text_batches import TextBatch, text_batches
-from bertwright.objectives.masked import MaskedLM
-from bertwright.objectives.permutation import PermutationLM
 from bertwright.tasks.evaluation.evaluate import task_examples
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
@@ -289,7 +291,7 @@ def missing_predictions(model: AnalysedModel) -> str | None:
 
 def missing_plain_attention(model: AnalysedModel) -> str | None:
     """Return why attention covers more than the positions of the text, or None."""
-    if any(isinstance(o, PermutationLM) for o in final_objectives(model.text_model.model)):
+    if final_objective(model.text_model.model, "permutation") is not None:
         return (
             "the model predicts tokens in extra positions behind the text, which this analysis "
             "does not cover"
@@ -301,7 +303,7 @@ def missing_masked_prediction(model: AnalysedModel) -> str | None:
     """Return why the model does not predict masked tokens in their own positions, or None."""
     text_model = model.text_model
     elsewhere = missing_plain_attention(model) is not None or any(
-        isinstance(o, MaskedLM) and o.shift for o in final_objectives(text_model.model)
+        objective.prediction_shift for objective in final_objectives(text_model.model)
     )
     if not text_model.has_lm_head or text_model.is_causal or elsewhere:
         return f"it needs a model that predicts {IN_POSITION_PREDICTION}"

@@ -11,7 +11,6 @@ from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.texts import AnalysedText
 from bertwright.batches.noising.translation import Translation
 from bertwright.core.errors import MissingExtra
-from bertwright.objectives.denoising import Denoising
 from bertwright.tasks.formats.examples import Example
 
 MAX_NGRAM = 4
@@ -32,9 +31,7 @@ class TranslationProbe:
     def not_applicable(self) -> str | None:
         """Return why there is nothing to translate, or None."""
         objectives = self.model.text_model.model.recipe.objectives.values()
-        if not any(
-            isinstance(o, Denoising) and isinstance(o.noising, Translation) for o in objectives
-        ):
+        if not any(isinstance(o.decoder_noising, Translation) for o in objectives):
             return "the model does not translate"
         if not all(isinstance(t.source, Example) and t.source.pair for t in self.texts):
             return "it needs translations: give a file with a pair per line, separated by a tab"

@@ -31,7 +31,7 @@ def recipes(context: typer.Context, as_json: JsonOption = False) -> None:
     """List all recipes; show one, or the differences of two."""
     if context.invoked_subcommand is not None:
         return
-    from bertwright.recipes.loading import recipe_names, size_names, source_of, system_names
+    from bertwright.recipes.loading import read_system_file, recipe_names, size_names, system_names
 
     if as_json:
         print_result({"recipes": recipe_names()}, as_json)
@@ -40,7 +40,7 @@ def recipes(context: typer.Context, as_json: JsonOption = False) -> None:
     for system in system_names():
         sizes = [size for size in size_names(system) if size not in shared]
         more = f" (also -{', -'.join(sizes)})" if sizes else ""
-        typer.echo(f"{system:<22} {source_of(system)}{more}")
+        typer.echo(f"{system:<22} {read_system_file(system).get('source', '')}{more}")
     common = ", ".join(f"-{size}" for size in size_names(system_names()[0]) if size in shared)
     typer.echo(f"Add a size to a name: {common}.")
 

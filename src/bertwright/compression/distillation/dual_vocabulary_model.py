@@ -11,8 +11,7 @@ from bertwright.modules.embedding_lookup import embedding_lookup, empty_embeddin
 from bertwright.modules.initialisation import WidthAwareInitialisationConfig, initialise
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.objectives.heads.lm_head import LMHead
-from bertwright.objectives.masked import MaskedLM
-from bertwright.objectives.objective import DeviceTargets, Loss
+from bertwright.objectives.objective import DeviceTargets, Loss, Objective
 
 
 class DualEmbedding(nn.Module):
@@ -90,7 +89,7 @@ class DualVocabularyModel(nn.Module):
             initialise(self.embeddings.projection, WidthAwareInitialisationConfig(), seed)
 
     def loss(
-        self, token_ids: Tensor, token_info: TokenInfo, targets: DeviceTargets, objective: MaskedLM
+        self, token_ids: Tensor, token_info: TokenInfo, targets: DeviceTargets, objective: Objective
     ) -> Loss:
         """Return the loss at the masked positions of sequences (B, L).
 

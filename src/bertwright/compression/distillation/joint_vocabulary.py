@@ -29,7 +29,6 @@ from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.retokenization import WordRetokenizer
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
-from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Loss, MaskingContext
 from bertwright.tasks.provenance import model_checksum
 from bertwright.training.clock import Progress
@@ -78,7 +77,9 @@ class JointVocabularyDistillation:
         masked = masked_objective_name(student, self.teacher.model)
         others = {n: o for n, o in student.recipe.objectives.items() if n != masked}
         if changing := [
-            n for n, o in others.items() if o.masks_input or o.corrupts_input or o.permutes_input
+            n
+            for n, o in others.items()
+            if o.capabilities.masks_input or o.capabilities.corrupts_input or o.permutes_input
         ]:
             raise UserError(
                 f"mixed vocabularies need unchanged text, and objectives.{changing[0]} changes it: "
@@ -155,7 +156,6 @@ class _JointVocabularyLoss(DistillationLoss[Batch, DeviceBatch]):
         batch, phase = student_outputs.batch.teacher_batch, student_outputs.progress.phase
         objective = self._recipe.objectives_of(phase)[self._objective_name]
         assert batch is not None, "prepare_step adds it"
-        assert isinstance(objective, MaskedLM), "masked_objective_name checked it"
         targets = batch.targets[self._objective_name]
         losses = {
             TEACHER_LOSS: self.teacher.loss(batch.token_ids, batch.token_info, targets, objective)

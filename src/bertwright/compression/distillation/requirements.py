@@ -6,7 +6,6 @@ from bertwright.compression.distillation.losses import DistillationTerms
 from bertwright.compression.distillation.losses.layers import LayerLoss
 from bertwright.core.errors import UserError
 from bertwright.models.model import Model
-from bertwright.objectives.masked import MaskedLM
 from bertwright.training.distillation_loss import DISTILLATION_PREFIX
 
 
@@ -17,8 +16,8 @@ def masked_objective_name(student: Model, teacher: Model) -> str:
     """
     recipe = student.recipe
     objectives = recipe.objectives
-    masked = [name for name, objective in objectives.items() if type(objective) is MaskedLM]
-    has_generator = any(objective.is_generator for objective in objectives.values())
+    masked = [n for n, o in objectives.items() if o.capabilities.prediction == "masked"]
+    has_generator = any(objective.capabilities.is_generator for objective in objectives.values())
     if len(masked) != 1 or has_generator or teacher.output is None:
         raise UserError(
             "distillation in pre-training compares predictions of masked tokens: teacher and "

@@ -28,7 +28,6 @@ from bertwright.interop.huggingface.tokenizer.writer import write_tokenizer
 from bertwright.interop.huggingface.verification import max_stock_difference
 from bertwright.interop.huggingface.weights import WEIGHTS_FILE
 from bertwright.models import Model
-from bertwright.objectives.causal import CausalLM
 from bertwright.tasks.example_encoder import num_pair_separators
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -91,7 +90,9 @@ def export_huggingface(
         save_file(tensors, str(temporary / WEIGHTS_FILE), metadata={"format": "pt"})
         encoder, head_type = net.recipe.encoder, family.head_type(net)
         separators = num_pair_separators(net.recipe, tokenizer)
-        is_causal = any(isinstance(o, CausalLM) for o in net.recipe.objectives.values())
+        is_causal = any(
+            o.capabilities.prediction == "causal" for o in net.recipe.objectives.values()
+        )
         bos_id = None
         if is_causal and head_type == CAUSAL_LM:
             bos_id = net.recipe.assembly.start_token(tokenizer.special_tokens)

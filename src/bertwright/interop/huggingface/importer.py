@@ -30,8 +30,7 @@ from bertwright.interop.huggingface.weights import read_weights, resolve_ties
 from bertwright.models import Model
 from bertwright.models.saving import load_tensors, model_from_tensors
 from bertwright.models.text_model import TextModel
-from bertwright.objectives import Objective, TextRelation
-from bertwright.objectives.causal import CausalLM
+from bertwright.objectives import Objective
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read_recipe
 from bertwright.tasks.catalogue import table_task, tagging_task
@@ -244,9 +243,10 @@ def _build_recipe(
         noising = {**noising, "begins": role}
         objectives = {"denoising": {**objectives["denoising"], "noising": noising}}
     assembly = {"kind": "full-sentences"}
-    if any(issubclass(Objective.kinds()[name], TextRelation) for name in objectives):
+    capabilities = [Objective.kinds()[name].capabilities for name in objectives]
+    if any(c.relations for c in capabilities):
         assembly = {"kind": "segment-pair"}
-    elif any(issubclass(Objective.kinds()[name], CausalLM) for name in objectives):
+    elif any(c.prediction == "causal" for c in capabilities):
         assembly = training["assembly"]  # decides the start token
     content = {
         **training,

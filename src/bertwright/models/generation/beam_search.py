@@ -26,11 +26,10 @@ from bertwright.models.generation.sequences import GrowingSequences
 def beam_search(
     texts: Sequence[GenerationState],
     open_sequences: Callable[[Sequence[GenerationState]], GrowingSequences],
-    tokenizer: Tokenizer,
-    config: GenerationConfig,
     stopping_criteria: StoppingCriteria,
 ) -> list[GeneratedText]:
     """Return up to ``num_beams`` finished beams of every text; the best is sample 0."""
+    tokenizer, config = stopping_criteria.tokenizer, stopping_criteria.config
     searches = {id(text): BeamSearch([Beam(text)], config, stopping_criteria) for text in texts}
     for batch in length_batches(texts, config.max_new_tokens, config.num_beams):
         sequences = open_sequences(batch)
@@ -62,9 +61,8 @@ def _advance(
     log_probabilities = log_softmax(logits.double().cpu().numpy())
     allowed = np.isfinite(mask_special_logits(tokenizer, logits, tokenizer.special_tokens.end))
     present_ids = [beam.text.token_ids for search in searches for beam in search.active]
-    scores = np.where(
-        allowed, log_softmax(config.penalise_repetition(log_probabilities, present_ids)), -np.inf
-    )
+    penalised = config.penalise_repetition(log_probabilities, present_ids)
+    scores = np.where(allowed, log_softmax(penalised), -np.inf)
     parents, token_ids, first = list[int](), list[int](), 0
     for search in searches:
         beams = slice(first, first + len(search.active))

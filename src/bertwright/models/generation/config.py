@@ -1,15 +1,14 @@
 """Generation settings, and how they choose tokens from logits."""
 
-import math
 from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 from torch import Tensor
 
-from bertwright.core.config import Settings, to_user_error
+from bertwright.core.config import Settings
 from bertwright.core.rng import stream_key, uniform
 from bertwright.data.tokenization.tokenizer import Tokenizer
 
@@ -30,36 +29,20 @@ class GenerationConfig(Settings):
     """
 
     max_new_tokens: int = Field(default=64, ge=1, le=1 << 20)
-    temperature: float = 1.0
+    temperature: float = Field(default=1.0, ge=0)
     top_k: int | None = Field(default=None, ge=1, le=1 << 24)
-    top_p: float = 1.0
-    repetition_penalty: float = 1.0
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    repetition_penalty: float = Field(default=1.0, gt=0)
     stop: tuple[str, ...] = ()
     sweeps: int = Field(default=1, ge=1, le=65_536)
     num_beams: int = Field(default=1, ge=1, le=4_096)
     length_penalty: float = 1.0
     seed: int = Field(default=0, ge=0)
 
-    @field_validator("temperature")
+    @field_validator("stop", mode="before")
     @classmethod
-    def _check_temperature(cls, value: float) -> float:
-        if not (value >= 0 and math.isfinite(value)):
-            raise ValueError(f"must be 0 (always the most probable token) or more, not {value}")
-        return value
-
-    @field_validator("top_p")
-    @classmethod
-    def _check_top_p(cls, value: float) -> float:
-        if not 0 < value <= 1:
-            raise ValueError(f"must be more than 0 and at most 1 (all tokens), not {value}")
-        return value
-
-    @field_validator("repetition_penalty")
-    @classmethod
-    def _check_repetition_penalty(cls, value: float) -> float:
-        if not (value > 0 and math.isfinite(value)):
-            raise ValueError(f"must be more than 0 (1 changes nothing), not {value}")
-        return value
+    def _list_texts(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @field_validator("stop")
     @classmethod
@@ -127,14 +110,6 @@ class GenerationConfig(Settings):
         truncated = np.zeros_like(probabilities)
         np.put_along_axis(truncated, order, ranked, axis=1)
         return truncated
-
-
-def generation_config(**settings: Any) -> GenerationConfig:
-    """Return validated settings; UserError naming the invalid one."""
-    try:
-        return GenerationConfig.model_validate(settings)
-    except ValidationError as error:
-        raise to_user_error(error, "generate") from None
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:

@@ -1,8 +1,8 @@
 """Generate with the method of a model's objective."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
@@ -25,17 +25,11 @@ from bertwright.models.generation.sequences import (
 )
 from bertwright.models.model import Model
 from bertwright.models.scoring.likelihood import causal_visibility
-from bertwright.objectives.causal import CausalLM
-from bertwright.objectives.denoising import Denoising
-from bertwright.objectives.masked import MaskedLM
-from bertwright.objectives.objective import Objective
-from bertwright.objectives.permutation import PermutationLM
+from bertwright.objectives.objective import Objective, combined_visibility
 from bertwright.recipes import Recipe
 
-GenerationMethod = Callable[
-    [Model, Tokenizer, list[GenerationState], GenerationConfig, Any, "GenerationLanguages"],
-    list[GeneratedText],
-]
+GENERATION_METHODS = ("causal", "permutation", "denoising", "masked")
+"""How an objective that generates predicts tokens, in the order of preference."""
 
 
 @dataclass(frozen=True)
@@ -60,23 +54,21 @@ def generate(
     ``objective_name`` selects an objective of the recipe; see :func:`generation_objective`.
     """
     objective = generation_objective(model.recipe, objective_name)
-    if languages.output is not None and not isinstance(objective, Denoising):
+    method, uses_decoder = objective.capabilities.prediction, objective.capabilities.uses_decoder
+    if languages.output is not None and not uses_decoder:
         raise UserError("generate: continuations are in the language of the prompt: use --language")
-    method = next(m for kind, m in GENERATION_METHODS.items() if isinstance(objective, kind))
-    if config.num_beams > 1 and isinstance(objective, MaskedLM):
+    if config.num_beams > 1 and method == "masked":
         raise UserError("generate: beam search needs a left-to-right model: leave --num-beams out")
     if num_samples > config.num_beams > 1:
         raise UserError(
             f"generate: {config.num_beams} beams give at most {config.num_beams} samples: use more "
             f"beams or fewer samples"
         )
-    if config.sweeps > 1 and not isinstance(objective, MaskedLM):
+    if config.sweeps > 1 and method != "masked":
         raise UserError(
             "generate: sweeps resample masked tokens, and this is no masked model: leave them out"
         )
-    if model.encoder.visibility.depends_on_text_length and not isinstance(
-        objective, MaskedLM | Denoising
-    ):
+    if model.encoder.visibility.depends_on_text_length and method in ("causal", "permutation"):
         raise UserError(
             f"{model.recipe.name} cannot generate: its encoder.visibility depends on the text's "
             f"length, which is unknown before it ends"
@@ -87,7 +79,15 @@ def generate(
         for sample in range(num_samples if config.num_beams == 1 else 1)
     ]
     _require_room(texts, model)
-    results = method(model, tokenizer, texts, config, objective, languages)
+    if method == "masked":
+        return fill_appended_masks(model, tokenizer, texts, config, languages.prompt)
+    open_sequences = partial(
+        _open_sequences, model, objective, tokenizer.special_tokens.pad, languages
+    )
+    stack = model.decoder if model.decoder is not None and uses_decoder else model.encoder
+    criteria = StoppingCriteria(tokenizer, config, stack.max_length)
+    search = sample_texts if config.num_beams == 1 else beam_search
+    results = search(texts, open_sequences, criteria)
     return [continuation for continuation in results if continuation.sample < num_samples]
 
 
@@ -97,11 +97,11 @@ def _initial_state(
     """Return the state of a prompt to continue, or to encode for a decoder."""
     specials = tokenizer.special_tokens
     prompt_ids = [recipe.assembly.start_token(specials), *tokenizer.encode(prompt)]
-    if not isinstance(objective, Denoising):
+    if (noising := objective.decoder_noising) is None:
         return GenerationState(prompt, prompt_ids, sample)
-    start_id: int = getattr(specials, objective.noising.begins)
+    start_id: int = getattr(specials, noising.begins)
     source_ids = (*prompt_ids, specials.end)
-    first_position = objective.noising.first_position(source_ids, specials)
+    first_position = noising.first_position(source_ids, specials)
     return GenerationState(prompt, [start_id], sample, source_ids, first_position)
 
 
@@ -118,119 +118,55 @@ def generation_objective(recipe: Recipe, name: str | None = None) -> Objective:
     phases = range(len(recipe.phases)) if recipe.objectives else ()
     by_phase = [recipe.objectives_of(phase) for phase in reversed(phases)]
     for objectives in by_phase if name is None else [{name: recipe.objectives[name]}]:
-        for kind in GENERATION_METHODS:
+        for method in GENERATION_METHODS:
             for objective in objectives.values():
-                if isinstance(objective, kind):
+                if objective.capabilities.prediction == method:
                     return objective
     names = ", ".join([name] if name else recipe.objectives) or "none"
     raise UserError(
         f"{recipe.name} cannot generate with its objectives ({names}): it needs one of "
-        f"{', '.join(kind.model_fields['kind'].default for kind in GENERATION_METHODS)}"
+        f"{', '.join(GENERATION_METHODS)}"
     )
 
 
 def slow_generation_reason(recipe: Recipe, name: str | None = None) -> str | None:
     """Return why generation is slow, for users; None if it is not."""
-    if isinstance(generation_objective(recipe, name), MaskedLM):
+    if generation_objective(recipe, name).capabilities.prediction == "masked":
         return "a masked model encodes the whole text again for every token"
     if not recipe.encoder.supports_cache:
         return f"{_uncached_component(recipe)}: every token encodes all tokens before it again"
     return None
 
 
-def generate_causal(
+def _open_sequences(
     model: Model,
-    tokenizer: Tokenizer,
-    texts: list[GenerationState],
-    config: GenerationConfig,
-    objective: CausalLM,
+    objective: Objective,
+    pad_id: int,
     languages: GenerationLanguages,
-) -> list[GeneratedText]:
-    """Generate token by token, with cached keys and values where the mixer supports it."""
-    visibility, pad_id = causal_visibility(model), tokenizer.special_tokens.pad
-
-    def open_sequences(texts: Sequence[GenerationState]) -> GrowingSequences:
-        sequences = [text.token_ids for text in texts]
-        if model.recipe.encoder.supports_cache:
-            max_lookback = model.recipe.encoder.max_lookback
-            language = languages.prompt
-            return CachedSequences(model, sequences, visibility, pad_id, max_lookback, language)
-        return UncachedSequences(model, sequences, visibility, pad_id, languages.prompt)
-
-    return _generate(texts, open_sequences, tokenizer, config, model.encoder.max_length)
-
-
-def generate_permuted(
-    model: Model,
-    tokenizer: Tokenizer,
-    texts: list[GenerationState],
-    config: GenerationConfig,
-    objective: PermutationLM,
-    languages: GenerationLanguages,
-) -> list[GeneratedText]:
-    """Generate token by token from a query-stream position after the text."""
-    if not model.recipe.encoder.supports_cache:
-        raise UserError(
-            f"{model.recipe.name} cannot generate: query-stream positions need a cache, and "
-            f"{_uncached_component(model.recipe)}"
-        )
-    visibility = model.encoder.visibility & objective.visibility
-
-    def open_sequences(texts: Sequence[GenerationState]) -> GrowingSequences:
-        sequences = [text.token_ids for text in texts]
-        return QueryStreamSequences(
-            model, sequences, visibility, tokenizer.special_tokens.pad, None, languages.prompt
-        )
-
-    return _generate(texts, open_sequences, tokenizer, config, model.encoder.max_length)
-
-
-def generate_with_decoder(
-    model: Model,
-    tokenizer: Tokenizer,
-    texts: list[GenerationState],
-    config: GenerationConfig,
-    objective: Denoising,
-    languages: GenerationLanguages,
-) -> list[GeneratedText]:
-    """Generate decoder tokens one by one from the encoded prompt."""
-    assert model.decoder is not None, "a denoising recipe has a decoder"
-    pad_id = tokenizer.special_tokens.pad
-
-    def open_sequences(texts: Sequence[GenerationState]) -> GrowingSequences:
-        starts = [text.token_ids[0] for text in texts]
-        first = [text.first_position for text in texts]
+    texts: Sequence[GenerationState],
+) -> GrowingSequences:
+    """Begin to generate a batch of texts, with cached keys and values where that is possible."""
+    encoder, token_ids = model.recipe.encoder, [text.token_ids for text in texts]
+    if objective.decoder_noising is not None:
+        starts, positions = zip(*((t.token_ids[0], t.first_position) for t in texts), strict=True)
         sources = [text.source_ids for text in texts]
         return DecoderSequences(
-            model, sources, starts, first, pad_id, languages.prompt, languages.output
+            model, sources, starts, positions, pad_id, languages.prompt, languages.output
         )
-
-    return _generate(texts, open_sequences, tokenizer, config, model.decoder.max_length)
-
-
-def _generate(
-    texts: list[GenerationState],
-    open_sequences: Callable[[Sequence[GenerationState]], GrowingSequences],
-    tokenizer: Tokenizer,
-    config: GenerationConfig,
-    max_length: int | None,
-) -> list[GeneratedText]:
-    method = sample_texts if config.num_beams == 1 else beam_search
-    return method(
-        texts, open_sequences, tokenizer, config, StoppingCriteria(tokenizer, config, max_length)
+    if objective.capabilities.prediction == "permutation":
+        if not encoder.supports_cache:
+            raise UserError(
+                f"{model.recipe.name} cannot generate: query-stream positions need a cache, and "
+                f"{_uncached_component(model.recipe)}"
+            )
+        visibility = model.encoder.visibility & combined_visibility([objective])
+        return QueryStreamSequences(model, token_ids, visibility, pad_id, None, languages.prompt)
+    visibility = causal_visibility(model)
+    if not encoder.supports_cache:
+        return UncachedSequences(model, token_ids, visibility, pad_id, languages.prompt)
+    return CachedSequences(
+        model, token_ids, visibility, pad_id, encoder.max_lookback, languages.prompt
     )
-
-
-def generate_masked(
-    model: Model,
-    tokenizer: Tokenizer,
-    texts: list[GenerationState],
-    config: GenerationConfig,
-    objective: MaskedLM,
-    languages: GenerationLanguages,
-) -> list[GeneratedText]:
-    """Append masks to the prompts and fill them."""
-    return fill_appended_masks(model, tokenizer, texts, config, languages.prompt)
 
 
 def _uncached_component(recipe: Recipe) -> str:
@@ -255,12 +191,3 @@ def _require_room(texts: Sequence[GenerationState], model: Model) -> None:
                 f"the output begins at position {text.first_position} of a prompt, and the "
                 f"decoder has {max_output}: shorten the text before it ({text.prompt[:40]}...)"
             )
-
-
-GENERATION_METHODS: dict[type[Objective], GenerationMethod] = {
-    CausalLM: generate_causal,
-    PermutationLM: generate_permuted,
-    Denoising: generate_with_decoder,
-    MaskedLM: generate_masked,
-}
-"""How to generate with each objective."""

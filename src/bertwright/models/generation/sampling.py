@@ -132,11 +132,10 @@ class StoppingCriteria:
 def sample_texts(
     texts: Sequence[GenerationState],
     open_sequences: Callable[[Sequence[GenerationState]], GrowingSequences],
-    tokenizer: Tokenizer,
-    config: GenerationConfig,
     stopping_criteria: StoppingCriteria,
 ) -> list[GeneratedText]:
     """Sample every text to its end; ``open_sequences`` starts a batch from prompts."""
+    tokenizer, config = stopping_criteria.tokenizer, stopping_criteria.config
     for batch in length_batches(texts, config.max_new_tokens):
         sequences = open_sequences(batch)
         while batch:

@@ -111,7 +111,7 @@ class QueryStreamSequences(CachedSequences):
         return super()._encode(with_query(token_ids, 0).masked_fill(is_query, 0), query_info)
 
 
-class DecoderSequences:
+class DecoderSequences(CachedSequences):
     """Sequences of a decoder: sources are encoded once, and each token is decoded once.
 
     ``start_ids`` (B,) are the decoder start tokens, ``first_positions`` (B,) their positions.
@@ -127,36 +127,23 @@ class DecoderSequences:
         source_language_id: int | None,
         target_language_id: int | None,
     ) -> None:
-        assert model.decoder is not None, "a denoising recipe has a decoder"
-        self._model, self._decoder, self._cache = model, model.decoder, KeyValueCache()
+        self._model, self._language_id, self._cache = model, target_language_id, KeyValueCache()
         device, width = model.embedding_table.device, max(map(len, sources))
         batch = pad_sequences(sources, None, np.arange(len(sources)), width, pad_id, device)
         token_info = batch.token_info.with_language(batch.token_ids, source_language_id)
         self._source = CrossAttentionSource(model(batch.token_ids, token_info), token_info)
-        self._language_id = target_language_id
-        self._first_positions = torch.tensor(first_positions, device=device)[:, None]
+        self._lengths = torch.tensor(first_positions, device=device)[:, None]
         self._width = 0
         self.append(start_ids)
 
-    def logits(self) -> Tensor:
-        return self._model.logits(self._hidden_states)
-
-    def append(self, token_ids: Sequence[int]) -> None:
-        new_ids = torch.tensor(token_ids, device=self._first_positions.device)[:, None]
-        index = torch.full_like(new_ids[:1], self._width)
-        token_info = TokenInfo(
-            index, self._first_positions + self._width, document_ids=torch.zeros_like(new_ids)
-        )
-        token_info = token_info.with_language(new_ids, self._language_id)
-        hidden_states = self._decoder(new_ids, token_info, memory=self._cache, source=self._source)
-        self._hidden_states, self._width = hidden_states[:, -1], self._width + 1
-
     def select(self, indices: Sequence[int]) -> None:
-        kept = torch.tensor(indices, device=self._first_positions.device)
-        self._first_positions = self._first_positions[kept]
-        self._hidden_states = self._hidden_states[kept]
-        self._source = self._source.select(kept)
-        self._cache.select(kept)
+        super().select(indices)
+        self._source = self._source.select(torch.tensor(indices, device=self._lengths.device))
+
+    def _encode(self, token_ids: Tensor, token_info: TokenInfo) -> Tensor:
+        assert self._model.decoder is not None, "a denoising recipe has a decoder"
+        info = token_info.with_language(token_ids, self._language_id)
+        return self._model.decoder(token_ids, info, memory=self._cache, source=self._source)[:, -1]
 
 
 class UncachedSequences:

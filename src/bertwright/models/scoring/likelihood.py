@@ -11,10 +11,14 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.model import Model
 from bertwright.models.scoring.masked_states import masked_hidden_states
 from bertwright.models.text_batches import add_special_tokens, text_batches
-from bertwright.modules.attention.mask import Visibility, WindowVisibility, sees_self_only
-from bertwright.objectives.causal import CausalLM
+from bertwright.modules.attention.mask import (
+    CausalVisibility,
+    Visibility,
+    WindowVisibility,
+    sees_self_only,
+)
 
-CAUSAL_BATCH_TOKENS = 4096
+SCORING_BATCH_TOKENS = 4096
 
 
 def causal_visibility(model: Model) -> Visibility:
@@ -23,7 +27,7 @@ def causal_visibility(model: Model) -> Visibility:
     A model with memory attends as far back as its memory reaches, as in training. Raises UserError
     for a right-to-left model.
     """
-    visibility = model.encoder.visibility & CausalLM().visibility
+    visibility = model.encoder.visibility & CausalVisibility()
     max_lookback = model.recipe.encoder.max_lookback
     if sees_self_only(visibility):
         raise UserError(
@@ -39,7 +43,7 @@ def token_log_probabilities(
     """Return the log-probability of each token given those before it, except the first."""
     visibility, device = causal_visibility(model), model.embedding_table.device
     result: list[list[float]] = [[]] * len(sequences)
-    for batch in text_batches(sequences, pad_id, device, batch_tokens=CAUSAL_BATCH_TOKENS):
+    for batch in text_batches(sequences, pad_id, device, batch_tokens=SCORING_BATCH_TOKENS):
         token_info = batch.token_info.with_language(batch.token_ids, language_id)
         states = model(batch.token_ids, token_info, visibility)
         for row, (index, length) in enumerate(zip(batch.indices, batch.lengths, strict=True)):
@@ -57,9 +61,6 @@ def log_likelihoods(
     start_id = model.recipe.assembly.start_token(specials)
     sequences = [[start_id, *tokenizer.encode(text)][:max_length] for text in texts]
     return [*map(sum, token_log_probabilities(model, sequences, specials.pad, language_id))]
-
-
-SCORING_BATCH_TOKENS = 4096
 
 
 @torch.inference_mode()

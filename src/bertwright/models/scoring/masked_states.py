@@ -11,15 +11,19 @@ from torch import Tensor
 
 from bertwright.models.model import Model
 from bertwright.modules.token_tensors import TokenInfo
-from bertwright.objectives.masked import MaskedLM
-from bertwright.objectives.objective import Objective
-from bertwright.objectives.permutation import PermutationLM
+from bertwright.objectives.objective import Objective, combined_visibility
 
 
 def final_objectives(model: Model) -> list[Objective]:
     """Return the objectives of the last training phase; empty if the recipe names none."""
     recipe = model.recipe
     return list(recipe.objectives_of(len(recipe.phases) - 1).values()) if recipe.objectives else []
+
+
+def final_objective(model: Model, prediction: str) -> Objective | None:
+    """Return the first objective of the last phase that predicts tokens in this way, if any."""
+    objectives = final_objectives(model)
+    return next((o for o in objectives if o.capabilities.prediction == prediction), None)
 
 
 def masked_hidden_states(
@@ -34,14 +38,13 @@ def masked_hidden_states(
 
     ``is_masked`` (B, L) bool marks the positions the model may not see.
     """
-    permutation = next((o for o in final_objectives(model) if isinstance(o, PermutationLM)), None)
-    if permutation is not None:
+    if (permutation := final_objective(model, "permutation")) is not None:
         extended = torch.cat((token_ids, torch.zeros_like(positions)), 1)
-        visibility = model.encoder.visibility & permutation.visibility
+        visibility = model.encoder.visibility & combined_visibility([permutation])
         extended_info = _with_query_stream(token_info, is_masked, positions)
         return model(extended, extended_info, visibility)[:, token_ids.shape[1] :]
-    masked_lm = next((o for o in final_objectives(model) if isinstance(o, MaskedLM)), None)
-    shift = 0 if masked_lm is None else masked_lm.shift
+    masked_lm = final_objective(model, "masked")
+    shift = 0 if masked_lm is None else masked_lm.prediction_shift
     hidden_states = model(token_ids.masked_fill(is_masked, mask_id), token_info)
     index = (positions - shift)[..., None].expand(-1, -1, hidden_states.shape[-1])
     return hidden_states.gather(1, index)

@@ -6,9 +6,7 @@ from typing import Literal
 
 from bertwright.core.config import Settings
 from bertwright.modules.attention.mask import is_causal, is_split_by_direction
-from bertwright.objectives import ReplacedTokenDetection
 from bertwright.objectives.heads.lm_head import LMHeadConfig
-from bertwright.objectives.sentence_relation import TextRelation
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -131,9 +129,10 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
         return LinearHeadConfig(pooling="mean")
     if causal:
         return LinearHeadConfig(pooling="last")
-    if recipe.pooler or any(isinstance(o, TextRelation) for o in recipe.objectives.values()):
+    capabilities = [objective.capabilities for objective in recipe.objectives.values()]
+    if recipe.pooler or any(c.relations for c in capabilities):
         return PoolerHeadConfig()
-    if any(isinstance(o, ReplacedTokenDetection) for o in recipe.objectives.values()):
+    if any(c.detects_replacements for c in capabilities):
         return DenseHeadConfig(activation="gelu")
     return TransformHeadConfig(pooling="mean") if transforms else DenseHeadConfig()
 

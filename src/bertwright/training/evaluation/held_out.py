@@ -20,20 +20,16 @@ from numpy.typing import NDArray
 
 from bertwright.batches.batch import Batch, make_batch
 from bertwright.batches.formats import InputFormat, MixedSequences, SequenceSource
-from bertwright.batches.masking import TokenSelection
-from bertwright.batches.masking.corruption import TokenReplacement
 from bertwright.batches.targets import Targets
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.errors import UserError
 from bertwright.core.rng import RandomPermutation, stream_key
-from bertwright.core.schedules import ConstantSchedule
 from bertwright.data.holdout import HELDOUT
 from bertwright.data.interaction_histories import TEST
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.modules.attention.cache import Memory
 from bertwright.modules.dropout_rng import DropoutRng
-from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Loss, Objective
 from bertwright.objectives.schedule import ObjectiveGroup, objective_schedule
 from bertwright.recipes import Recipe
@@ -53,8 +49,6 @@ NUM_TOKENS_DURING_TRAINING, NUM_TOKENS_AT_END = 8_192, 65_536
 
 NUM_WORD_BYTES = 50_000
 """Bytes of text used to measure bits per byte."""
-
-EVALUATION_MASKING_RATE = 0.15
 
 BATCH_TOKENS = 4096
 
@@ -121,7 +115,7 @@ class HeldOutEvaluation:
             prefix = metric_name(name)
             nats, num_correct, count, scores = _sum_totals(totals_by_label.values(), name)
             metrics[f"{prefix}_loss"] = nats / count
-            if isinstance(objective, MaskedLM):
+            if objective.capabilities.prediction == "masked":
                 metrics["perplexity"] = math.exp(min(nats / count, 700.0))
             metrics[f"{prefix}_accuracy"] = num_correct / count
             if (auc := _roc_auc(scores)) is not None:
@@ -152,7 +146,7 @@ def make_held_out_evaluation(
     """
     input_format = recipe.input_format_of(phase)
     objectives = {
-        name: _with_evaluation_masking(objective, input_format)
+        name: objective.for_evaluation(input_format)
         for name, objective in recipe.objectives_of(phase).items()
     }
     sources = SequenceSources(recipe, data, HELDOUT, SEED)
@@ -197,7 +191,9 @@ def _has_targets(batches: Sequence[Batch], name: str) -> bool:
 
 def _compatible_groups(objective_group: ObjectiveGroup) -> Iterator[Mapping[str, Objective]]:
     """Yield the objectives that share their input, and alone each one that corrupts it."""
-    corrupting = {name: o for name, o in objective_group.objectives.items() if o.corrupts_input}
+    corrupting = {
+        name: o for name, o in objective_group.objectives.items() if o.capabilities.corrupts_input
+    }
     yield {name: o for name, o in objective_group.objectives.items() if name not in corrupting}
     yield from ({name: objective} for name, objective in corrupting.items())
 
@@ -319,7 +315,7 @@ def evaluate_bits_per_byte(
 
 def masked_objective_name(objectives: Mapping[str, Objective]) -> str | None:
     """Return the name of the first masked-token objective, if any."""
-    return next((name for name, o in objectives.items() if isinstance(o, MaskedLM)), None)
+    return next((n for n, o in objectives.items() if o.capabilities.prediction == "masked"), None)
 
 
 @torch.no_grad()
@@ -377,18 +373,6 @@ def without_compilation() -> Generator[None]:
     is_imported = "torch._dynamo" in sys.modules
     with torch.compiler.set_stance("force_eager") if is_imported else nullcontext():
         yield
-
-
-def _with_evaluation_masking(objective: Objective, input_format: InputFormat) -> Objective:
-    """Return the objective with BERT's masking; histories are masked without replacements."""
-    if not isinstance(objective, MaskedLM):
-        return objective
-    selection = TokenSelection(masking_rate=ConstantSchedule(value=EVALUATION_MASKING_RATE))
-    has_histories = "histories" in input_format.data_requirements
-    corruption = (
-        TokenReplacement(mask=1.0, random=0.0, keep=0.0) if has_histories else TokenReplacement()
-    )
-    return objective.model_copy(update={"selection": selection, "corruption": corruption})
 
 
 def _unigram_baselines(batches: Sequence[Batch], name: str, data: Dataset) -> dict[str, float]:

@@ -18,8 +18,6 @@ from bertwright.core.rng import RandomPermutation, stream_key, uniform
 from bertwright.data.shards.dataset import Dataset, Split
 from bertwright.models.model import Model
 from bertwright.models.text_batches import text_batches
-from bertwright.objectives.causal import CausalLM
-from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Objective, combined_visibility
 
 MAX_USERS_DURING_TRAINING, MAX_USERS_AT_END = 500, 10_000
@@ -43,7 +41,8 @@ def next_item_metrics(
 
     Empty if no objective predicts items, or no history has two items.
     """
-    objective = next((o for o in objectives.values() if isinstance(o, MaskedLM | CausalLM)), None)
+    ranking = (o for o in objectives.values() if o.capabilities.prediction in ("masked", "causal"))
+    objective = next(ranking, None)
     histories = _histories(data.split(split), max_users)
     if objective is None or not histories:
         return {}
@@ -91,8 +90,8 @@ def _next_item_scores(
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield the index of each history and the logits (V,) of its last item."""
     specials, length = data.tokenizer.special_tokens, model.recipe.assembly.length
-    suffix = [specials.mask] if isinstance(objective, MaskedLM) else []
-    shift = objective.shift if isinstance(objective, MaskedLM) else 0
+    suffix = [specials.mask] if objective.capabilities.prediction == "masked" else []
+    shift = objective.prediction_shift
     sequences = [[*items[:-1], *suffix][-length:] for items in histories]
     visibility = model.encoder.visibility & combined_visibility([objective])
     device = model.embedding_table.device

@@ -12,7 +12,6 @@ from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder, output_lock, write_text
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.saving import RECIPE_FILE, WEIGHTS_FILE, load_recipe
-from bertwright.objectives import ReplacedTokenDetection
 from bertwright.recipes import Recipe
 from bertwright.recipes.comparison import differences
 from bertwright.training.checkpoints import CheckpointManager
@@ -130,8 +129,8 @@ def fit_recipe_to_data(recipe: Recipe, data: Dataset) -> Recipe:
     for phase in range(len(recipe.phases)):
         for group in recipe.objective_schedule(phase):
             objectives = group.objectives.values()
-            has_generator = any(o.is_generator for o in objectives)
-            detects = any(isinstance(o, ReplacedTokenDetection) for o in objectives)
+            has_generator = any(o.capabilities.is_generator for o in objectives)
+            detects = any(o.capabilities.detects_replacements for o in objectives)
             if detects and not has_generator:
                 raise UserError(
                     f"recipe {recipe.name}, phases.{phase} detects replaced tokens, but no "

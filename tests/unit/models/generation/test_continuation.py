@@ -13,7 +13,7 @@ from bertwright.models.generation.generate import slow_generation_reason
 from bertwright.models.generation.sequences import CachedSequences, UncachedSequences
 from bertwright.models.scoring.likelihood import causal_visibility, token_log_probabilities
 from bertwright.models.text_model import TextModel
-from bertwright.objectives import CausalLM
+from bertwright.objectives.causal import CausalLM
 from toy_recipes import SYSTEMS, published, shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"
@@ -209,10 +209,12 @@ def test_a_causal_score_is_the_sum_of_log_probabilities(tokenizer) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"temperature": -1.0}, "generate: temperature: must be 0 .* or more, not -1.0"),
+        ({"temperature": -1.0}, "generate: temperature: must be 0 or more, not -1.0"),
         ({"temperature": math.nan}, "temperature: must be a finite number, not nan"),
-        ({"top_p": 0.0}, "top_p: must be more than 0 and at most 1"),
-        ({"repetition_penalty": 0.0}, "repetition_penalty: must be more than 0"),
+        ({"top_p": 0.0}, "top_p: must be more than 0, not 0.0"),
+        ({"top_p": 1.5}, "top_p: must be 1 or less, not 1.5"),
+        ({"temprature": 0.0}, "generate: has no key 'temprature': did you mean 'temperature'"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty: must be more than 0, not 0.0"),
         ({"stop": ""}, "stop: must hold no empty text"),
         ({"objective": "causual"}, "has no objective 'causual': did you mean 'causal'"),
         ({"prompts": "the cat " * 20}, "exceeds the model's maximum of 24: shorten it"),

@@ -9,7 +9,7 @@ from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
-from bertwright.objectives import Denoising
+from bertwright.objectives.denoising import Denoising
 from toy_recipes import SYSTEMS, published, shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"

@@ -11,7 +11,9 @@ from bertwright.models.generation.generate import slow_generation_reason
 from bertwright.models.text_model import TextModel
 from bertwright.modules.attention.mask import PermutationVisibility
 from bertwright.modules.token_tensors import TokenInfo
-from bertwright.objectives import CausalLM, MaskedLM, PermutationLM
+from bertwright.objectives.causal import CausalLM
+from bertwright.objectives.masked import MaskedLM
+from bertwright.objectives.permutation import PermutationLM
 from toy_recipes import SYSTEMS, published, shaken, toy
 
 TEXT = "the cat sees a dog and the dog sees the sea, and a cat sits by the sea"

@@ -61,14 +61,14 @@ def test_a_trace_shows_the_batch_and_the_predictions_of_the_loss(
         with torch.no_grad():
             losses = model.losses(DeviceBatch(batch), objectives)
         for name, targets in batch.targets.items():
-            if not objectives[name].is_classification:
+            if not objectives[name].capabilities.is_classification:
                 continue
             traced = [(t.position, a) for t in tokens for a in t.targets if a.objective == name]
             counts = targets.weights > 0
             positions, labels = targets.positions[counts], targets.labels[counts]
             order = np.argsort(positions, kind="stable")
             assert [position for position, _ in traced] == positions[order].tolist()
-            if objectives[name].predicts_tokens:
+            if objectives[name].capabilities.predicts_tokens:
                 assert [t.label for _, t in traced] == [to_token(int(i)) for i in labels[order]]
             for _, target in traced:
                 assert len({p.label for p in target.predictions}) == len(target.predictions) > 0

@@ -9,11 +9,9 @@ import torch
 
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
-from bertwright.data.tokenization.tokenizer import ItemTokenizerConfig
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
-from bertwright.studies.corpora import CorpusFolder, ItemHistoryCorpus
 from bertwright.training.evaluation.held_out import (
     evaluate,
     evaluate_next_items,
@@ -41,16 +39,6 @@ CAUSAL = (
     "assembly={kind: item-history, length: 16, windows: 1, last: 0}",
     "phases=[{}]",
 )
-
-
-@pytest.fixture(scope="module")
-def items(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    folder = tmp_path_factory.mktemp("items")
-    corpus_folder = CorpusFolder(folder / "corpus")
-    corpus = ItemHistoryCorpus(users=60)
-    corpus.write(corpus_folder)
-    corpus.prepare(corpus_folder, ItemTokenizerConfig(), folder / "vocabulary", folder / "data")
-    return Dataset.open(folder / "data")
 
 
 def test_an_unknown_item_is_reported(items: Dataset) -> None:

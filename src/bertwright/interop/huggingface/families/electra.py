@@ -23,7 +23,6 @@ from bertwright.interop.huggingface.head_types import (
     StockTaskHead,
 )
 from bertwright.interop.huggingface.tensor_names import StateDict
-from bertwright.objectives import ReplacedTokenDetection
 from bertwright.recipes import Recipe
 
 EMBEDDING_SIZE_KEY = ConfigKey("embedding_size", "encoder.embeddings.width", 128)
@@ -85,7 +84,7 @@ class Electra(Bert):
         """Return a mismatch for another activation than GELU, which the stock head also uses."""
         kind: str = recipe.encoder.feed_forward.kind  # type: ignore[attr-defined]
         is_discriminator = any(
-            isinstance(o, ReplacedTokenDetection) for o in recipe.objectives.values()
+            o.capabilities.detects_replacements for o in recipe.objectives.values()
         )
         if is_discriminator and kind != "gelu":
             return [f"encoder.feed_forward.kind is {kind} (Electra: gelu, as in its head)"]

@@ -33,7 +33,6 @@ from bertwright.interop.huggingface.tensor_names import (
 from bertwright.modules.attention.attention import AttentionConfig
 from bertwright.modules.attention.mask import BidirectionalVisibility, Visibility
 from bertwright.modules.token_tensors import TokenInfo
-from bertwright.objectives.masked import MaskedLM
 from bertwright.recipes import Recipe
 from bertwright.tasks.task_model import TaskModel
 
@@ -372,10 +371,10 @@ class ModelFamily:
             first = next(iter(final))
             yield f"objectives.{first} ends the training ({self.class_name}: both sides seen)"
         for name, objective in final.items():
-            if isinstance(objective, MaskedLM) and objective.shift:
+            if shift := objective.prediction_shift:
                 yield (
-                    f"objectives.{name}.shift ends as {objective.shift} ({self.class_name}: 0, "
-                    f"predicted at the position itself)"
+                    f"objectives.{name}.shift ends as {shift} ({self.class_name}: 0, predicted at "
+                    f"the position itself)"
                 )
 
 

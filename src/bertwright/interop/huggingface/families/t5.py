@@ -17,7 +17,6 @@ from bertwright.interop.huggingface.head_types import (
 )
 from bertwright.interop.huggingface.tensor_names import StateDict, TensorNameTable
 from bertwright.interop.huggingface.weights import STATED_TIE_KEY
-from bertwright.objectives.denoising import Denoising
 from bertwright.recipes import Recipe
 
 
@@ -174,5 +173,5 @@ class T5(ModelFamily):
 
 def decoder_start_role(recipe: Recipe, default: str) -> str:
     """Return the role of the decoder start token in the denoising objective, if any."""
-    objectives = (o for o in recipe.objectives.values() if isinstance(o, Denoising))
-    return next((o.noising.begins for o in objectives), default)
+    noisings = (objective.decoder_noising for objective in recipe.objectives.values())
+    return next((noising.begins for noising in noisings if noising is not None), default)

@@ -9,7 +9,6 @@ from bertwright.batches.batch import Batch
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.rng import RandomPermutation, stream_key
 from bertwright.data.shards.dataset import Dataset
-from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Objective
 from bertwright.recipes import Recipe
 from bertwright.training.clock import Progress
@@ -34,7 +33,7 @@ class SampledBatches:
     originals: SequenceBatch
     batch: Batch
     next_epoch: Batch
-    repeated_epoch: Batch | None
+    repeated_epoch: Batch | None = None
 
 
 def sample_batches(
@@ -67,5 +66,5 @@ def sample_batches(
 
 def masking_period(objectives: Mapping[str, Objective]) -> int | None:
     """Return the number of epochs after which masks repeat; None for dynamic masks."""
-    corruptions = (o.corruption for o in objectives.values() if isinstance(o, MaskedLM))
-    return next((c.copies for c in corruptions if c.when == "static"), None)
+    corruptions = (objective.token_corruption for objective in objectives.values())
+    return next((c.copies for c in corruptions if c is not None and c.when == "static"), None)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bertwright.data.holdout import HELDOUT, TRAIN, heldout_warning
 from bertwright.data.shards.dataset import Dataset, unigram_entropy
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.objectives.masked import EVALUATION_MASKING_RATE
 from bertwright.recipes import Recipe
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, Severity, grade
 from bertwright.training.diagnostics.doctor.repetition import (
@@ -20,7 +21,6 @@ from bertwright.training.diagnostics.doctor.repetition import (
     count_near_duplicates,
     count_repeated_sentences,
 )
-from bertwright.training.evaluation.held_out import EVALUATION_MASKING_RATE
 
 TOKEN_LOSS_DEVIATION = 3.0
 """Standard deviation of the loss of single tokens, in nats."""

@@ -5,16 +5,16 @@ Each check is a function of the recipe alone, None if it does not apply.
 
 from collections.abc import Callable
 
+from bertwright.batches.masking import MaskSelection
 from bertwright.batches.masking.corruption import TokenReplacement
 from bertwright.models.costs import num_parameters_by_part
 from bertwright.modules.attention.positions import LearnedPositionsConfig
 from bertwright.modules.initialisation import PublishedInitialisationConfig
-from bertwright.objectives.causal import CausalLM
-from bertwright.objectives.masked import MaskedLM
+from bertwright.objectives.masked import EVALUATION_MASKING_RATE
+from bertwright.objectives.objective import Objective
 from bertwright.recipes import Recipe
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, Severity, grade
 from bertwright.training.diagnostics.doctor.optimiser_checks import OPTIMISER_CHECKS
-from bertwright.training.evaluation.held_out import EVALUATION_MASKING_RATE
 
 MIN_TARGETS, ENOUGH_TARGETS = 100, 250
 """Token predictions per step below which gradients are mostly noise."""
@@ -110,18 +110,12 @@ def check_positions(recipe: Recipe) -> Diagnostic | None:
 
 def check_masking(recipe: Recipe) -> Diagnostic | None:
     """Check that masking keeps neither too little nor too much of the text."""
-    phases = range(len(recipe.phases))
-    masked = [
-        objective
-        for phase in phases
-        for objective in recipe.objectives_of(phase).values()
-        if isinstance(objective, MaskedLM)
-    ]
+    masked = [o for phase in range(len(recipe.phases)) for o in _masked_objectives(recipe, phase)]
     if not masked:
         return None
-    replacing = (o.corruption for o in masked if isinstance(o.corruption, TokenReplacement))
-    kept = max((corruption.keep for corruption in replacing), default=0.0)
-    highest = max(o.selection.max_masking_rate for o in masked)
+    corruptions = (objective.token_corruption for objective, _ in masked)
+    kept = max((c.keep for c in corruptions if isinstance(c, TokenReplacement)), default=0.0)
+    highest = max(selection.max_masking_rate for _, selection in masked)
     is_unusual = kept > 0.5 or highest > 0.6 or highest < 0.05
     return Diagnostic(
         "recipe.masking",
@@ -134,11 +128,8 @@ def check_masking(recipe: Recipe) -> Diagnostic | None:
 
 def check_evaluation_masking_rate(recipe: Recipe) -> Diagnostic | None:
     """Compare the masking rates of training and evaluation: their losses differ."""
-    rates = [
-        objective.selection.masking_rate.at(1.0)
-        for objective in recipe.objectives_of(len(recipe.phases) - 1).values()
-        if isinstance(objective, MaskedLM)
-    ]
+    masked = _masked_objectives(recipe, len(recipe.phases) - 1)
+    rates = [selection.masking_rate.at(1.0) for _, selection in masked]
     if not rates:
         return None
     return Diagnostic(
@@ -153,7 +144,7 @@ def check_evaluation_masking_rate(recipe: Recipe) -> Diagnostic | None:
 def check_prediction_shift(recipe: Recipe) -> Diagnostic | None:
     """Check that the prediction is read at the masked position, as stock classes do."""
     last = recipe.objectives_of(len(recipe.phases) - 1).values()
-    if not any(isinstance(o, MaskedLM) and o.shift for o in last):
+    if not any(objective.prediction_shift for objective in last):
         return None
     return Diagnostic(
         "recipe.shift",
@@ -178,14 +169,19 @@ RECIPE_CHECKS: tuple[Callable[[Recipe], Diagnostic | None], ...] = (
 def _num_targets(recipe: Recipe, phase: int) -> float:
     """Return the predicted tokens per step at the end of a phase; 0 without such objectives."""
     tokens, length = recipe.batch_tokens_at(phase, 1.0), recipe.input_format_of(phase).length
-    num_targets = [
-        tokens
-        * (
-            o.selection.masking_rate.at(1.0)
-            if isinstance(o, MaskedLM)
-            else o.targets_per_token(length)
-        )
-        for o in recipe.objectives_of(phase).values()
-        if isinstance(o, MaskedLM | CausalLM)
+    masked = [selection.masking_rate.at(1.0) for _, selection in _masked_objectives(recipe, phase)]
+    causal = [
+        objective.targets_per_token(length)
+        for objective in recipe.objectives_of(phase).values()
+        if objective.capabilities.prediction == "causal"
     ]
-    return max(num_targets, default=0.0)
+    return tokens * max([*masked, *causal], default=0.0)
+
+
+def _masked_objectives(recipe: Recipe, phase: int) -> list[tuple[Objective, MaskSelection]]:
+    """Return the masked-token objectives of a phase that have a mask selection, with it."""
+    return [
+        (objective, objective.mask_selection)
+        for objective in recipe.objectives_of(phase).values()
+        if objective.capabilities.prediction == "masked" and objective.mask_selection is not None
+    ]

@@ -6,7 +6,6 @@ detected, whatever code made it.
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +15,7 @@ from bertwright.batches.masking.corruption import TokenReplacement
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.data.tokenization.tokenizer import SpecialTokens, Tokenizer
-from bertwright.objectives.causal import CausalLM
-from bertwright.objectives.denoising import Denoising
-from bertwright.objectives.masked import MaskedLM, MaskingObjective
 from bertwright.objectives.objective import Objective
-from bertwright.objectives.permutation import PermutationLM
-from bertwright.objectives.sentence_relation import NextSentence
 from bertwright.training.diagnostics.doctor.batch_samples import SampledBatches
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, Severity, grade
 
@@ -63,6 +57,11 @@ class TargetSample:
         targets = self.targets
         return {name: values[targets.weights > 0] for name, values in targets.extra_inputs.items()}
 
+    def label_positions(self, objective: Objective) -> NDArray[np.int64] | None:
+        """Return the flat positions (K,) of the tokens that are the labels, if there are any."""
+        positions = objective.label_positions(self.targets)
+        return None if positions is None else positions[self.targets.weights > 0]
+
     def diagnose(
         self, check: str, severity: Severity, message: str, advice: str = "", **metrics: float
     ) -> Diagnostic:
@@ -98,12 +97,9 @@ def check_targets(
         if not len(sample.positions):
             diagnostics.append(report_missing_targets(sample))
             continue
-        for objective_type, check in (
-            TARGET_CHECKS if is_permuted else POSITIONAL_CHECKS + TARGET_CHECKS
-        ):
-            if isinstance(objective, objective_type):
-                diagnostics.append(check(sample, objective))
-        if not objective.uses_decoder:  # a decoder has several targets per position
+        checks = TARGET_CHECKS if is_permuted else POSITIONAL_CHECKS + TARGET_CHECKS
+        diagnostics += (d for check in checks if (d := check(sample, objective)) is not None)
+        if not objective.capabilities.uses_decoder:  # a decoder has several targets per position
             diagnostics.append(check_unique_targets(sample))
     return diagnostics
 
@@ -119,20 +115,22 @@ def report_missing_targets(sample: TargetSample) -> Diagnostic:
     )
 
 
-def check_masking_rate(
-    sample: TargetSample, objective: MaskingObjective | PermutationLM
-) -> Diagnostic:
+def check_masking_rate(sample: TargetSample, objective: Objective) -> Diagnostic | None:
     """Check the fraction of masked tokens, given that every sequence masks a whole number."""
-    rate = objective.selection.masking_rate.at(0.5)
+    if objective.mask_selection is None:
+        return None
+    rate = objective.mask_selection.masking_rate.at(0.5)
     num_real = sample.originals.is_real.sum(axis=1)
     expected = np.maximum(np.rint(rate * num_real), 1).sum() / num_real.sum()
     achieved = len(sample.positions) / num_real.sum()
     return _grade_rate(sample, float(achieved), rate, float(achieved / expected))
 
 
-def check_noising_rate(sample: TargetSample, objective: Denoising) -> Diagnostic:
+def check_noising_rate(sample: TargetSample, objective: Objective) -> Diagnostic | None:
     """Check the fraction of noised tokens, with or without special tokens."""
-    rate = objective.noising.mid_training_masking_rate
+    if objective.decoder_noising is None:
+        return None
+    rate = objective.decoder_noising.mid_training_masking_rate
     num_masked, num_real = sample.samples.batch.masked_counts(sample.name)
     achieved = num_masked / num_real
     if rate is None:
@@ -153,25 +151,11 @@ def _grade_rate(sample: TargetSample, achieved: float, rate: float, ratio: float
     )
 
 
-def check_masked_labels(sample: TargetSample, objective: MaskedLM) -> Diagnostic:
-    """Check that the labels are the original tokens at the target positions."""
-    return _compare_labels(sample, sample.originals.token_ids.ravel()[sample.positions])
-
-
-def check_next_token_labels(sample: TargetSample, objective: CausalLM) -> Diagnostic:
-    """Check that the labels are the next tokens, or the previous ones."""
-    label_positions = _label_positions(sample, objective)
-    return _compare_labels(sample, sample.originals.token_ids.take(label_positions, mode="wrap"))
-
-
-def _label_positions(sample: TargetSample, objective: CausalLM) -> NDArray[np.int64]:
-    """Return the flat positions (K,) of the tokens that a causal objective predicts."""
-    forward = np.full_like(sample.positions, objective.direction != "backward")
-    is_next = sample.extra_inputs.get("is_next", forward)
-    return sample.positions + np.where(is_next == 1, 1, -1)
-
-
-def _compare_labels(sample: TargetSample, expected: NDArray[np.int32]) -> Diagnostic:
+def check_labels(sample: TargetSample, objective: Objective) -> Diagnostic | None:
+    """Check that the labels are the original tokens at the positions that they belong to."""
+    if (positions := sample.label_positions(objective)) is None:
+        return None
+    expected = sample.originals.token_ids.take(positions, mode="wrap")
     num_wrong = int((expected != sample.labels).sum())
     return sample.diagnose_errors(
         "targets",
@@ -182,8 +166,10 @@ def _compare_labels(sample: TargetSample, expected: NDArray[np.int32]) -> Diagno
     )
 
 
-def check_special_tokens_unmasked(sample: TargetSample, objective: MaskedLM) -> Diagnostic:
+def check_special_tokens_unmasked(sample: TargetSample, objective: Objective) -> Diagnostic | None:
     """Check that special tokens and padding are never masked, even if the text contains them."""
+    if objective.capabilities.prediction != "masked":
+        return None
     reserved = np.isin(sample.originals.token_ids, list(sample.reserved))
     special = sample.originals.is_special | reserved
     num_masked = int(special.ravel()[sample.positions].sum())
@@ -195,9 +181,11 @@ def check_special_tokens_unmasked(sample: TargetSample, objective: MaskedLM) -> 
     )
 
 
-def check_targets_within_document(sample: TargetSample, objective: CausalLM) -> Diagnostic:
+def check_targets_within_document(sample: TargetSample, objective: Objective) -> Diagnostic | None:
     """Check that a target belongs to the same document, and is no padding or special token."""
-    originals, label_positions = sample.originals, _label_positions(sample, objective)
+    originals, label_positions = sample.originals, sample.label_positions(objective)
+    if objective.capabilities.prediction != "causal" or label_positions is None:
+        return None
     document_ids = originals.token_info.document_ids
     reserved = np.isin(originals.token_ids, list(sample.reserved)) & ~originals.is_special
     is_wrong = reserved.take(label_positions, mode="wrap")
@@ -244,8 +232,10 @@ def check_other_tokens_unchanged(sample: TargetSample, objective: Objective) -> 
     )
 
 
-def check_corruption_rates(sample: TargetSample, objective: MaskedLM) -> Diagnostic:
+def check_corruption_rates(sample: TargetSample, objective: Objective) -> Diagnostic | None:
     """Check the fractions of targets that are masked, replaced, or kept."""
+    if objective.capabilities.prediction != "masked":
+        return None
     input_ids = sample.samples.batch.token_ids.ravel()[sample.positions]
     masked = input_ids == sample.specials.mask
     kept = ~masked & (input_ids == sample.labels)
@@ -255,7 +245,7 @@ def check_corruption_rates(sample: TargetSample, objective: MaskedLM) -> Diagnos
         "keep": float(kept.mean()),
     }
     message = ", ".join(f"{rate:.1%} {name}" for name, rate in rates.items())
-    corruption = objective.corruption
+    corruption = objective.token_corruption
     if not isinstance(corruption, TokenReplacement):
         severity = grade(rates["keep"], warning=0.5)
         advice = "most targets are visible in the input: the model copies"
@@ -280,9 +270,11 @@ def check_corruption_rates(sample: TargetSample, objective: MaskedLM) -> Diagnos
     )
 
 
-def check_mask_repetition(sample: TargetSample, objective: MaskedLM) -> Diagnostic:
+def check_mask_repetition(sample: TargetSample, objective: Objective) -> Diagnostic | None:
     """Check that dynamic masks differ between epochs, and static ones repeat after ``copies``."""
-    samples, corruption = sample.samples, objective.corruption
+    samples, corruption = sample.samples, objective.token_corruption
+    if objective.capabilities.prediction != "masked" or corruption is None:
+        return None
     same = float(_same_positions(samples.batch, samples.next_epoch, sample.name).mean())
     severity: Severity = "ok"
     message = (
@@ -307,8 +299,10 @@ def _same_positions(one: Batch, other: Batch, name: str) -> NDArray[np.bool_]:
     return same.reshape(len(one.token_ids), -1).all(axis=1)
 
 
-def check_balanced_labels(sample: TargetSample, objective: NextSentence) -> Diagnostic:
+def check_balanced_labels(sample: TargetSample, objective: Objective) -> Diagnostic | None:
     """Check that half of the pairs are random; one-sentence documents give no other pair."""
+    if objective.capabilities.relations != ("next", "random"):
+        return None
     fraction, number = float(sample.labels.mean()), len(sample.labels)
     severity = grade(
         abs(fraction - 0.5) - MAX_DEVIATIONS * 0.5 / number**0.5, note=1e-9, warning=0.15
@@ -326,22 +320,18 @@ def check_balanced_labels(sample: TargetSample, objective: NextSentence) -> Diag
     )
 
 
-CheckTable = tuple[tuple[type[Objective], Callable[[TargetSample, Any], Diagnostic]], ...]
+TargetCheck = Callable[[TargetSample, Objective], Diagnostic | None]
 
-POSITIONAL_CHECKS: CheckTable = (
-    (MaskedLM, check_masked_labels),
-    (CausalLM, check_next_token_labels),
-    (Objective, check_other_tokens_unchanged),
-)
+POSITIONAL_CHECKS: tuple[TargetCheck, ...] = (check_labels, check_other_tokens_unchanged)
 """Checks that compare a batch with its text position by position."""
 
-TARGET_CHECKS: CheckTable = (
-    (MaskingObjective, check_masking_rate),
-    (PermutationLM, check_masking_rate),
-    (Denoising, check_noising_rate),
-    (MaskedLM, check_special_tokens_unmasked),
-    (CausalLM, check_targets_within_document),
-    (MaskedLM, check_corruption_rates),
-    (MaskedLM, check_mask_repetition),
-    (NextSentence, check_balanced_labels),
+TARGET_CHECKS: tuple[TargetCheck, ...] = (
+    check_masking_rate,
+    check_noising_rate,
+    check_special_tokens_unmasked,
+    check_targets_within_document,
+    check_corruption_rates,
+    check_mask_repetition,
+    check_balanced_labels,
 )
+"""Checks of the targets alone. A check is None where the objective's capabilities exclude it."""

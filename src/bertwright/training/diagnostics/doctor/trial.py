@@ -49,7 +49,7 @@ class DiagnosticTrial:
             (phase.fraction, number, name)
             for number, phase in enumerate(recipe.phases)
             for name, objective in recipe.objectives_of(number).items()
-            if objective.predicts_tokens
+            if objective.capabilities.predicts_tokens
         ]
         if not candidates:
             return None

@@ -131,7 +131,7 @@ def trace_sequence(
     targets = {
         name: _targets_by_position(name, objective, batch, data.tokenizer, outputs, top_k)
         for name, objective in objectives.items()
-        if objective.is_classification
+        if objective.capabilities.is_classification
     }
     relation = None if originals.relation is None else RELATIONS[int(originals.relation[0])]
     tokens = _traced_tokens(originals, batch, data.tokenizer, targets, outputs)
@@ -157,11 +157,13 @@ def predict_targets(
     visibility: Visibility = model.encoder.visibility & combined_visibility(objective_list)
     heads = dict(model.heads.items())
     predictable = {
-        n: o for n, o in objectives.items() if o.is_classification and _can_predict(model, n, o)
+        n: o
+        for n, o in objectives.items()
+        if o.capabilities.is_classification and _can_predict(model, n, o)
     }
     logits = dict[str, Tensor | None]()
     for name, objective in predictable.items():
-        if objective.is_generator:
+        if objective.capabilities.is_generator:
             generator_input = GeneratorInput(input_ids, token_info, visibility, None, 0)
             targets, head = device_batch.targets[name], heads.get(name)
             logits[name] = objective.generator_logits(targets, generator_input, head)
@@ -175,7 +177,7 @@ def predict_targets(
         decoder=model.decoder,
     )
     for name, objective in predictable.items():
-        if not objective.is_generator:
+        if not objective.capabilities.is_generator:
             logits[name] = objective.logits(device_batch.targets[name], output, heads.get(name))
     return TracedOutputs(
         input_ids, {n: values for n, values in logits.items() if values is not None}
@@ -183,7 +185,7 @@ def predict_targets(
 
 
 def _can_predict(model: Model, name: str, objective: Objective) -> bool:
-    if objective.predicts_tokens:
+    if objective.capabilities.predicts_tokens:
         return model.output is not None
     return type(model.recipe.objectives.get(name)) is type(objective)
 

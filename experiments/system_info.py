@@ -5,7 +5,9 @@ from typing import Any
 from pydantic import Field, ValidationError
 
 from bertwright.core.config import Settings, to_user_error
-from bertwright.recipes.loading import read_about
+from bertwright.models.costs import num_parameters_by_part
+from bertwright.recipes import Recipe
+from bertwright.recipes.loading import read_system_file
 
 
 class ParameterCount(Settings):
@@ -34,6 +36,12 @@ class SystemInfo(Settings):
 def read_system_info(system: str) -> SystemInfo:
     """Return the ``about`` section of a system's file. Errors: UserError if it is invalid."""
     try:
-        return SystemInfo.model_validate(read_about(system))
+        return SystemInfo.model_validate(read_system_file(system).get("about", {}))
     except ValidationError as error:
         raise to_user_error(error, f"about {system}") from error
+
+
+def num_parameters_of(system: str, count: ParameterCount) -> int:
+    """Return the number of parameters that a published count of ``system`` covers."""
+    parts = num_parameters_by_part(Recipe.load(f"{system}-{count.size}", count.changes))
+    return sum(n for part, n in parts.items() if count.parts is None or part in count.parts)
