@@ -42,11 +42,12 @@ fuzz: .venv/.development ## Test strange inputs, kills and full disks (half an h
 	$(BIN)/python -m fuzz kills --count 200 --document docs/results/machines.md
 	$(BIN)/python -m fuzz disk --count 10 --document docs/results/machines.md
 
-check: .venv/.development ## Check format, lint, types, imports between packages, links
+check: .venv/.development ## Check format, lint, types, imports between packages, spelling, links
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(BIN)/pyright
 	$(BIN)/lint-imports
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md docs src
 	$(BIN)/pytest tests/docs/test_links.py
 
 format: .venv/.development ## Format the code and fix what the linter can

@@ -6,7 +6,7 @@ sequence and numbers positions through it, where bertwright separates documents.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
@@ -38,7 +38,7 @@ def evaluate_arm(arm: Arm, folder: Path, recipe: Recipe, data: Dataset) -> dict[
     model.to(device)
     return make_held_out_evaluation(
         recipe, len(recipe.phases) - 1, data, NUM_TOKENS_AT_END
-    ).compute_metrics(model, device)
+    ).compute_metrics(cast(Model, model), device)
 
 
 class StockMaskedLM(torch.nn.Module):

@@ -41,8 +41,10 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 
 
 def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """Print a result: as one JSON object on stdout, or as aligned rows, and a table behind them for
-    every list of things with values of their own."""
+    """Print a result as one JSON object on stdout, or as aligned rows.
+
+    Lists of mappings are printed as tables below the rows.
+    """
     if as_json:
         json.dump(result, sys.stdout)
         sys.stdout.write("\n")
@@ -68,8 +70,10 @@ def print_result(result: Mapping[str, Any], as_json: bool) -> None:
 def print_results(
     results: Sequence[Mapping[str, Any]], columns: Mapping[str, str], as_json: bool
 ) -> None:
-    """Print results of one kind: as one JSON object, or as a table of ``columns`` (key to
-    heading)."""
+    """Print results of one kind as one JSON object, or as a table.
+
+    ``columns`` maps keys to headings.
+    """
     from bertwright.runtime.markdown_report import markdown_table
 
     if as_json:

@@ -1,5 +1,7 @@
-"""Share the parameters of a trained model's blocks and factorise its embeddings (ALBERT, Lan et al.
-2020)."""
+"""Share the parameters of a trained model's blocks and factorise its embeddings.
+
+ALBERT, Lan et al. (2020).
+"""
 
 from typing import Annotated, Literal
 

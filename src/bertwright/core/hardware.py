@@ -1,4 +1,4 @@
-"""Number of available CPU cores, and their load."""
+"""Available CPU cores and memory, and the load."""
 
 import math
 import os
@@ -25,6 +25,14 @@ def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
         period = int((root / "cpu" / "cpu.cfs_period_us").read_text())
         return None if quota <= 0 else quota / period
     return None
+
+
+def memory_bytes(root: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return the memory of this machine, or of the container that the process runs in."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        return min(total, int((root / "memory.max").read_text()))
+    return total
 
 
 def load_average() -> float | None:

@@ -75,6 +75,12 @@ def random_bits(key: int, *coordinates: Counters) -> NDArray[np.uint64]:
         return _mix(state + _GOLDEN)
 
 
+def hash_ngrams(key: int, values: NDArray[np.integer[Any]], length: int) -> NDArray[np.uint64]:
+    """Return a hash of every ``length`` consecutive values."""
+    num_ngrams = max(len(values) - length + 1, 0)
+    return random_bits(key, *(values[n : n + num_ngrams] for n in range(length)))
+
+
 def uniform(key: int, *coordinates: Counters) -> NDArray[np.float64]:
     """Return a uniform number in [0, 1) for every tuple of coordinates."""
     return (random_bits(key, *coordinates) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -228,6 +228,8 @@ def _mean_difference(first: FloatArray, second: FloatArray, axis: int) -> Any:
 
 def _bootstrap_counts(num_texts: int, seed: int) -> NDArray[np.int64]:
     """Return how often each resample contains each text, (NUM_RESAMPLES, N)."""
+    if not num_texts:
+        raise ValueError("there are no texts to resample")
     return np.random.default_rng(seed).multinomial(
         num_texts, np.full(num_texts, 1 / num_texts), NUM_RESAMPLES
     )

@@ -30,6 +30,8 @@ class Estimate:
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     """Return the mean and Student interval of repetitions; nan bounds for a single value."""
     array = np.asarray(values, dtype=np.float64)
+    if not len(array):
+        raise ValueError("there are no values to estimate a mean of")
     mean, count = float(array.mean()), len(array)
     if count < 2:
         return Estimate(mean, float("nan"), float("nan"), float("nan"), count)

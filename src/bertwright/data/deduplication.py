@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.core.parallel import chunk_texts, map_in_order
-from bertwright.core.rng import random_bits, stream_key
+from bertwright.core.rng import hash_ngrams, random_bits, stream_key
 from bertwright.data.document import Document, ReadCounts, document_fingerprint
 from bertwright.data.tokenization.words import split_words
 
@@ -126,9 +126,7 @@ class MinHasher:
         hashes = np.concatenate(
             [hashes, np.zeros(max(0, _SHINGLE_LENGTH - len(hashes)), dtype=np.uint64)]
         )
-        num_shingles = len(hashes) - _SHINGLE_LENGTH + 1
-        shingle_words = (hashes[n : n + num_shingles] for n in range(_SHINGLE_LENGTH))
-        return random_bits(_SHINGLE_KEY, *shingle_words).astype(np.uint32)
+        return hash_ngrams(_SHINGLE_KEY, hashes, _SHINGLE_LENGTH).astype(np.uint32)
 
     def _sketch(self, shingle_hashes: NDArray[np.uint32]) -> Sketch:
         lowest = np.full(len(self._offsets), 0xFFFFFFFF, dtype=np.uint32)

@@ -112,8 +112,7 @@ def _fetch(url: str, file: RemoteFile, partial_path: Path, progress: ProgressCal
         offset = partial_path.stat().st_size if partial_path.exists() else 0
         if _attempt(url, file, partial_path, offset, progress):
             return
-        size = partial_path.stat().st_size
-        if size <= offset:
+        if partial_path.exists() and (size := partial_path.stat().st_size) <= offset:
             raise UserError(
                 f"get: {_server_name(url)} closed the connection after {size:,} bytes of {url}: "
                 f"run again to continue"
@@ -123,7 +122,10 @@ def _fetch(url: str, file: RemoteFile, partial_path: Path, progress: ProgressCal
 def _attempt(
     url: str, file: RemoteFile, partial_path: Path, offset: int, progress: ProgressCallback
 ) -> bool:
-    """Download over one connection; return whether the file is complete."""
+    """Download over one connection; return whether the file is complete.
+
+    A partial file that the server cannot continue is removed.
+    """
     headers = _HEADERS | ({"Range": f"bytes={offset}-"} if offset else {})
     try:
         response = cast(Response, urlopen(Request(url, headers=headers), timeout=_TIMEOUT_SECONDS))
@@ -136,8 +138,8 @@ def _attempt(
                 ) from None
             if error.headers.get("Content-Range", "") == f"bytes */{offset}":
                 return True
-        partial_path.unlink()
-        return _attempt(url, file, partial_path, 0, progress)
+        partial_path.unlink()  # longer than the file, or of another version
+        return False
     except (OSError, HTTPException) as error:
         cause = getattr(error, "reason", error)
         reason = getattr(cause, "strerror", None) or cause

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from bertwright.core.errors import UserError
 from bertwright.data.document import Document, document_fingerprint
@@ -39,23 +40,26 @@ def assign_splits(documents: Iterable[Document], fraction: float) -> SplitAssign
     stream = iter(documents)
     first, is_complete = _lookahead(stream)
     if fraction == 0:
-        yield from ((TRAIN, document) for document in first)
-        yield from ((TRAIN, document) for document in stream)
+        yield from ((TRAIN, document) for document in chain(first, stream))
         return
     if len(first) == 1:
-        train, heldout = _split_document(first[0], fraction)
-        yield from ((TRAIN, train), (HELDOUT, heldout))
+        yield from zip((TRAIN, HELDOUT), _split_document(first[0], fraction), strict=True)
         return
-    assigned = _assign_by_fingerprint(first, fraction)
+    values = [_fingerprint_value(document) for document in first]
+    assigned = _assign_by_fingerprint(first, values, fraction)
     if is_complete:
-        yield from assigned if _is_close(assigned, fraction) else _assign_by_size(first, fraction)
+        heldout = sum(len(document) for split, document in assigned if split == HELDOUT)
+        if not _is_close(heldout, fraction * sum(map(len, first))):
+            assigned = _assign_by_size(first, values, fraction)
+        yield from assigned
         return
     max_length = min(fraction, _DEFAULT_FRACTION) * _LOOKAHEAD_CHARACTERS
-    for split, document in assigned:
-        yield from _split_if_longer(split, document, max_length, fraction)
-    for document in stream:
-        split = HELDOUT if document_fingerprint(document) / 2.0**64 < fraction else TRAIN
-        yield from _split_if_longer(split, document, max_length, fraction)
+    rest = ((HELDOUT if _fingerprint_value(d) < fraction else TRAIN, d) for d in stream)
+    for split, document in chain(assigned, rest):
+        halves = None
+        if len(document) > max_length:
+            halves = _split_near(document, fraction * len(document))
+        yield from zip((TRAIN, HELDOUT), halves, strict=True) if halves else [(split, document)]
 
 
 def heldout_warning(requested: float, achieved: float) -> str:
@@ -63,7 +67,7 @@ def heldout_warning(requested: float, achieved: float) -> str:
 
     Both are fractions of the tokens.
     """
-    if requested == 0 or requested / HELDOUT_TOLERANCE <= achieved <= requested * HELDOUT_TOLERANCE:
+    if requested == 0 or _is_close(achieved, requested, HELDOUT_TOLERANCE):
         return ""
     return (
         f"{achieved:.1%} of the tokens are held out instead of {requested:.1%}: there are few "
@@ -84,36 +88,35 @@ def _lookahead(stream: Iterator[Document]) -> tuple[list[Document], bool]:
     return first, True
 
 
+def _fingerprint_value(document: Document) -> float:
+    """Return the fingerprint of a document as a number in [0, 1)."""
+    return document_fingerprint(document) / 2.0**64
+
+
+def _is_close(size: float, target: float, tolerance: float = _CHARACTER_TOLERANCE) -> bool:
+    return target / tolerance <= size <= target * tolerance
+
+
 def _assign_by_fingerprint(
-    documents: Sequence[Document], fraction: float
+    documents: Sequence[Document], values: Sequence[float], fraction: float
 ) -> list[tuple[str, Document]]:
-    values = [document_fingerprint(document) / 2.0**64 for document in documents]
-    highest = max(values, default=1.0)
-    limit = min(max(fraction, min(values, default=0.0)), highest)
+    limit = min(max(fraction, min(values, default=0.0)), highest := max(values, default=1.0))
     return [
         (HELDOUT if value <= limit and value < highest else TRAIN, document)
         for document, value in zip(documents, values, strict=True)
     ]
 
 
-def _is_close(assignment: Sequence[tuple[str, Document]], fraction: float) -> bool:
-    total = sum(len(document) for _, document in assignment)
-    heldout = sum(len(document) for split, document in assignment if split == HELDOUT)
-    return (
-        fraction * total / _CHARACTER_TOLERANCE
-        <= heldout
-        <= fraction * total * _CHARACTER_TOLERANCE
-    )
-
-
-def _assign_by_size(documents: Sequence[Document], fraction: float) -> SplitAssignment:
+def _assign_by_size(
+    documents: Sequence[Document], values: Sequence[float], fraction: float
+) -> list[tuple[str, Document]]:
     """Hold out documents in order of fingerprints until the fraction is reached.
 
     Of a document that would exceed it, only the end is held out.
     """
     remaining = target = fraction * sum(map(len, documents))
     heldout: dict[int, list[tuple[str, Document]]] = {}
-    order = sorted(range(len(documents)), key=lambda index: document_fingerprint(documents[index]))
+    order = sorted(range(len(documents)), key=values.__getitem__)
     for index in order:
         document = documents[index]
         is_last = len(heldout) + 1 == len(documents)
@@ -128,8 +131,8 @@ def _assign_by_size(documents: Sequence[Document], fraction: float) -> SplitAssi
     if not heldout:
         smallest = min(order, key=lambda index: len(documents[index]))
         heldout[smallest] = [(HELDOUT, documents[smallest])]
-    for index, document in enumerate(documents):
-        yield from heldout.get(index, [(TRAIN, document)])
+    assigned = (heldout.get(n, [(TRAIN, document)]) for n, document in enumerate(documents))
+    return list(chain.from_iterable(assigned))
 
 
 def _split_near(document: Document, num_characters: float) -> tuple[Document, Document] | None:
@@ -139,18 +142,8 @@ def _split_near(document: Document, num_characters: float) -> tuple[Document, Do
     """
     if not 0 < num_characters < len(document) or not (ends := _split_offsets(document)):
         return None
-    first, second = _split_document(document, num_characters / len(document), ends)
-    least, most = num_characters / _CHARACTER_TOLERANCE, num_characters * _CHARACTER_TOLERANCE
-    return (first, second) if least <= len(second) <= most else None
-
-
-def _split_if_longer(
-    split: str, document: Document, max_length: float, fraction: float
-) -> SplitAssignment:
-    if len(document) > max_length and (halves := _split_near(document, fraction * len(document))):
-        yield from zip((TRAIN, HELDOUT), halves, strict=True)
-    else:
-        yield split, document
+    halves = _split_document(document, num_characters / len(document), ends)
+    return halves if _is_close(len(halves[1]), num_characters) else None
 
 
 def _split_offsets(document: Document) -> list[int]:

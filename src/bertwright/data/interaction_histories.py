@@ -30,7 +30,7 @@ from bertwright.data.holdout import HELDOUT, TRAIN
 from bertwright.data.readers.sources import TextSource, find_sources
 from bertwright.data.readers.tables import read_rows
 from bertwright.data.shards.dataset import REPORT_FILE, Dataset
-from bertwright.data.shards.dataset_writer import DatasetWriter
+from bertwright.data.shards.writer import DatasetWriter
 from bertwright.data.tokenization.boundaries import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.data.tokenization.characters import replace_lone_surrogates
 from bertwright.data.tokenization.token_cache import EncodedDocuments
@@ -119,7 +119,7 @@ def prepare_histories(
             "seconds": clock.monotonic() - started,
         }
         (folder / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
-    return Dataset.open(output)
+    return Dataset.open(output, is_verified=True)
 
 
 def item_tokenizer(item_codes: Sequence[str]) -> Tokenizer:
@@ -200,12 +200,11 @@ def _group_by_user(
     kept &= np.bincount(user[kept], minlength=len(user_counts))[user] >= MIN_HISTORY_LENGTH
     user, item, time = user[kept], item[kept], time[kept]
     order = np.lexsort((time, user))
-    codes = list(items)
-    frequencies: Counter[int] = Counter(item.tolist())
-    ranked = [codes[n] for n, _ in frequencies.most_common()]
-    ranks = {code: n for n, code in enumerate(ranked)}
-    new_ids = np.array([ranks.get(code, -1) for code in codes], np.int64)
-    lengths = np.bincount(user)
+    by_frequency = [n for n, _ in Counter(item.tolist()).most_common()]
+    new_ids = np.empty(len(items), np.int64)
+    new_ids[by_frequency] = np.arange(len(by_frequency))
+    codes, lengths = list(items), np.bincount(user)
+    ranked = [codes[n] for n in by_frequency]
     return InteractionHistories(ranked, new_ids[item[order]], lengths[lengths > 0])
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +30,8 @@ from bertwright.data.readers.dialogues import join_turns
 from bertwright.data.readers.sources import TextSource, find_sources, require_languages
 from bertwright.data.readers.tables import read_documents
 from bertwright.data.shards.dataset import REPORT_FILE, Dataset
-from bertwright.data.shards.dataset_writer import DatasetWriter
-from bertwright.data.shards.writer import DatasetFeatures, DocumentAnnotations, DocumentLanguages
+from bertwright.data.shards.manifest import DatasetFeatures
+from bertwright.data.shards.writer import DatasetWriter
 from bertwright.data.tokenization.boundaries import WORD_START, token_boundaries
 from bertwright.data.tokenization.token_cache import EncodedDocuments, TokenCache
 from bertwright.data.tokenization.tokenizer import Tokenizer
@@ -130,7 +131,7 @@ def prepare(
         seconds = time.monotonic() - started
         report |= {"seconds": seconds, "megabytes_per_second": report["bytes"] / 1e6 / seconds}
         (folder / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
-    return Dataset.open(output)
+    return Dataset.open(output, is_verified=True)
 
 
 def _with_annotations(source: TextSource, column: str) -> TextSource:
@@ -169,44 +170,50 @@ class _DocumentEncoder:
 
     def __call__(
         self, chunk: tuple[str, list[Document]]
-    ) -> tuple[str, EncodedDocuments, DocumentAnnotations]:
+    ) -> tuple[str, EncodedDocuments, dict[str, NDArray[Any]], list[str]]:
+        """Return split, tokens, optional arrays and the language of each document with tokens."""
         split, documents = chunk
         sides = [side for document in documents for side in document.sides]
-        parts = [side.parts for side in sides]
-        encoded = self._cache.encode([part for side_parts in parts for part in side_parts])
-        turns = None
+        encoded = self._cache.encode([part for side in sides for part in side.parts])
+        arrays: dict[str, NDArray[Any]] = {}
+        languages: list[str] = []
         if self._features.dialogues:
             encoded, turns = join_turns(encoded, sides)
-        languages = None if sides[0].language is None else _document_languages(documents, encoded)
-        phrases, entities = None, None
+            arrays |= {"turn_starts": turns[:, 0], "turn_speakers": turns[:, 1]}
+        if self._features.languages:
+            has_tokens = encoded.document_lengths > 0
+            is_translation = np.array([n > 0 for d in documents for n in range(len(d.sides))])
+            is_translation[1:] &= has_tokens[:-1]
+            arrays["translations"] = np.flatnonzero(is_translation[has_tokens])
+            languages = [str(sides[n].language) for n in np.flatnonzero(has_tokens)]
         if self._features.annotations:
-            phrases, entities = self._annotation_spans(sides, encoded)
-        capitals = self._capital_positions(sides) if self._features.capitals else None
-        return split, encoded, DocumentAnnotations(languages, phrases, entities, turns, capitals)
+            arrays |= self._annotation_spans(sides, encoded)
+        if self._features.capitals:
+            arrays["capitals"] = self._capital_positions(sides)
+        return split, encoded, arrays, languages
 
     def _capital_positions(self, sides: Sequence[Document]) -> NDArray[np.int64]:
         """Return the positions of tokens where a capitalised word starts."""
         positions: list[int] = []
         first = 0
         for part in (part for side in sides for part in side.parts):
-            offsets = self._tokenizer.offsets(part)
+            _, offsets = self._tokenizer.encode_with_offsets(part)
             boundaries, _ = token_boundaries(part, offsets)
             positions += [
                 first + token
                 for token, (flags, (start, stop)) in enumerate(
                     zip(boundaries, offsets, strict=True)
                 )
-                if flags & WORD_START and part[start:stop].lstrip()[:1].isupper()
+                if flags & WORD_START and part[start:stop][:1].isupper()
             ]
             first += len(offsets)
         return np.array(positions, np.int64)
 
     def _annotation_spans(
         self, sides: Sequence[Document], encoded: EncodedDocuments
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the token spans of phrases and of entities."""
-        phrases: list[tuple[int, int]] = []
-        entities: list[tuple[int, int]] = []
+    ) -> dict[str, NDArray[np.int64]]:
+        """Return the starts and stops of phrases and of entities in tokens."""
+        spans: dict[str, list[tuple[int, int]]] = {"phrase": [], "entity": []}
         begins = np.cumsum(encoded.document_lengths) - encoded.document_lengths
         for side, begin in zip(sides, begins.tolist(), strict=True):
             matches = [match for finder in self._finders for match in finder.find(side.text)]
@@ -214,24 +221,13 @@ class _DocumentEncoder:
             for annotation, start, stop in annotation_token_spans(
                 self._tokenizer, side, annotations
             ):
-                spans = phrases if annotation.label == PHRASE else entities
-                spans.append((begin + start, begin + stop))
-        return (
-            np.array(phrases, np.int64).reshape(-1, 2),
-            np.array(entities, np.int64).reshape(-1, 2),
-        )
-
-
-def _document_languages(
-    documents: Sequence[Document], encoded: EncodedDocuments
-) -> DocumentLanguages:
-    """Return the languages of documents; sides without tokens are left out."""
-    has_tokens = encoded.document_lengths > 0
-    sides = [side for document in documents for side in document.sides]
-    is_translation = np.array([n > 0 for document in documents for n in range(len(document.sides))])
-    is_translation[1:] &= has_tokens[:-1]
-    codes = [str(side.language) for side, kept in zip(sides, has_tokens, strict=True) if kept]
-    return DocumentLanguages(codes, np.flatnonzero(is_translation[has_tokens]))
+                kind = "phrase" if annotation.label == PHRASE else "entity"
+                spans[kind].append((begin + start, begin + stop))
+        return {
+            f"{kind}_{end}": np.array([span[n] for span in kind_spans], np.int64)
+            for kind, kind_spans in spans.items()
+            for n, end in enumerate(("starts", "stops"))
+        }
 
 
 def _chunk_by_split(

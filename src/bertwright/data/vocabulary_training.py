@@ -5,6 +5,7 @@ so memory grows with the number of distinct words only. Each trainer removes the
 non-determinism.
 """
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -136,9 +137,8 @@ def _count_words(
     """Return the normalised words with their counts, weighted by language."""
     pretokens: dict[str | None, Counter[str]] = {}
     sizes: dict[str | None, int] = {}
-    for chunk in map_in_order(
-        _PretokenCounter, (backend.to_str(),), chunk_texts(documents), num_workers
-    ):
+    settings = json.loads(backend.to_str())
+    for chunk in map_in_order(_PretokenCounter, (settings,), chunk_texts(documents), num_workers):
         for language, (size, chunk_counts) in chunk.items():
             counts = pretokens.setdefault(language, Counter())
             counts.update(chunk_counts)
@@ -158,7 +158,7 @@ def _count_words(
 class _PretokenCounter:
     """A counter of pretokens, the strings that a tokenizer can encode separately."""
 
-    def __init__(self, settings: str) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
         pattern = pretoken_pattern(settings)
         if pattern is None:
             raise ValueError("the tokenizer has no known pretoken pattern")
@@ -217,7 +217,7 @@ def _train_wordpiece(
     By default the trainer numbers continuing characters (``##e``) in the order of a hash map, which
     differs between processes, and breaks ties between merges by these numbers.
     """
-    word_counts = _filter_words(word_counts, vocab_size // 2)
+    word_counts = _restrict_alphabet(word_counts, vocab_size // 2)
     firsts = sorted({word[0] for word in word_counts})
     continuing = sorted({character for word in word_counts for character in word[1:]})
     alphabet = [*firsts, *(f"##{character}" for character in continuing)]
@@ -269,7 +269,7 @@ def _train_byte_bpe(backend: library.Tokenizer, word_counts: Counter[str], vocab
 def _train_unigram(backend: library.Tokenizer, word_counts: Counter[str], vocab_size: int) -> None:
     """Train with :mod:`bertwright.data.tokenization.unigram`, which is deterministic."""
     num_special = len(ROBERTA_SPECIAL_TOKENS) + 1
-    words = _split_words(word_counts, vocab_size // 2)
+    words = _restrict_alphabet(word_counts, vocab_size // 2, keep_parts=True)
     tokens = learn_unigram_tokens(words, vocab_size - num_special)
     vocabulary = [*((name, 0.0) for name in ROBERTA_SPECIAL_TOKENS), *tokens]
     backend.model = models.Unigram(vocabulary, ROBERTA_SPECIAL_TOKENS.index("<unk>"))
@@ -312,8 +312,14 @@ def _add_roberta_special_tokens(backend: library.Tokenizer) -> None:
     )
 
 
-def _alphabet(word_counts: Counter[str], max_characters: int) -> set[str]:
-    """Return the characters that are frequent enough to be a token."""
+def _restrict_alphabet(
+    word_counts: Counter[str], max_characters: int, keep_parts: bool = False
+) -> Counter[str]:
+    """Return the words whose characters are all frequent enough to be a token.
+
+    With ``keep_parts`` also the parts of words between other characters: in languages without
+    spaces a word may be a whole line. Errors: UserError if no word is left.
+    """
     characters: Counter[str] = Counter()
     for word, count in word_counts.items():
         for character in word:
@@ -325,37 +331,20 @@ def _alphabet(word_counts: Counter[str], max_characters: int) -> set[str]:
             break
         kept.add(character)
         covered += count
-    return kept
-
-
-def _filter_words(word_counts: Counter[str], max_characters: int) -> Counter[str]:
-    """Return the words within the alphabet; UserError if there are none."""
-    kept = _alphabet(word_counts, max_characters)
-    words = Counter({word: count for word, count in word_counts.items() if kept.issuperset(word)})
-    return _require_words(words, max_characters)
-
-
-def _split_words(word_counts: Counter[str], max_characters: int) -> Counter[str]:
-    """Return words split at characters outside the alphabet; UserError if there are none.
-
-    A word may be a whole line in languages without spaces.
-    """
-    kept = _alphabet(word_counts, max_characters)
     words: Counter[str] = Counter()
     for word, count in word_counts.items():
-        for part in "".join(c if c in kept else "\0" for c in word).split("\0"):
-            if part:
+        if kept.issuperset(word):
+            words[word] += count
+        elif keep_parts:
+            for part in "".join(c if c in kept else "\0" for c in word).split("\0"):
                 words[part] += count
-    return _require_words(words, max_characters)
-
-
-def _require_words(word_counts: Counter[str], max_characters: int) -> Counter[str]:
-    if not word_counts:
+    del words[""]
+    if not words:
         raise UserError(
             f"no word consists of the {max_characters} most frequent characters alone: raise the "
             f"vocabulary size"
         )
-    return word_counts
+    return words
 
 
 def _train_backend(

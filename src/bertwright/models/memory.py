@@ -1,14 +1,9 @@
 """Check that a model fits into memory before allocating it."""
 
-import os
-from contextlib import suppress
-from pathlib import Path
-
 from torch import nn
 
 from bertwright.core.errors import UserError
-
-_CONTAINER_LIMIT = Path("/sys/fs/cgroup/memory.max")
+from bertwright.core.hardware import memory_bytes
 
 
 def require_memory(module: nn.Module, name: str) -> None:
@@ -20,11 +15,3 @@ def require_memory(module: nn.Module, name: str) -> None:
             f"and this machine has {available / 2**30:,.1f} GB: choose fewer layers, a smaller "
             f"width or a smaller vocabulary"
         )
-
-
-def memory_bytes() -> int:
-    """Return the memory of this machine, or of the container that the process runs in."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    with suppress(OSError, ValueError):
-        return min(total, int(_CONTAINER_LIMIT.read_text()))
-    return total

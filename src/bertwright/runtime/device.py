@@ -1,12 +1,11 @@
 """Descriptions of the hardware, and versions of libraries."""
 
-import os
 import platform
 from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from bertwright.core.hardware import num_cores
+from bertwright.core.hardware import memory_bytes, num_cores
 
 INSTRUCTION_SETS = (
     "avx",
@@ -33,7 +32,7 @@ def hardware_description() -> str:
     import torch
 
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    memory = memory_bytes() / 1e9
     return f"{cpu_description()}, {num_cores()} cores, {memory:.0f} GB of memory, {gpu}"
 
 

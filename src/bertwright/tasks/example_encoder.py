@@ -141,8 +141,8 @@ class ExampleEncoder:
         sequence.
         """
         question_ids = self.tokenizer.encode_batch([q.question for q in questions])
-        texts = list(dict.fromkeys(q.text for q in questions))
-        encoded_texts = dict(zip(texts, self.tokenizer.encode_with_spans(texts), strict=True))
+        texts = dict.fromkeys(q.text for q in questions)
+        encoded_texts = {text: self.tokenizer.encode_with_offsets(text) for text in texts}
         available = self.max_length - 2 - self.num_separators
         max_question_length = min(max_question_length, available // 2)
         sequences: list[TaskSequence] = []

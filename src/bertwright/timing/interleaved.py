@@ -55,8 +55,11 @@ class StepTimer:
         synchronise(self._device)
 
     def _seconds_per_step(self) -> float:
-        """Return the median time per step; the mean if steps differ in kind, and on a GPU, where
-        only the last step is synchronised."""
+        """Return the median time per step.
+
+        It is the mean if steps differ in kind, and on a GPU, where only the last step is
+        synchronised.
+        """
         marks = [*self._marks, time.perf_counter()]
         steps = [after - before for before, after in pairwise(marks)]
         is_uniform = self._device == "cpu" and not self.has_mixed_steps

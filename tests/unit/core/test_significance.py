@@ -165,3 +165,8 @@ def test_halves_are_disjoint_and_complete() -> None:
 def test_single_text_has_no_interval() -> None:
     assert np.isnan(bootstrap_ratio([1], [2]).low)
     assert str(bootstrap_ratio([1, 1], [2, 2])) == "0.5 [0.5, 0.5]"
+
+
+def test_no_texts_cannot_be_resampled() -> None:
+    with pytest.raises(ValueError, match="there are no texts"):
+        bootstrap_ratio([], [])

@@ -26,6 +26,11 @@ def test_mean_deviation_and_interval_of_three_numbers() -> None:
     assert str(result) == "2 [-0.4841, 4.484]"
 
 
+def test_no_values_have_no_mean() -> None:
+    with pytest.raises(ValueError, match="there are no values"):
+        estimate([])
+
+
 def test_single_value_has_no_interval() -> None:
     result = estimate([0.5])
     assert result.mean == 0.5

@@ -10,11 +10,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bertwright.core.errors import UserError
+from bertwright.core.hardware import memory_bytes
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.interop.loading import load
 from bertwright.models import Model
-from bertwright.models.memory import memory_bytes
 from bertwright.models.saving import WEIGHTS_FILE
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe

@@ -8,7 +8,7 @@ import torch
 
 from bertwright.core import hardware as cores
 from bertwright.core.cache_folder import update_cache
-from bertwright.core.hardware import cpu_quota, num_cores
+from bertwright.core.hardware import cpu_quota, memory_bytes, num_cores
 from bertwright.runtime import matmul_throughput as speed
 from bertwright.runtime import process
 from bertwright.runtime.matmul_throughput import measure_num_threads
@@ -31,6 +31,13 @@ def test_cpu_quota(tmp_path: Path, files: dict[str, str], quota: float | None) -
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content)
     assert cpu_quota(tmp_path) == quota
+
+
+@pytest.mark.parametrize(("limit", "is_limited"), [("1000000", True), ("max", False)])
+def test_memory_is_that_of_the_container(tmp_path: Path, limit: str, is_limited: bool) -> None:
+    total = memory_bytes(tmp_path)
+    (tmp_path / "memory.max").write_text(f"{limit}\n")
+    assert memory_bytes(tmp_path) == (1_000_000 if is_limited else total)
 
 
 def test_quota_limits_num_cores(monkeypatch: pytest.MonkeyPatch) -> None:

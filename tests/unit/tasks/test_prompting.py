@@ -75,9 +75,10 @@ def test_masked_model_scores_the_masked_words(tokenizer: Tokenizer) -> None:
 @pytest.mark.parametrize("system", ["gpt", "bert"])
 def test_without_prior_a_generally_likely_word_wins(tokenizer: Tokenizer, system: str) -> None:
     model = make_model(tokenizer, system, "output.bias=true")
-    ids, label_slice = tokenizer.encode_with_slice("it is new", 5, 9)
+    ids, offsets = tokenizer.encode_with_offsets("it is new")
+    label_start = [start for start, _ in offsets].index(6)
     with torch.no_grad():
-        model.model.output.bias[ids[label_slice.start]] += 20.0
+        model.model.output.bias[ids[label_start]] += 20.0
     settings = {"template": TEMPLATE, "words": {"old": "old", "new": "new"}}
     for comparison in ("sum", "mean"):
         result = prompt(model, EXAMPLES, 2, seeds=2, comparison=comparison, **settings)

@@ -1,5 +1,7 @@
-"""Whether attention explains a prediction (Jain and Wallace 2019; Wiegreffe and Pinter 2019;
-Serrano and Smith 2019)."""
+"""Whether attention explains a prediction.
+
+Jain and Wallace (2019); Wiegreffe and Pinter (2019); Serrano and Smith (2019).
+"""
 
 import math
 from collections.abc import Callable, Mapping, Sequence

@@ -1,5 +1,7 @@
-"""Attention rollout: attention multiplied through all layers, with residual connections (Abnar and
-Zuidema 2020)."""
+"""Attention rollout: attention multiplied through all layers, with residual connections.
+
+Abnar and Zuidema (2020).
+"""
 
 from typing import Literal
 

@@ -1,5 +1,7 @@
-"""Attention as an attribution of predictions: of the last layer, by rollout, or by maximum flow
-(Abnar and Zuidema 2020)."""
+"""Attention as an attribution of predictions.
+
+Of the last layer, by rollout, or by maximum flow (Abnar and Zuidema 2020).
+"""
 
 from collections.abc import Sequence
 from typing import Any, Literal

@@ -1,5 +1,7 @@
-"""Attribution of a prediction to input tokens: gradient, gradient times input, integrated gradients
-(Sundararajan et al. 2017)."""
+"""Attribution of a prediction to input tokens.
+
+Gradient, gradient times input, and integrated gradients (Sundararajan et al. 2017).
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
-"""Which tokens can be masked without changing the prediction, by gates trained on many texts (De
-Cao et al. 2020, DiffMask)."""
+"""Which tokens can be masked without changing the prediction (De Cao et al. 2020, DiffMask).
+
+Gates that decide it are trained on many texts.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

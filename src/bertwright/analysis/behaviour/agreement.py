@@ -1,5 +1,7 @@
-"""Subject-verb agreement: which of two sentences that differ in one word is likelier (Marvin and
-Linzen 2018; Goldberg 2019; Warstadt et al. 2020)."""
+"""Subject-verb agreement: which of two sentences that differ in one word is likelier.
+
+Marvin and Linzen (2018); Goldberg (2019); Warstadt et al. (2020).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass

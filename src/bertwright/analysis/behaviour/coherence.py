@@ -1,5 +1,7 @@
-"""Inter-sentence coherence, and the confidence of masked-token predictions (Lan et al. 2020, table
-5)."""
+"""Inter-sentence coherence, and the confidence of masked-token predictions.
+
+Lan et al. (2020, table 5).
+"""
 
 import re
 from collections.abc import Sequence

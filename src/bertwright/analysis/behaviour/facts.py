@@ -1,5 +1,7 @@
-"""Factual knowledge from cloze sentences (Petroni et al. 2019), and whether negation changes the
-answer (Kassner and Schütze 2020)."""
+"""Factual knowledge from cloze sentences, and whether negation changes the answer.
+
+Petroni et al. (2019); Kassner and Schütze (2020).
+"""
 
 from collections import Counter
 from dataclasses import dataclass

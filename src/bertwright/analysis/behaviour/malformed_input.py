@@ -1,5 +1,7 @@
-"""Predictions of a classifier for malformed texts: words reordered or removed (Sankar et al. 2019;
-Pham et al. 2021)."""
+"""Predictions of a classifier for malformed texts: words reordered or removed.
+
+Sankar et al. (2019); Pham et al. (2021).
+"""
 
 import re
 from collections.abc import Callable

@@ -1,5 +1,7 @@
-"""One pass over texts for several consumers: activations are handed on batch by batch and are not
-kept."""
+"""One pass over texts for several consumers.
+
+Activations are handed on batch by batch and are not kept.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

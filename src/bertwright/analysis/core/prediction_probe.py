@@ -1,5 +1,7 @@
-"""Loss and accuracy of predictions, text by text: the measure for head removal and perturbation.
-The masked positions are the same every time."""
+"""Loss and accuracy of predictions, text by text.
+
+The measure for head removal and perturbation. The masked positions are the same every time.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence

@@ -254,7 +254,7 @@ def _raw_text(
     """Return a text up to the last of these words."""
     if not isinstance(part, str):
         return " ".join(part[: len(words)])
-    _, spans = model.tokenizer.encode_with_spans([part])[0]
+    _, spans = model.tokenizer.encode_with_offsets(part)
     number = sum(len(ids) for _, ids in words)
     return part[: spans[number - 1][1]] if number else ""
 

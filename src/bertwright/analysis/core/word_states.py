@@ -1,5 +1,7 @@
-"""Hidden states of words in every layer, cached on disk as a memory-mapped array for a model and
-texts, shared by all analyses that read hidden states."""
+"""Hidden states of words in every layer, cached on disk.
+
+A memory-mapped array for a model and texts is shared by all analyses that read hidden states.
+"""
 
 import hashlib
 import json

@@ -1,5 +1,7 @@
-"""Pruning heads and feed-forward layers of a fine-tuned model by importance, and training with
-them masked."""
+"""Pruning heads and feed-forward layers of a fine-tuned model by importance.
+
+The model is also trained with them masked.
+"""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

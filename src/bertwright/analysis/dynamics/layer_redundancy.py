@@ -1,5 +1,7 @@
-"""Redundancy of layers: their similarity, and the loss without each (Kovaleva et al. 2019, section
-4.5; Kornblith et al. 2019)."""
+"""Redundancy of layers: their similarity, and the loss without each.
+
+Kovaleva et al. (2019, section 4.5); Kornblith et al. (2019).
+"""
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager

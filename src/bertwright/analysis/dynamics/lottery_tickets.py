@@ -1,5 +1,7 @@
-"""Whether important parts of a fine-tuned model train better alone than others (Prasanna, Rogers
-and Rumshisky 2020)."""
+"""Whether important parts of a fine-tuned model train better alone than others.
+
+Prasanna, Rogers and Rumshisky (2020).
+"""
 
 from dataclasses import replace
 from typing import Literal

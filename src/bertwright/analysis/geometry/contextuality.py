@@ -1,5 +1,7 @@
-"""Similarity of hidden states: of random words, of one word in its contexts, of a word and its
-sentence (Ethayarajh 2019)."""
+"""Similarity of hidden states (Ethayarajh 2019).
+
+Of random words, of one word in its contexts, and of a word and its sentence.
+"""
 
 from collections.abc import Iterator
 from typing import Any, Literal

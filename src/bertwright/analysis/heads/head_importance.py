@@ -1,5 +1,7 @@
-"""Head importance by gate gradients, and the loss when the least important heads are pruned
-(Michel et al. 2019, section 4)."""
+"""Head importance by gate gradients (Michel et al. 2019, section 4).
+
+It is tested by the loss when the least important heads are pruned.
+"""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager

@@ -1,5 +1,7 @@
-"""Structural probe: a linear map after which squared distances are tree distances (Hewitt and
-Manning 2019)."""
+"""Structural probe: a linear map after which squared distances are tree distances.
+
+Hewitt and Manning (2019).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

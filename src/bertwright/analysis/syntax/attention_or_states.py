@@ -1,5 +1,7 @@
-"""Whether trees are encoded in attention or in hidden states, compared by the same metric (Clark et
-al. 2019; Hewitt and Manning 2019)."""
+"""Whether trees are encoded in attention or in hidden states, by the same metric.
+
+Clark et al. (2019); Hewitt and Manning (2019).
+"""
 
 from dataclasses import replace
 from typing import Literal

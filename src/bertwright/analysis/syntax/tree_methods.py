@@ -1,5 +1,7 @@
-"""Methods that reconstruct trees from attention or hidden states; each is chosen or trained on half
-of the sentences and scored on the other half."""
+"""Methods that reconstruct trees from attention or hidden states.
+
+Each is chosen or trained on half of the sentences and scored on the other half.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,5 +1,7 @@
-"""The viewer's page, a single self-contained file. Arrays are quantised to steps above their
-minimum and deflated."""
+"""The viewer's page, a single self-contained file.
+
+Arrays are quantised to steps above their minimum and deflated.
+"""
 
 import base64
 import json

@@ -1,5 +1,8 @@
-"""Values that the viewer shows: attention in four ways, queries and keys, predictions at every
-position, and nearest words in every layer."""
+"""Values that the viewer shows.
+
+Attention in four ways, queries and keys, predictions at every position, and nearest words in every
+layer.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -93,8 +93,10 @@ class BudgetPlanner:
         return BudgetPlan(candidate, models[candidate.shape])
 
     def estimates(self) -> dict[str, Any]:
-        """Return the points lost by each format, and the loss of each shape before training in
-        nats."""
+        """Return the points lost by each format, and the loss of each shape before training.
+
+        Losses are in nats.
+        """
         return {
             "lost_points_by_format": {f.name: lost for f, lost in self._lost_points.items()},
             "loss_by_shape": {shape.name: loss for shape, loss in self._losses.items()},

@@ -155,8 +155,10 @@ class BudgetRun:
         self.log(f"{self.method} trains the pruned model: about {minutes:.1f} minutes")
 
     def _estimated_seconds(self, student: FineTunedModel, train: Examples) -> float:
-        """Estimate the training time: epochs of the student and one pass of the teacher per
-        stage."""
+        """Estimate the training time.
+
+        A stage takes epochs of the student and one pass of the teacher.
+        """
         epochs = sum(config.epochs for config in self._stage_configs)
         student_seconds, teacher_seconds = (
             _seconds_per_example(model, train) for model in (student, self.model)

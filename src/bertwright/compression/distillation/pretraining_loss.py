@@ -1,5 +1,7 @@
-"""Distillation in pre-training: teacher and student read the same text (Sanh et al. 2019; Jiao et
-al. 2020; Sun et al. 2020)."""
+"""Distillation in pre-training: teacher and student read the same text.
+
+Sanh et al. (2019); Jiao et al. (2020); Sun et al. (2020).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

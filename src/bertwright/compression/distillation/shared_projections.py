@@ -1,5 +1,7 @@
-"""The distance between a student's parameters and its teacher's, through shared projections (Zhao
-et al. 2019)."""
+"""The distance between a student's parameters and its teacher's, through shared projections.
+
+Zhao et al. (2019).
+"""
 
 from collections.abc import Mapping
 
@@ -28,8 +30,10 @@ def named_variables(**modules: nn.Module | None) -> dict[str, tuple[Tensor, int]
 
 
 class SharedProjections(nn.Module):
-    """The distance between a student's variables s and its teacher's t: |U t V' - s|^2 + |U' s V -
-    t|^2, the mean over the entries of a variable and then over variables.
+    """The distance between a student's variables s and its teacher's t.
+
+    It is |U t V' - s|^2 + |U' s V - t|^2, the mean over the entries of a variable and then over
+    variables.
 
     All rows projected between the same two sizes share a matrix U, all columns a matrix V, whatever
     the layer; equal sizes need none. Vectors are single columns.

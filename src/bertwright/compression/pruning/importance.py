@@ -1,5 +1,7 @@
-"""Structured pruning by importance: remove the heads and units that matter least for a task (Michel
-et al. 2019; Hou et al. 2020)."""
+"""Structured pruning: remove the heads and units that matter least for a task.
+
+Michel et al. (2019); Hou et al. (2020).
+"""
 
 from collections.abc import Sequence
 

@@ -1,5 +1,7 @@
-"""The base of weight pruning: weights are multiplied by gates, functions of a score per weight and
-of the progress."""
+"""The base of weight pruning.
+
+Weights are multiplied by gates, functions of a score per weight and of the progress.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Literal

@@ -1,5 +1,7 @@
-"""The sensitivity of a model to quantization without training, module by module: matrices, tables,
-inputs and outputs of linear layers, and whole blocks."""
+"""The sensitivity of a model to quantization without training, module by module.
+
+Modules are matrices, tables, inputs and outputs of linear layers, and whole blocks.
+"""
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager

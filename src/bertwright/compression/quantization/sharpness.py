@@ -1,9 +1,8 @@
-"""The sharpness of the loss in each block, which predicts what quantization costs (Shen et al.
-2020, section 3.1).
+"""The sharpness of the loss in each block, which predicts what quantization costs.
 
-It is the eigenvalue of largest magnitude, which may be negative, of the Hessian of the loss in the
-parameters of one block. Power iteration needs only Hessian-vector products, each a backward pass
-through the gradient.
+The method is that of Shen et al. (2020, section 3.1). Sharpness is the eigenvalue of largest
+magnitude, which may be negative, of the Hessian of the loss in the parameters of one block. Power
+iteration needs only Hessian-vector products, each a backward pass through the gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -97,8 +96,10 @@ def block_sharpness(
 def top_eigenvalue(
     matrix_vector_product: Callable[[ParameterVector], ParameterVector], start: ParameterVector
 ) -> float:
-    """Return the eigenvalue of largest magnitude of a symmetric matrix, by its products with
-    vectors."""
+    """Return the eigenvalue of largest magnitude of a symmetric matrix.
+
+    ``matrix_vector_product`` multiplies the matrix with a vector.
+    """
     vector, value = _normalise(start)[0], 0.0
     for _ in range(MAX_ITERATIONS):
         multiplied = matrix_vector_product(vector)
@@ -163,8 +164,9 @@ def _dot(first: ParameterVector, second: ParameterVector) -> float:
 
 
 class MixedPrecision(Settings):
-    """Mixed precision: ``high_bits`` for the sharpest ``high_fraction`` of blocks, else
-    ``low_bits``.
+    """Mixed precision: more bits for the sharpest blocks.
+
+    The sharpest ``high_fraction`` of blocks have ``high_bits``, the others ``low_bits``.
 
     Sharpness is measured on at most ``examples`` examples, in ``subsets``.
     """

@@ -1,5 +1,4 @@
-"""Narrower embedding tables: factorised (Lan et al. 2020, section 3.1), or projected for another
-vocabulary."""
+"""Narrower embedding tables: factorised (Lan et al. 2020), or projected for another vocabulary."""
 
 import torch
 from torch import Tensor, nn
@@ -109,10 +108,9 @@ def has_embedding_table(model: TextModel) -> bool:
 
 @torch.no_grad()
 def project_embeddings(model: TextModel, tokenizer: Tokenizer, width: int) -> Tensor:
-    """Return vectors (V, width) float32, projected to their first principal axes (Eckart and Young
-    1936); wider ones are padded with 0.
+    """Return vectors (V, width) float32, projected to their first principal axes.
 
-    A token that the model does not have is the mean of the tokens that the model reads it as.
+    Wider ones are padded with 0 (Eckart and Young 1936). A token that the model does not have is the mean of the tokens that the model reads it as.
     """
     table = model.model.embedding_table.detach().double().cpu()
     if tokenizer.hash == model.tokenizer.hash:

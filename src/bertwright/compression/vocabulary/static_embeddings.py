@@ -1,5 +1,7 @@
-"""Static embeddings: a table of one vector per token in the place of an encoder (Tulkens and van
-Dongen 2024, Model2Vec)."""
+"""Static embeddings: a table of one vector per token in the place of an encoder.
+
+Tulkens and van Dongen (2024, Model2Vec).
+"""
 
 from collections.abc import Mapping
 

@@ -5,9 +5,8 @@ Character offsets are mapped through the cleaning of a text to its tokens.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.files import loads_json
 from bertwright.data.document import PHRASE, Annotation, Document
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.data.tokenization.words import word_spans
+from bertwright.data.tokenization.words import split_words, word_spans
 
 ANNOTATION_EXAMPLE = '{"start": 0, "stop": 5, "label": "phrase"}'
 
@@ -45,25 +44,32 @@ def parse_annotations(value: Any, location: str) -> tuple[Annotation, ...]:
     return tuple(annotations)
 
 
-def require_spans_within(annotations: Iterable[Annotation], length: int, location: str) -> None:
-    """Raise UserError if an annotation ends after ``length`` characters."""
-    for annotation in annotations:
-        if annotation.stop > length:
-            raise UserError(
-                f"{location}: {annotation.start} to {annotation.stop} is not a span of {length} "
-                f"characters: write {ANNOTATION_EXAMPLE}"
-            )
-
-
 def to_visible_offsets(
-    annotations: Iterable[Annotation], offset_of: Callable[[int], int]
+    annotations: Sequence[Annotation], blocks: Iterable[str], location: str
 ) -> list[Annotation]:
     """Return annotations in order, with offsets among the characters that cleaning keeps.
 
-    ``offset_of`` maps an old offset to the new one.
+    ``blocks`` are the parts of the annotated text. Errors: UserError for an annotation that ends
+    after the text.
     """
-    counted = (replace(a, start=offset_of(a.start), stop=offset_of(a.stop)) for a in annotations)
-    return sorted((a for a in counted if a.start < a.stop), key=lambda a: (a.start, -a.stop))
+    offsets = deque(sorted({offset for a in annotations for offset in (a.start, a.stop)}))
+    visible_offsets, num_visible, length = dict[int, int](), 0, 0
+    for block in blocks:
+        begin, length = length, length + len(block)
+        while offsets and offsets[0] <= length:
+            offset = offsets.popleft()
+            visible_offsets[offset] = num_visible + _count_visible(block[: offset - begin])
+        num_visible += _count_visible(block)
+    if outside := next((a for a in annotations if a.stop > length), None):
+        raise UserError(
+            f"{location}: {outside.start} to {outside.stop} is not a span of {length} characters: "
+            f"write {ANNOTATION_EXAMPLE}"
+        )
+    moved = (
+        replace(a, start=visible_offsets[a.start], stop=visible_offsets[a.stop])
+        for a in annotations
+    )
+    return sorted((a for a in moved if a.start < a.stop), key=lambda a: (a.start, -a.stop))
 
 
 def attach_annotations(
@@ -92,14 +98,6 @@ def attach_annotations(
         before = after
 
 
-def attach_row_annotations(
-    raw_text: str, texts: Iterable[str], annotations: Sequence[Annotation]
-) -> Iterator[tuple[str, tuple[Annotation, ...]]]:
-    """Yield the documents of a table row with annotations, given as offsets in ``raw_text``."""
-    offsets = _visible_offsets(raw_text) if annotations else []
-    return attach_annotations(texts, to_visible_offsets(annotations, partial(bisect_left, offsets)))
-
-
 def _visible_offsets(text: str) -> list[int]:
     """Return the offsets of characters that cleaning keeps: all but white space and NUL."""
     return [n for n, char in enumerate(text) if not (char.isspace() or char == "\0")]
@@ -111,7 +109,7 @@ class PhraseList:
     def __init__(self, entries: Sequence[tuple[str, str]]) -> None:
         self._by_first_word: dict[str, list[tuple[tuple[str, ...], str]]] = {}
         for entry, label in entries:
-            words = tuple(_casefolded_words(entry))
+            words = tuple(word.casefold() for word in split_words(entry))
             if words:
                 self._by_first_word.setdefault(words[0], []).append((words, label))
         for candidates in self._by_first_word.values():
@@ -147,10 +145,6 @@ class PhraseList:
             index += size
 
 
-def _casefolded_words(text: str) -> list[str]:
-    return [text[start:stop].casefold() for start, stop in word_spans(text)]
-
-
 def annotation_token_spans(
     tokenizer: Tokenizer, document: Document, annotations: Sequence[Annotation]
 ) -> Iterator[tuple[Annotation, int, int]]:
@@ -165,7 +159,7 @@ def annotation_token_spans(
     ends: list[int] = []
     part_start = 0
     for part in document.parts:
-        offsets = tokenizer.offsets(part)
+        _, offsets = tokenizer.encode_with_offsets(part)
         begins += [part_start + begin for begin, _ in offsets]
         ends += [part_start + end for _, end in offsets]
         part_start += len(part) + 1
@@ -194,19 +188,9 @@ def read_sidecar(name: str, blocks: Iterable[str]) -> list[Annotation]:
         value: Any = loads_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise UserError(f"{path} is not a readable JSON file: {error}") from None
-    annotations = parse_annotations(value, str(path))
-    offsets = deque(sorted({offset for a in annotations for offset in (a.start, a.stop)}))
-    visible_offsets, num_visible, length = dict[int, int](), 0, 0
-    for block in blocks:
-        begin, length = length, length + len(block)
-        while offsets and offsets[0] <= length:
-            offset = offsets.popleft()
-            visible_offsets[offset] = num_visible + count_visible(block[: offset - begin])
-        num_visible += count_visible(block)
-    require_spans_within(annotations, length, str(path))
-    return to_visible_offsets(annotations, visible_offsets.__getitem__)
+    return to_visible_offsets(parse_annotations(value, str(path)), blocks, str(path))
 
 
-def count_visible(text: str) -> int:
-    """Return the number of characters that are not white space."""
-    return len("".join(text.split()))
+def _count_visible(text: str) -> int:
+    """Return the number of characters that cleaning keeps."""
+    return len("".join(text.split()).replace("\0", ""))

@@ -18,10 +18,9 @@ from bertwright.core.files import explain_full_disk, loads_json
 from bertwright.core.messages import first_line
 from bertwright.data.annotations.alignment import (
     attach_annotations,
-    attach_row_annotations,
     parse_annotations,
     read_sidecar,
-    require_spans_within,
+    to_visible_offsets,
 )
 from bertwright.data.document import (
     Annotation,
@@ -294,17 +293,15 @@ def _row_to_documents(
         return
     row_annotations = _row_annotations(values, location) if source.annotations_column else ()
     texts = _cell_to_texts(values[0], source.column, location, counts)
-    for text, annotations in attach_row_annotations(str(values[0]), texts, row_annotations):
+    for text, annotations in attach_annotations(texts, row_annotations):
         yield Document(text, language, annotations=annotations)
 
 
-def _row_annotations(values: Sequence[Any], location: str) -> tuple[Annotation, ...]:
+def _row_annotations(values: Sequence[Any], location: str) -> list[Annotation]:
     text, *_, value = values
     if not isinstance(text, str):
         raise UserError(f"{location}: annotations need a text, and the row has none")
-    annotations = parse_annotations(value, location)
-    require_spans_within(annotations, len(text), location)
-    return annotations
+    return to_visible_offsets(parse_annotations(value, location), [text], location)
 
 
 def _row_to_translation_pair(

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.core.rng import random_bits, stream_key
+from bertwright.core.rng import hash_ngrams, stream_key
 from bertwright.data.shards.dataset import Dataset, Split
 
 _NGRAM_LENGTH, _MIN_NGRAM_LENGTH = 13, 8
@@ -24,7 +24,7 @@ def find_contaminated(data: Dataset, texts: Iterable[str]) -> list[bool]:
     results = [False] * len(sequences)
     for length in range(_MIN_NGRAM_LENGTH, _NGRAM_LENGTH + 1):
         indices = [n for n, ids in enumerate(sequences) if min(len(ids), _NGRAM_LENGTH) == length]
-        hashes = [_hash_ngrams(sequences[n], length) for n in indices]
+        hashes = [hash_ngrams(_KEY, sequences[n], length) for n in indices]
         for index, overlaps in zip(indices, _contain_any(split, hashes, length), strict=True):
             results[index] = overlaps
     return results
@@ -42,11 +42,5 @@ def _contain_any(
         token_ids = split.token_ids(
             start, min(start + _BLOCK_LENGTH + ngram_length - 1, split.num_tokens)
         )
-        is_present |= np.isin(unique, _hash_ngrams(token_ids, ngram_length))
+        is_present |= np.isin(unique, hash_ngrams(_KEY, token_ids, ngram_length))
     return [bool(is_present[np.searchsorted(unique, hashes)].any()) for hashes in ngram_hashes]
-
-
-def _hash_ngrams(token_ids: NDArray[np.integer], ngram_length: int) -> NDArray[np.uint64]:
-    """Return a hash of each n-gram of tokens."""
-    num_ngrams = max(len(token_ids) - ngram_length + 1, 0)
-    return random_bits(_KEY, *(token_ids[n : n + num_ngrams] for n in range(ngram_length)))

@@ -87,53 +87,40 @@ class Split:
     """A memory-mapped, read-only split of a data set."""
 
     def __init__(self, folder: Path, name: str, manifest: DatasetManifest) -> None:
-        def array(kind: str, dtype: str) -> NDArray[Any]:
-            return _memory_map(folder / shard_name(name, kind), dtype)
-
-        counts = manifest.splits[name]
+        counts, arrays = manifest.splits[name], open_arrays(folder, name, manifest)
         self.name = name
         self._folder = folder
         self.num_tokens = counts.tokens
         self.num_documents = counts.documents
         self.num_sentences = counts.sentences
-        self.num_words = counts.words
-        self.stored_token_ids: NDArray[np.unsignedinteger[Any]] = array(
-            "tokens", manifest.token_dtype
-        )
-        self._boundaries = array("boundaries", "uint8")
-        self._word_bytes = array("word_bytes", "uint16")
-        self.words_before: NDArray[np.int64] = array("words_before", "int64")
-        self.document_starts: NDArray[np.int64] = array("documents", "int64")
+        self._token_ids: NDArray[np.unsignedinteger[Any]] = arrays["tokens"]
+        self._boundaries: NDArray[np.uint8] = arrays["boundaries"]
+        self._word_bytes: NDArray[np.uint16] = arrays["word_bytes"]
+        self._words_before: NDArray[np.int64] = arrays["words_before"]
+        self.document_starts: NDArray[np.int64] = arrays["documents"]
         """(num_documents + 1,) token positions; the last is ``num_tokens``."""
-        self.sentence_starts: NDArray[np.int64] = array("sentences", "int64")
+        self.sentence_starts: NDArray[np.int64] = arrays["sentences"]
         """(num_sentences + 1,) token positions; the last is ``num_tokens``."""
         self.language_names = manifest.languages
-        self.language_ids: NDArray[np.integer[Any]] | None = None
+        self.language_ids: NDArray[np.integer[Any]] | None = arrays.get("languages")
         """(num_documents,) indices into ``language_names``; None if unknown."""
-        self.translations: NDArray[np.int64] = np.empty(0, np.int64)
+        self.translations: NDArray[np.int64] = arrays.get("translations", np.empty(0, np.int64))
         """Indices of documents that translate the document before."""
-        if manifest.languages:
-            self.language_ids = array("languages", "uint16")
-            self.translations = array("translations", "int64")
-        self.phrases: TokenSpans | None = None
-        self.entities: TokenSpans | None = None
+        self.phrases, self.entities = (
+            TokenSpans(arrays[f"{kind}_starts"], arrays[f"{kind}_stops"])
+            if manifest.has_annotations
+            else None
+            for kind in ("phrase", "entity")
+        )
         """Token spans; None if the data set has no annotations."""
-        self.turns: DialogueTurns | None = None
+        self.turns = (
+            DialogueTurns(arrays["turn_starts"], arrays["turn_speakers"])
+            if manifest.has_dialogues
+            else None
+        )
         """Dialogue turns; None if the data set has no dialogues."""
-        if manifest.has_annotations:
-            self.phrases, self.entities = (
-                TokenSpans(array(f"{kind}_starts", "int64"), array(f"{kind}_stops", "int64"))
-                for kind in ("phrase", "entity")
-            )
-        self.capitals: NDArray[np.int64] | None = None
+        self.capitals: NDArray[np.int64] | None = arrays.get("capitals")
         """Tokens where a capitalised word starts; None if not stored."""
-        if manifest.has_capitals:
-            self.capitals = array("capitals", "int64")
-        if manifest.has_dialogues:
-            self.turns = DialogueTurns(
-                array("turn_starts", "int64"),
-                array("turn_speakers", "uint8"),
-            )
         self.occurrences: TokenOccurrences | None = None
         """Token counts of documents; set by :meth:`with_occurrences`."""
 
@@ -174,7 +161,7 @@ class Split:
 
     def token_ids(self, start: int, stop: int) -> NDArray[np.int32]:
         """Return the token ids of [start, stop)."""
-        return self.stored_token_ids[start:stop].astype(np.int32)
+        return self._token_ids[start:stop].astype(np.int32)
 
     def boundaries(self, start: int, stop: int) -> NDArray[np.uint8]:
         """Return the boundary flags of [start, stop)."""
@@ -185,7 +172,7 @@ class Split:
     ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Return token ids and boundaries, (B, length) each, from ``starts`` (B,)."""
         positions = np.asarray(starts, dtype=np.int64)[:, None] + np.arange(length)
-        return self.stored_token_ids[positions].astype(np.int32), self._boundaries[positions]
+        return self._token_ids[positions].astype(np.int32), self._boundaries[positions]
 
     def word_bytes(self, start: int, stop: int) -> NDArray[np.uint16]:
         """Return the UTF-8 bytes of the words that start in [start, stop), in order.
@@ -199,7 +186,7 @@ class Split:
     def _num_words_before(self, position: int) -> int:
         block = position // WORD_RANK_INTERVAL
         since = self._boundaries[block * WORD_RANK_INTERVAL : position] & WORD_START
-        before = self.words_before[block] if block < len(self.words_before) else 0
+        before = self._words_before[block] if block < len(self._words_before) else 0
         return int(before) + int(np.count_nonzero(since))
 
 
@@ -212,8 +199,8 @@ class Dataset:
         self._splits: dict[str, Split] = {}
 
     @classmethod
-    def open(cls, path: Path | str) -> "Dataset":
-        """Open a data folder; check its sizes, and its content if it is small.
+    def open(cls, path: Path | str, is_verified: bool = False) -> "Dataset":
+        """Open a data folder; check its sizes, and its content if it is small and not verified.
 
         Errors: UserError if it is not a complete data set, naming the damaged or inconsistent file.
         """
@@ -234,12 +221,13 @@ class Dataset:
         check_manifest(file, data.manifest)
         for name, expected in files.items():
             _check_size(folder / name, expected)
-        if sum(file.bytes for file in files.values()) <= MAX_BYTES_CHECKED_ON_OPEN:
+        num_bytes = sum(file.bytes for file in files.values())
+        if not is_verified and num_bytes <= MAX_BYTES_CHECKED_ON_OPEN:
             data.check()
             return data
         check_tokenizer(folder, data.manifest, data.tokenizer)
         for name in data.manifest.splits:
-            check_starts(folder, data.split(name))
+            check_starts(folder, name, open_arrays(folder, name, data.manifest))
         return data
 
     def check(self) -> None:
@@ -255,9 +243,9 @@ class Dataset:
                 raise damage_error(self.path / name, "its checksum differs")
         check_tokenizer(self.path, self.manifest, self.tokenizer)
         for name in self.manifest.splits:
-            split = self.split(name)
-            check_starts(self.path, split)
-            token_counts = check_arrays(self.path, split, self.manifest.tokenizer.vocab_size)
+            arrays = open_arrays(self.path, name, self.manifest)
+            check_starts(self.path, name, arrays)
+            token_counts = check_arrays(self.path, name, arrays, self.manifest)
             if name == TRAIN and not np.array_equal(token_counts, self.token_counts):
                 raise damage_error(self.path / TOKEN_COUNTS, "the training split has other tokens")
 
@@ -293,11 +281,18 @@ def unigram_entropy(token_counts: NDArray[np.int64]) -> float:
     return float(-(probabilities * np.log(probabilities)).sum())
 
 
-def _memory_map(file: Path, dtype: str) -> NDArray[Any]:
-    if file.stat().st_size == 0:
-        return np.empty(0, dtype=dtype)
-    # A plain array: indexing a memmap object takes ten times as long.
-    return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+def open_arrays(folder: Path, split: str, manifest: DatasetManifest) -> dict[str, NDArray[Any]]:
+    """Return the memory-mapped arrays of a split by name."""
+    arrays: dict[str, NDArray[Any]] = {}
+    for spec in manifest.array_specs:
+        file, dtype = folder / shard_name(split, spec.name), np.dtype(spec.dtype).newbyteorder("<")
+        # A plain array: indexing a memmap object takes ten times as long.
+        arrays[spec.name] = (
+            np.asarray(np.memmap(file, dtype, mode="r"))
+            if file.stat().st_size
+            else np.empty(0, dtype)
+        )
+    return arrays
 
 
 def _check_size(file: Path, expected: FileInfo) -> None:

@@ -1,7 +1,8 @@
 """The manifest of a prepared data set: its content and its sources."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Literal
@@ -11,7 +12,7 @@ from pydantic import Field, ValidationError
 from bertwright.core.config import Settings
 from bertwright.core.errors import UserError
 from bertwright.core.files import loads_json
-from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE as TOKENIZER_FILE
+from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE
 
 MANIFEST = "manifest.json"
 TOKEN_COUNTS = "token_counts.npy"
@@ -50,6 +51,64 @@ class SplitCounts(Settings):
     languages: dict[str, LanguageCounts] = Field(default_factory=dict[str, LanguageCounts])
 
 
+@dataclass(frozen=True)
+class DatasetFeatures:
+    """A set of flags for the optional arrays of a data set."""
+
+    languages: bool = False
+    annotations: bool = False
+    dialogues: bool = False
+    capitals: bool = False
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """An array of a split, in the file ``SPLIT.NAME.bin``.
+
+    Attributes:
+        dtype: Its dtype; empty for the token dtype of the data set.
+        length: Its length by the counts of the split; None if these do not state it.
+        feature: The field of :class:`DatasetFeatures` that it belongs to, if it is optional.
+        indexes: The array that its values are indices of, if any.
+    """
+
+    name: str
+    dtype: str
+    length: Callable[[SplitCounts], int | None]
+    feature: str | None = None
+    indexes: str | None = None
+
+
+_ARRAYS = (
+    ArraySpec("tokens", "", lambda c: c.tokens),
+    ArraySpec("boundaries", "uint8", lambda c: c.tokens),
+    ArraySpec("word_bytes", "uint16", lambda c: c.words),
+    ArraySpec(
+        "words_before", "int64", lambda c: -(-c.tokens // WORD_RANK_INTERVAL), None, "word_bytes"
+    ),
+    ArraySpec("documents", "int64", lambda c: c.documents + 1, None, "tokens"),
+    ArraySpec("sentences", "int64", lambda c: c.sentences + 1, None, "tokens"),
+    ArraySpec("languages", "uint16", lambda c: c.documents, "languages"),
+    ArraySpec("translations", "int64", lambda c: c.translations, "languages", "languages"),
+    ArraySpec("phrase_starts", "int64", lambda c: c.phrases, "annotations", "tokens"),
+    ArraySpec("phrase_stops", "int64", lambda c: c.phrases, "annotations", "tokens"),
+    ArraySpec("entity_starts", "int64", lambda c: c.entities, "annotations", "tokens"),
+    ArraySpec("entity_stops", "int64", lambda c: c.entities, "annotations", "tokens"),
+    ArraySpec("turn_starts", "int64", lambda c: c.turns, "dialogues", "tokens"),
+    ArraySpec("turn_speakers", "uint8", lambda c: c.turns, "dialogues"),
+    ArraySpec("capitals", "int64", lambda c: None, "capitals", "tokens"),
+)
+
+
+def array_specs(features: DatasetFeatures, token_dtype: str) -> list[ArraySpec]:
+    """Return the arrays of each split of a data set."""
+    return [
+        replace(spec, dtype=spec.dtype or token_dtype)
+        for spec in _ARRAYS
+        if spec.feature is None or getattr(features, spec.feature)
+    ]
+
+
 class TokenizerInfo(Settings):
     """A reference to the tokenizer of a data set."""
 
@@ -76,6 +135,14 @@ class DatasetManifest(Settings):
     has_annotations: bool = False
     has_dialogues: bool = False
     has_capitals: bool = False
+
+    @property
+    def array_specs(self) -> list[ArraySpec]:
+        """Return the arrays of each split."""
+        features = DatasetFeatures(
+            bool(self.languages), self.has_annotations, self.has_dialogues, self.has_capitals
+        )
+        return array_specs(features, self.token_dtype)
 
 
 def shard_name(split: str, array: str) -> str:

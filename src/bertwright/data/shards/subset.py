@@ -32,25 +32,32 @@ class SplitSubset(Split):
 
         new_index = np.full(split.num_documents, -1)
         new_index[documents] = np.arange(len(documents))
-        index_arrays = (split.document_starts, new_index, shift)
-        kept, shifts = _shift_positions(split.sentence_starts[:-1], *index_arrays)
-        starts = split.sentence_starts[:-1][kept] - shifts
-        self.sentence_starts = np.append(starts, self.num_tokens)
-        self.num_sentences = len(starts)
+
+        def select(positions: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+            """Return which positions lie in the subset, and their positions there."""
+            index = np.searchsorted(split.document_starts, positions, side="right") - 1
+            is_inside = new_index[index] >= 0
+            return is_inside, positions[is_inside] - shift[new_index[index[is_inside]]]
+
+        def select_spans(spans: TokenSpans) -> TokenSpans:
+            is_inside, starts = select(spans.starts)
+            return TokenSpans(starts, starts + (spans.stops - spans.starts)[is_inside])
+
+        def select_turns(turns: DialogueTurns) -> DialogueTurns:
+            is_inside, starts = select(turns.starts)
+            return DialogueTurns(starts, turns.speakers[is_inside])
+
+        self.sentence_starts = np.append(select(split.sentence_starts[:-1])[1], self.num_tokens)
+        self.num_sentences = len(self.sentence_starts) - 1
         self.language_ids = None if split.language_ids is None else split.language_ids[documents]
         second = split.translations
         second = second[(new_index[second] >= 0) & (new_index[second - 1] >= 0)]
         self.translations = new_index[second]
-        self.phrases, self.entities = (
-            spans and _subset_spans(spans, *index_arrays)
-            for spans in (split.phrases, split.entities)
-        )
-        self.capitals = None
-        if split.capitals is not None:
-            kept, shifts = _shift_positions(split.capitals, *index_arrays)
-            self.capitals = split.capitals[kept] - shifts
+        self.phrases = split.phrases and select_spans(split.phrases)
+        self.entities = split.entities and select_spans(split.entities)
+        self.turns = split.turns and select_turns(split.turns)
+        self.capitals = None if split.capitals is None else select(split.capitals)[1]
         self.occurrences = split.occurrences and TokenOccurrences(self)
-        self.turns = split.turns and _subset_turns(split.turns, *index_arrays)
 
     def tokenize(self, text: str) -> list[int]:
         return self._split.tokenize(text)
@@ -88,27 +95,6 @@ class SplitSubset(Split):
         for begin, end in pairwise([start, *inside, stop]):
             shift = int(self._shift[self._run_index(np.array(begin))])
             yield begin + shift, end + shift
-
-
-def _shift_positions(
-    positions: NDArray[np.int64],
-    document_starts: NDArray[np.int64],
-    document_index: NDArray[np.int64],
-    shift: NDArray[np.int64],
-) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-    """Return which positions lie in the subset's documents, and their shifts."""
-    documents = document_index[np.searchsorted(document_starts, positions, side="right") - 1]
-    return documents >= 0, shift[documents[documents >= 0]]
-
-
-def _subset_spans(spans: TokenSpans, *index_arrays: NDArray[np.int64]) -> TokenSpans:
-    kept, shifts = _shift_positions(spans.starts, *index_arrays)
-    return TokenSpans(spans.starts[kept] - shifts, spans.stops[kept] - shifts)
-
-
-def _subset_turns(turns: DialogueTurns, *index_arrays: NDArray[np.int64]) -> DialogueTurns:
-    kept, shifts = _shift_positions(turns.starts, *index_arrays)
-    return DialogueTurns(turns.starts[kept] - shifts, turns.speakers[kept])
 
 
 def split_by_language(split: Split, languages: Collection[str] = ()) -> list[SplitSubset]:

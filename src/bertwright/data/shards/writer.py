@@ -1,78 +1,157 @@
 """Writing the arrays and the manifest of a data folder, in constant memory."""
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.core.errors import UserError
+from bertwright.data.holdout import TRAIN
 from bertwright.data.languages import MAX_LANGUAGES
+from bertwright.data.shards.dataset import unigram_entropy
 from bertwright.data.shards.manifest import (
     MANIFEST,
     TOKEN_COUNTS,
     WORD_RANK_INTERVAL,
+    DatasetFeatures,
     DatasetManifest,
     FileInfo,
     LanguageCounts,
     SplitCounts,
     TokenizerInfo,
+    array_specs,
     dataset_hash,
     shard_name,
     smallest_token_dtype,
 )
 from bertwright.data.tokenization.boundaries import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.data.tokenization.token_cache import EncodedDocuments
-from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE as TOKENIZER_FILE
-from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
 
-
-@dataclass(frozen=True)
-class DocumentLanguages:
-    """A language code for each document that has tokens, and which of them are translations.
-
-    ``translations`` are the indices of documents that translate the one before.
-    """
-
-    languages: Sequence[str]
-    translations: NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class DocumentAnnotations:
-    """A set of annotations of encoded documents.
-
-    ``phrases`` and ``entities`` are token spans [start, stop), (S, 2) each; ``turns`` are pairs of
-    first token and speaker, (T, 2); ``capitals`` are the tokens where a capitalised word starts,
-    (C,).
-    """
-
-    languages: DocumentLanguages | None = None
-    phrases: NDArray[np.int64] | None = None
-    entities: NDArray[np.int64] | None = None
-    turns: NDArray[np.int64] | None = None
-    capitals: NDArray[np.int64] | None = None
-
-
-@dataclass(frozen=True)
-class DatasetFeatures:
-    """A set of flags for the optional arrays of a data set."""
-
-    languages: bool = False
-    annotations: bool = False
-    dialogues: bool = False
-    capitals: bool = False
-
-
-NO_ANNOTATIONS = DocumentAnnotations()
 TEXT_ONLY = DatasetFeatures()
 
+OptionalArrays = Mapping[str, NDArray[Any]]
+"""Arrays of encoded documents by name, with indices relative to these documents."""
 
-class SplitWriter:
+
+class DatasetWriter:
+    """A writer of the splits of a data set.
+
+    If the splits are nested, each contains the one before, and the last contains all.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        tokenizer: Tokenizer,
+        split_names: Sequence[str],
+        features: DatasetFeatures = TEXT_ONLY,
+        is_nested: bool = False,
+    ) -> None:
+        self._folder = folder
+        self._tokenizer = tokenizer
+        self._features = features
+        self._language_ids: dict[str, int] = {}
+        self._writers = {
+            name: _SplitWriter(folder, name, tokenizer.vocab_size, features, self._language_ids)
+            for name in split_names
+        }
+        self._is_nested = is_nested
+
+    @property
+    def num_tokens(self) -> int:
+        """Return the number of tokens written so far."""
+        return int(sum(writer.token_counts.sum() for writer in self._writers.values()))
+
+    def append(
+        self,
+        split: str,
+        encoded: EncodedDocuments,
+        arrays: OptionalArrays | None = None,
+        languages: Sequence[str] = (),
+    ) -> None:
+        """Append documents to a split, with the language of each document that has tokens."""
+        self._writers[split].append(encoded, arrays or {}, languages)
+
+    def finish(self, sources: list[dict[str, str | int]]) -> dict[str, Any]:
+        """Write tokenizer, token counts and manifest; return the counts for the report."""
+        splits = {name: writer.finish() for name, writer in self._writers.items()}
+        train = self._writers[TRAIN].token_counts
+        manifest = self._write_manifest(splits, sources)
+        names = list(splits)[-1:] if self._is_nested else list(splits)
+        counts = [splits[name][0] for name in names]
+        writers = [self._writers[name] for name in names]
+        token_counts = sum((writer.token_counts for writer in writers), np.zeros_like(train))
+        num_tokens = int(token_counts.sum())
+        num_unknown = int(token_counts[self._tokenizer.special_tokens.unknown])
+        num_bytes = sum(writer.num_bytes for writer in writers)
+        if num_unknown == num_tokens > 0:
+            raise UserError(
+                "every token of the input is unknown: choose a tokenizer trained on similar text; "
+                "tables of events are prepared with --item"
+            )
+
+        def total(name: str) -> int:
+            return sum(getattr(split, name) for split in counts)
+
+        return {
+            "hash": manifest.hash,
+            **{name: total(name) for name in ("documents", "sentences", "words", "tokens")},
+            "bytes": num_bytes,
+            "bytes_per_token": num_bytes / max(1, num_tokens),
+            "unknown_rate": num_unknown / max(1, num_tokens),
+            "special_tokens_in_text": int(token_counts[list(self._tokenizer.reserved_ids)].sum()),
+            "longest_document": max(w.max_document_length for w in self._writers.values()),
+            "unigram_entropy": unigram_entropy(train),
+            "splits": {name: _split_summary(counts) for name, (counts, _) in splits.items()},
+            **_language_summary(manifest.languages, counts),
+            **{name: total(name) for name in ("phrases", "entities", "turns") if total(name)},
+        }
+
+    def _write_manifest(
+        self,
+        splits: Mapping[str, tuple[SplitCounts, dict[str, FileInfo]]],
+        sources: list[dict[str, str | int]],
+    ) -> DatasetManifest:
+        tokenizer, languages = self._tokenizer, tuple(self._language_ids)
+        tokenizer.save(self._folder)
+        np.save(self._folder / TOKEN_COUNTS, self._writers[TRAIN].token_counts)
+        files = {name: info for _, infos in splits.values() for name, info in infos.items()}
+        for name in (TOKEN_COUNTS, TOKENIZER_FILE):
+            content = (self._folder / name).read_bytes()
+            files[name] = FileInfo(bytes=len(content), sha256=sha256(content).hexdigest())
+        info = TokenizerInfo(
+            kind=tokenizer.kind, vocab_size=tokenizer.vocab_size, hash=tokenizer.hash
+        )
+        manifest = DatasetManifest(
+            hash=dataset_hash(info, files, languages),
+            tokenizer=info,
+            token_dtype=smallest_token_dtype(tokenizer.vocab_size),
+            splits={name: counts for name, (counts, _) in splits.items()},
+            files=files,
+            sources=sources,
+            languages=languages,
+            has_annotations=self._features.annotations,
+            has_dialogues=self._features.dialogues,
+            has_capitals=self._features.capitals,
+        )
+        (self._folder / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
+        return manifest
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for writer in self._writers.values():
+            writer.abort()
+
+
+class _SplitWriter:
     """A writer that appends encoded documents to the files of one split.
 
     ``language_ids`` collects the ids of the data set's languages and is shared by its splits.
@@ -82,118 +161,96 @@ class SplitWriter:
         self,
         folder: Path,
         name: str,
-        token_dtype: str,
+        vocab_size: int,
         features: DatasetFeatures,
         language_ids: dict[str, int],
     ) -> None:
-        self._files: list[_ArrayFile] = []
-
-        def array(kind: str, dtype: str) -> _ArrayFile:
-            self._files.append(_ArrayFile(folder / shard_name(name, kind), dtype))
-            return self._files[-1]
-
-        self._token_ids = array("tokens", token_dtype)
-        self._boundaries = array("boundaries", "uint8")
-        self._word_bytes = array("word_bytes", "uint16")
-        self._words_before = array("words_before", "int64")
-        self._documents = array("documents", "int64")
-        self._sentences = array("sentences", "int64")
-        self._languages = None
-        if features.languages:
-            languages, translations = array("languages", "uint16"), array("translations", "int64")
-            self._languages = _LanguageWriter(languages, translations, language_ids)
-        span_kinds = ("phrase", "entity") if features.annotations else ()
-        self._spans = {
-            kind: (array(f"{kind}_starts", "int64"), array(f"{kind}_stops", "int64"))
-            for kind in span_kinds
+        self.token_counts = np.zeros(vocab_size, np.int64)
+        self.num_bytes = 0
+        self.max_document_length = 0
+        self._language_ids = language_ids
+        self._language_documents: Counter[str] = Counter()
+        self._language_tokens: Counter[str] = Counter()
+        self._specs = array_specs(features, smallest_token_dtype(vocab_size))
+        self._files = {
+            spec.name: _ArrayFile(folder / shard_name(name, spec.name), spec.dtype)
+            for spec in self._specs
         }
-        self._turns = None
-        if features.dialogues:
-            self._turns = array("turn_starts", "int64"), array("turn_speakers", "uint8")
-        self._capitals = array("capitals", "int64") if features.capitals else None
 
     def append(
-        self, encoded: EncodedDocuments, annotations: DocumentAnnotations = NO_ANNOTATIONS
+        self, encoded: EncodedDocuments, optional: OptionalArrays, languages: Sequence[str]
     ) -> None:
         """Append documents."""
-        position = self._token_ids.length
-        if self._languages is not None and annotations.languages is not None:
-            lengths = encoded.document_lengths[encoded.document_lengths > 0]
-            self._languages.append(annotations.languages, lengths)
-        for kind, spans in (("phrase", annotations.phrases), ("entity", annotations.entities)):
-            if spans is not None:
-                for file, ends in zip(self._spans[kind], spans.T, strict=True):
-                    file.append(position + ends)
-        if self._turns is not None and annotations.turns is not None:
-            self._turns[0].append(position + annotations.turns[:, 0])
-            self._turns[1].append(annotations.turns[:, 1])
-        if self._capitals is not None and annotations.capitals is not None:
-            self._capitals.append(position + annotations.capitals)
+        lengths = {name: file.length for name, file in self._files.items()}
         boundaries = encoded.boundaries
         words = np.cumsum(boundaries & WORD_START, dtype=np.int64)
-        ranked = np.arange(-position % WORD_RANK_INTERVAL, len(boundaries), WORD_RANK_INTERVAL)
-        before = words[ranked] - (boundaries[ranked] & WORD_START)
-        self._words_before.append(self._word_bytes.length + before)
-        self._token_ids.append(encoded.token_ids)
-        self._boundaries.append(boundaries)
-        self._word_bytes.append(encoded.word_bytes)
-        self._documents.append(position + np.flatnonzero(boundaries & DOCUMENT_START))
-        self._sentences.append(position + np.flatnonzero(boundaries & SENTENCE_START))
-
-    def finish(self) -> tuple[SplitCounts, dict[str, FileInfo]]:
-        """Close the files; return their counts and file infos."""
-        counts = SplitCounts(
-            tokens=self._token_ids.length,
-            documents=self._documents.length,
-            sentences=self._sentences.length,
-            words=self._word_bytes.length,
-            translations=self._languages.translations.length if self._languages else 0,
-            phrases=self._spans["phrase"][0].length if self._spans else 0,
-            entities=self._spans["entity"][0].length if self._spans else 0,
-            turns=self._turns[0].length if self._turns else 0,
-            languages=self._languages.counts if self._languages else {},
+        ranked = np.arange(
+            -lengths["tokens"] % WORD_RANK_INTERVAL, len(boundaries), WORD_RANK_INTERVAL
         )
-        end = np.array([self._token_ids.length])
-        self._documents.append(end)
-        self._sentences.append(end)
-        return counts, {file.name: file.close() for file in self._files}
+        arrays = {
+            **optional,
+            "tokens": encoded.token_ids,
+            "boundaries": boundaries,
+            "word_bytes": encoded.word_bytes,
+            "words_before": words[ranked] - (boundaries[ranked] & WORD_START),
+            "documents": np.flatnonzero(boundaries & DOCUMENT_START),
+            "sentences": np.flatnonzero(boundaries & SENTENCE_START),
+            "languages": self._number_languages(languages, encoded.document_lengths),
+        }
+        for spec in self._specs:
+            offset = 0 if spec.indexes is None else lengths[spec.indexes]
+            self._files[spec.name].append(
+                arrays[spec.name] + offset if offset else arrays[spec.name]
+            )
+        self.token_counts += np.bincount(encoded.token_ids, minlength=len(self.token_counts))
+        self.num_bytes += encoded.num_bytes
+        self.max_document_length = max(
+            self.max_document_length, int(encoded.document_lengths.max(initial=0))
+        )
 
-    def abort(self) -> None:
-        """Close the files, ignoring errors."""
-        for file in self._files:
-            file.abort()
-
-
-class _LanguageWriter:
-    """A writer of the languages and translations of one split."""
-
-    def __init__(
-        self, languages: "_ArrayFile", translations: "_ArrayFile", language_ids: dict[str, int]
-    ) -> None:
-        self.languages = languages
-        self.translations = translations
-        self.counts: dict[str, LanguageCounts] = {}
-        self._language_ids = language_ids
-
-    def append(self, languages: DocumentLanguages, lengths: NDArray[np.int64]) -> None:
-        """Append documents with these numbers of tokens."""
-        for code in languages.languages:
+    def _number_languages(
+        self, languages: Sequence[str], document_lengths: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the ids of languages, and count their documents and tokens."""
+        for code in languages:
             self._language_ids.setdefault(code, len(self._language_ids))
         if len(self._language_ids) > MAX_LANGUAGES:
             raise UserError(
                 f"the text has more than {MAX_LANGUAGES:,} languages: name the column that holds "
                 f"their codes with --language-column"
             )
-        self.translations.append(self.languages.length + languages.translations)
-        ids = np.array([self._language_ids[code] for code in languages.languages], np.int64)
-        self.languages.append(ids)
-        num_tokens, num_documents = np.bincount(ids, lengths), np.bincount(ids)
-        for code in dict.fromkeys(languages.languages):
-            index, counts = self._language_ids[code], self.counts.get(code, LanguageCounts())
-            self.counts[code] = LanguageCounts(
-                tokens=counts.tokens + int(num_tokens[index]),
-                documents=counts.documents + int(num_documents[index]),
-            )
+        self._language_documents.update(languages)
+        if languages:
+            lengths = document_lengths[document_lengths > 0].tolist()
+            for code, length in zip(languages, lengths, strict=True):
+                self._language_tokens[code] += length
+        return np.array([self._language_ids[code] for code in languages], np.int64)
+
+    def finish(self) -> tuple[SplitCounts, dict[str, FileInfo]]:
+        """Close the files; return their counts and file infos."""
+        lengths = Counter({name: file.length for name, file in self._files.items()})
+        counts = SplitCounts(
+            tokens=lengths["tokens"],
+            documents=lengths["documents"],
+            sentences=lengths["sentences"],
+            words=lengths["word_bytes"],
+            translations=lengths["translations"],
+            phrases=lengths["phrase_starts"],
+            entities=lengths["entity_starts"],
+            turns=lengths["turn_starts"],
+            languages={
+                code: LanguageCounts(tokens=self._language_tokens[code], documents=num_documents)
+                for code, num_documents in self._language_documents.items()
+            },
+        )
+        for name in ("documents", "sentences"):
+            self._files[name].append(np.array([counts.tokens]))
+        return counts, {file.name: file.close() for file in self._files.values()}
+
+    def abort(self) -> None:
+        """Close the files, ignoring errors."""
+        for file in self._files.values():
+            file.abort()
 
 
 class _ArrayFile:
@@ -221,34 +278,27 @@ class _ArrayFile:
             self._file.close()
 
 
-def write_manifest(
-    folder: Path,
-    tokenizer: Tokenizer,
-    token_counts: NDArray[np.int64],
-    splits: dict[str, tuple[SplitCounts, dict[str, FileInfo]]],
-    sources: list[dict[str, str | int]],
-    languages: tuple[str, ...] = (),
-    features: DatasetFeatures = TEXT_ONLY,
-) -> DatasetManifest:
-    """Write tokenizer and token counts, then the manifest."""
-    tokenizer.save(folder)
-    np.save(folder / TOKEN_COUNTS, token_counts)
-    files = {name: info for _, infos in splits.values() for name, info in infos.items()}
-    for name in (TOKEN_COUNTS, TOKENIZER_FILE):
-        content = (folder / name).read_bytes()
-        files[name] = FileInfo(bytes=len(content), sha256=sha256(content).hexdigest())
-    info = TokenizerInfo(kind=tokenizer.kind, vocab_size=tokenizer.vocab_size, hash=tokenizer.hash)
-    manifest = DatasetManifest(
-        hash=dataset_hash(info, files, languages),
-        tokenizer=info,
-        token_dtype=smallest_token_dtype(tokenizer.vocab_size),
-        splits={name: counts for name, (counts, _) in splits.items()},
-        files=files,
-        sources=sources,
-        languages=languages,
-        has_annotations=features.annotations,
-        has_dialogues=features.dialogues,
-        has_capitals=features.capitals,
-    )
-    (folder / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
-    return manifest
+def _split_summary(counts: SplitCounts) -> dict[str, Any]:
+    """Return the counts of a split; zero counts other than tokens and documents are left out."""
+    summary = counts.model_dump(exclude_defaults=True)
+    return {"tokens": counts.tokens, "documents": counts.documents, **summary}
+
+
+def _language_summary(languages: Sequence[str], counts: Sequence[SplitCounts]) -> dict[str, Any]:
+    """Return the counts of each language over all splits; {} if languages are unknown."""
+    if not languages:
+        return {}
+    by_language = {
+        code: [split.languages[code] for split in counts if code in split.languages]
+        for code in languages
+    }
+    return {
+        "translations": sum(split.translations for split in counts),
+        "languages": {
+            code: {
+                "documents": sum(split.documents for split in splits),
+                "tokens": sum(split.tokens for split in splits),
+            }
+            for code, splits in by_language.items()
+        },
+    }

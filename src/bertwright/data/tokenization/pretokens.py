@@ -11,24 +11,24 @@ The splits are safe because
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from bertwright.data.tokenization.characters import ASCII_PUNCTUATION, WHITE_SPACE
 
 
-def pretoken_pattern(settings: str) -> re.Pattern[str] | None:
-    """Return the pretoken pattern of a tokenizer (in JSON); None if no split is known to be safe.
+def pretoken_pattern(settings: Mapping[str, Any]) -> re.Pattern[str] | None:
+    """Return the pretoken pattern of a tokenizer; None if no split is known to be safe.
 
     White space before a pretoken is part of it, or is skipped if it has no tokens.
     """
-    tokenizer = json.loads(settings)
-    normalizer = tokenizer["normalizer"]
-    if normalizer and any(token["normalized"] for token in tokenizer["added_tokens"]):
+    normalizer = settings["normalizer"]
+    if normalizer and any(token["normalized"] for token in settings["added_tokens"]):
         return None  # added tokens are matched in the normalised text, which differs
     signature = (
         _component_signature(normalizer),
-        _component_signature(tokenizer["pre_tokenizer"]),
-        tokenizer["model"]["type"],
+        _component_signature(settings["pre_tokenizer"]),
+        settings["model"]["type"],
     )
     return _PATTERNS.get(signature)
 

@@ -68,7 +68,7 @@ class TokenCache:
 
     def __init__(self, tokenizer: Tokenizer, max_pretokens: int = MAX_PRETOKENS) -> None:
         self._tokenizer = tokenizer.backend
-        self._pattern = pretoken_pattern(self._tokenizer.to_str())
+        self._pattern = pretoken_pattern(tokenizer.settings)
         names = [token.content for token in self._tokenizer.get_added_tokens_decoder().values()]
         names += _UNIGRAM_SPACE if tokenizer.kind == "unigram" else ""
         self._special_pattern = re.compile("|".join(map(re.escape, names)) or r"(?!)")
@@ -149,9 +149,8 @@ class TokenCache:
         entries: list[NDArray[np.uint64]] = []
         for pretoken, text, encoding in zip(others, texts, encodings, strict=True):
             sentences = list(sentence_ends(text)) if pretoken.startswith(_UNSPLIT_PREFIX) else []
-            entries.append(
-                _pack_entries(encoding.ids, *token_boundaries(text, encoding.offsets, sentences))
-            )
+            boundaries = token_boundaries(text, encoding.offsets, sentences)
+            entries.append(np.array(encoding.ids, np.uint64) | _pack_boundaries(*boundaries))
         lengths = np.fromiter(map(len, entries), np.int64, len(entries))
         self._table.add(others, lengths, np.concatenate([*entries, _NO_ENTRIES]))
 
@@ -236,12 +235,6 @@ def _single_word_tokenizer(tokenizer: library.Tokenizer) -> library.Tokenizer:
     inner = tokenizer.pre_tokenizer
     backend.pre_tokenizer = pre_tokenizers.Sequence([splitter, inner]) if inner else splitter
     return backend
-
-
-def _pack_entries(
-    ids: list[int], boundaries: list[int], word_bytes: list[int]
-) -> NDArray[np.uint64]:
-    return np.array(ids, dtype=np.uint64) | _pack_boundaries(boundaries, word_bytes)
 
 
 def _pack_boundaries(boundaries: ArrayLike, word_bytes: ArrayLike) -> NDArray[np.uint64]:

@@ -241,36 +241,21 @@ class Tokenizer:
             raise translate_error(error) from None
         return [encoding.ids for encoding in encodings]
 
-    def encode_with_spans(self, texts: list[str]) -> list[tuple[list[int], list[tuple[int, int]]]]:
-        """Return the token ids of texts and their character spans, without leading white space."""
-        results: list[tuple[list[int], list[tuple[int, int]]]] = []
-        for text in texts:
-            encoding = self._encode(text)
-            spans = [
-                (stop - len(text[start:stop].lstrip()), stop) for start, stop in encoding.offsets
-            ]
-            results.append((encoding.ids, spans))
-        return results
+    def encode_with_offsets(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the token ids of a text, and the characters [start, stop) of each token.
 
-    def offsets(self, text: str) -> list[tuple[int, int]]:
-        """Return the character offsets (start, stop) of the tokens of a text."""
-        return self._encode(text).offsets
+        The white space before a token is not part of it.
+        """
+        encoding = self._encode(text)
+        return encoding.ids, [
+            (stop - len(text[start:stop].lstrip()), stop) for start, stop in encoding.offsets
+        ]
 
     def encode_with_word_starts(self, text: str) -> tuple[list[int], list[int]]:
         """Return the token ids of a text, and the indices of tokens where a word starts."""
         encoding = self._encode(text)
         boundaries, _ = token_boundaries(text, encoding.offsets)
         return encoding.ids, [n for n, flags in enumerate(boundaries) if flags & WORD_START]
-
-    def encode_with_slice(self, text: str, start: int, stop: int) -> tuple[list[int], slice]:
-        """Return the token ids of a text, and the slice that covers characters [start, stop)."""
-        encoding = self._encode(text)
-        inside = [
-            index
-            for index, (begin, end) in enumerate(encoding.offsets)
-            if begin < stop and end > start
-        ]
-        return encoding.ids, slice(inside[0], inside[-1] + 1) if inside else slice(0, 0)
 
     def encode_pretokenized(self, words: list[str]) -> tuple[list[int], list[int]]:
         """Return the token ids of words, and the index of the first token of each word.

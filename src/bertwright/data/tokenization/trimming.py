@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import tokenizers as library
@@ -27,7 +28,7 @@ def trim_tokenizer(
 
     Errors: UserError for an unsupported model.
     """
-    settings = json.loads(tokenizer.backend.to_str())
+    settings = deepcopy(tokenizer.settings)
     model = settings["model"]
     if model["type"] not in _REQUIRED_TOKENS:
         raise UserError(f"a tokenizer of the kind {tokenizer.kind} cannot be trimmed")

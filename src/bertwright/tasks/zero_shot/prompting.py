@@ -255,13 +255,15 @@ def _build_candidate(
     model: TextModel, config: PromptConfig, shots: Sequence[Example], example: Example, label: str
 ) -> PromptCandidate:
     tokenizer, max_length = model.tokenizer, model.model.encoder.max_length
-    ids, label_slice = tokenizer.encode_with_slice(*_full_prompt(config, shots, example, label))
-    if label_slice.start == label_slice.stop:
+    text, start, stop = _full_prompt(config, shots, example, label)
+    ids, offsets = tokenizer.encode_with_offsets(text)
+    label_tokens = [n for n, (begin, end) in enumerate(offsets) if begin < stop and end > start]
+    if not label_tokens:
         raise UserError(f"the tokenizer has no token for the label {label!r}: give it other words")
     special = tokenizer.special_tokens
     if model.is_causal:
-        start = model.model.recipe.assembly.start_token(special)
-        token_ids = (start, *ids[: label_slice.stop])
+        start_id = model.model.recipe.assembly.start_token(special)
+        token_ids = (start_id, *ids[: label_tokens[-1] + 1])
     else:
         token_ids = (special.start, *ids, special.end)
     if max_length is not None and len(token_ids) > max_length:
@@ -269,7 +271,7 @@ def _build_candidate(
             f"a prompt with {len(shots)} shots has {len(token_ids)} tokens, more than the "
             f"{max_length} of the model: use fewer shots, or shorter ones"
         )
-    return PromptCandidate(token_ids, slice(label_slice.start + 1, label_slice.stop + 1))
+    return PromptCandidate(token_ids, slice(label_tokens[0] + 1, label_tokens[-1] + 2))
 
 
 def _prior(

@@ -96,7 +96,7 @@ class HeldOutEvaluator:
         )
         self._evaluation_seconds = time.monotonic() - start
         self._evaluated_at = self._clock.elapsed_seconds()
-        self._clock.reserved_seconds = SAVING_SECONDS + self._seconds_at_end()
+        self._clock.reserved_seconds = SAVING_SECONDS + self._size_at_end()[1]
         if progress.fraction >= WARN_AFTER_FRACTION:
             self._warn_of_plateau(progress.phase, metrics)
         first = next(
@@ -115,7 +115,7 @@ class HeldOutEvaluator:
     def evaluate_at_end(self) -> dict[str, float]:
         """Return the metrics of the trained model, on more text if there is time."""
         try:
-            metrics = evaluate(self._model, self._data, self._recipe, self._fraction_at_end())
+            metrics = evaluate(self._model, self._data, self._recipe, self._size_at_end()[0])
         except UserError:
             return {}
         self._warn_of_plateau(self._last_phase, metrics)
@@ -126,22 +126,20 @@ class HeldOutEvaluator:
         self.warnings.append(warning)
         self._log(f"warning: {warning}")
 
-    def _seconds_at_end(self) -> float:
-        """Estimate the duration of :meth:`evaluate_at_end` from the last evaluation."""
-        tokens = self._fraction_at_end() * (NUM_TOKENS_AT_END + BITS_PER_BYTE_TOKENS)
-        return self._evaluation_seconds * tokens / NUM_TOKENS_DURING_TRAINING
+    def _size_at_end(self) -> tuple[float, float]:
+        """Return the fraction of the text to read at the end, and an estimate of the seconds.
 
-    def _fraction_at_end(self) -> float:
-        """Return the fraction of the text to read at the end; less than 1 on a short budget."""
+        On a short budget the fraction is less than 1.
+        """
         seconds = (
             self._evaluation_seconds
             * (NUM_TOKENS_AT_END + BITS_PER_BYTE_TOKENS)
             / NUM_TOKENS_DURING_TRAINING
         )
         budget = self._clock.budget_seconds
-        if budget is None or seconds <= MAX_BUDGET_FRACTION * budget:
-            return 1.0
-        return NUM_TOKENS_DURING_TRAINING / NUM_TOKENS_AT_END
+        is_short = budget is not None and seconds > MAX_BUDGET_FRACTION * budget
+        fraction = NUM_TOKENS_DURING_TRAINING / NUM_TOKENS_AT_END if is_short else 1.0
+        return fraction, fraction * seconds
 
     def _remedy(self) -> str:
         """Return advice for a run that has learned too little."""

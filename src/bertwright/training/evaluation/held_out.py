@@ -12,7 +12,7 @@ import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -28,8 +28,6 @@ from bertwright.data.holdout import HELDOUT
 from bertwright.data.interaction_histories import TEST
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import DeviceBatch, Model
-from bertwright.modules.attention.cache import Memory
-from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.objectives.objective import Loss, Objective
 from bertwright.objectives.schedule import ObjectiveGroup, objective_schedule
 from bertwright.recipes import Recipe
@@ -54,21 +52,6 @@ BATCH_TOKENS = 4096
 
 EMPTY_COUNT = 1e-6
 """Count used for an objective without targets, to avoid division by zero."""
-
-
-class EvaluableModel(Protocol):
-    """The interface of a model that can be evaluated."""
-
-    @property
-    def memory_length(self) -> int: ...
-
-    def losses(
-        self,
-        batch: DeviceBatch,
-        objectives: Mapping[str, Objective],
-        dropout_rng: DropoutRng | None = None,
-        memory: Memory | None = None,
-    ) -> dict[str, Loss]: ...
 
 
 class ObjectiveTotals(NamedTuple):
@@ -98,7 +81,7 @@ class HeldOutEvaluation:
     objectives_without_targets: tuple[str, ...] = ()
     """Objectives that have no target in the text, and so no metrics."""
 
-    def compute_metrics(self, model: EvaluableModel, device: torch.device) -> dict[str, float]:
+    def compute_metrics(self, model: Model, device: torch.device) -> dict[str, float]:
         """Return loss and accuracy of each objective.
 
         Adds perplexity and baselines of the masked objective, the ROC AUC of binary objectives and
@@ -249,10 +232,13 @@ def evaluate(
     device, recipe = model.embedding_table.device, recipe or model.recipe
     last = len(recipe.phases) - 1
     evaluation = make_held_out_evaluation(recipe, last, data, int(fraction * NUM_TOKENS_AT_END))
+    with without_compilation():
+        split = open_split(model.recipe, data, HELDOUT)
+        retrieval = retrieval_accuracy(model, split, data.tokenizer.special_tokens)
     return {
         **evaluation.compute_metrics(model, device),
         **evaluate_bits_per_byte(model, recipe, data, int(fraction * NUM_WORD_BYTES)),
-        **evaluate_translation_retrieval(model, data),
+        **retrieval,
         **evaluate_next_items(model, recipe, last, data),
         **{f"test_{n}": v for n, v in evaluate_next_items(model, recipe, last, data, TEST).items()},
     }
@@ -271,13 +257,6 @@ def evaluate_next_items(
         return {}
     with without_compilation():
         return next_item_metrics(model, recipe.objectives_of(phase), data, split, max_users)
-
-
-def evaluate_translation_retrieval(model: Model, data: Dataset) -> dict[str, float]:
-    """Return the accuracy of translation retrieval; see :mod:`retrieval`."""
-    with without_compilation():
-        split = open_split(model.recipe, data, HELDOUT)
-        return retrieval_accuracy(model, split, data.tokenizer.special_tokens)
 
 
 def evaluate_bits_per_byte(
@@ -320,7 +299,7 @@ def masked_objective_name(objectives: Mapping[str, Objective]) -> str | None:
 
 @torch.no_grad()
 def compute_totals(
-    model: EvaluableModel,
+    model: Model,
     objectives: Mapping[str, Objective],
     batches: Sequence[Batch],
     device: torch.device,

@@ -13,7 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from bertwright.core.errors import UserError
-from bertwright.data.annotations.alignment import PhraseList, attach_row_annotations
+from bertwright.data.annotations.alignment import (
+    PhraseList,
+    attach_annotations,
+    to_visible_offsets,
+)
 from bertwright.data.annotations.tagger import Tagger
 from bertwright.data.document import Annotation, ReadCounts, split_long_text
 from bertwright.data.preparation import prepare
@@ -110,12 +114,19 @@ def test_phrase_list_matches_whole_words() -> None:
     ]
 
 
-@given(some.text(alphabet="ab \n\r\t\0", max_size=30), some.integers(0, 29), some.integers(1, 30))
-def test_cleaning_keeps_annotations(raw_text: str, start: int, size: int) -> None:
+@given(
+    some.text(alphabet="ab \n\r\t\0", max_size=30),
+    some.integers(0, 29),
+    some.integers(1, 30),
+    some.integers(0, 30),
+)
+def test_cleaning_keeps_annotations(raw_text: str, start: int, size: int, cut: int) -> None:
     stop = min(start + size, len(raw_text))
     texts = split_long_text(raw_text, ReadCounts())
     expected = "".join(c for c in raw_text[start:stop] if c in "ab")
-    matches = list(attach_row_annotations(raw_text, texts, [Annotation(start, stop)]))
+    blocks = [raw_text[:cut], raw_text[cut:]]
+    annotations = [Annotation(start, stop)] if start < stop else []
+    matches = list(attach_annotations(texts, to_visible_offsets(annotations, blocks, "text")))
     assert [text for text, _ in matches] == texts
     texts_of_spans = [text[a.start : a.stop] for text, annotations in matches for a in annotations]
     if texts and expected and start < stop:

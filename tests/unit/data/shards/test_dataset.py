@@ -12,6 +12,7 @@ from bertwright.data.preparation import prepare
 from bertwright.data.shards import dataset as shards
 from bertwright.data.shards.dataset import Dataset, Split, unigram_entropy
 from bertwright.data.shards.manifest import MANIFEST
+from bertwright.data.shards.subset import SplitSubset
 from bertwright.data.tokenization.boundaries import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
 from small_text import stories
@@ -28,7 +29,7 @@ def train(data: Dataset) -> Split:
     return data.split("train")
 
 
-def test_starts_match_the_boundaries(train: Split) -> None:
+def test_starts_match_the_boundaries(data: Dataset, train: Split) -> None:
     boundaries = train.boundaries(0, train.num_tokens)
     end = [train.num_tokens]
     for starts, count, flag in (
@@ -37,8 +38,14 @@ def test_starts_match_the_boundaries(train: Split) -> None:
     ):
         assert starts.tolist() == np.flatnonzero(boundaries & flag).tolist() + end
         assert len(starts) == count + 1
-    assert np.count_nonzero(boundaries & WORD_START) == train.num_words
+    assert np.count_nonzero(boundaries & WORD_START) == data.manifest.splits["train"].words
     assert train.token_ids(0, train.num_tokens).dtype == np.int32
+
+
+def test_subset_has_the_attributes_of_a_split(train: Split) -> None:
+    subset = SplitSubset(train, np.array([1, 2, 5]), "some")
+    public = [name for name in dir(train) if not name.startswith("_")]
+    assert [name for name in public if not hasattr(subset, name)] == []
 
 
 def test_gather(train: Split) -> None:

@@ -116,10 +116,9 @@ def test_panic_raises_one_sentence() -> None:
     text = "ab" * 40 + "c"
     for read in (
         tokenizer.encode,
-        tokenizer.offsets,
+        tokenizer.encode_with_offsets,
         tokenizer.encode_with_word_starts,
         lambda text: tokenizer.encode_batch([text]),
-        lambda text: tokenizer.encode_with_spans([text]),
         lambda text: TokenCache(tokenizer).encode([text]),
     ):
         with pytest.raises(TokenizerError, match="the tokenizer cannot encode a text"):

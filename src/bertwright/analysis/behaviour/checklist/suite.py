@@ -1,5 +1,7 @@
-"""Behavioural tests of a classifier in the three forms of CheckList (Ribeiro et al. 2020): minimum
-functionality, invariance to a change, and the direction of a change."""
+"""Behavioural tests of a classifier in the three forms of CheckList.
+
+Minimum functionality, invariance to a change, and the direction of a change (Ribeiro et al. 2020).
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,5 +1,7 @@
-"""Search for adversarial triggers by gradients of the loss with respect to token embeddings
-(Wallace et al. 2019, section 2.2)."""
+"""Search for adversarial triggers by gradients of the loss with respect to token embeddings.
+
+Wallace et al. (2019, section 2.2).
+"""
 
 from collections import Counter
 from collections.abc import Collection, Sequence

@@ -1,5 +1,7 @@
-"""Universal adversarial triggers: tokens that spoil the prediction for any text (Wallace et al.
-2019)."""
+"""Universal adversarial triggers: tokens that spoil the prediction for any text.
+
+Wallace et al. (2019).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

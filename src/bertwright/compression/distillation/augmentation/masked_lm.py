@@ -1,5 +1,7 @@
-"""Replacement of words by predictions of a masked language model (Jiao et al. 2020, section
-3.3)."""
+"""Replacement of words by predictions of a masked language model.
+
+Jiao et al. (2020, section 3.3).
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -109,7 +111,7 @@ class _ReplacementCandidates:
         self, texts: Sequence[str]
     ) -> list[tuple[list[_Word], list[list[str]]]]:
         """Return the words of each text, and the candidates of each word."""
-        encoded = self._tokenizer.encode_with_spans(list(texts))
+        encoded = [self._tokenizer.encode_with_offsets(text) for text in texts]
         words = [
             list(_split_words(text, *encoding, self._max_tokens))
             for text, encoding in zip(texts, encoded, strict=True)

@@ -25,8 +25,9 @@ _PAIR = re.compile(r"(\d+)-(\d+)")
 
 
 class LayerMap(Settings):
-    """A choice of layer pairs (student, teacher): layer 0 is the embeddings, layer k the output of
-    block k.
+    """A choice of layer pairs (student, teacher).
+
+    Layer 0 is the embeddings, layer k the output of block k.
 
     ``uniform`` pairs layer m of N with mL/N of L, ``last`` the student's layers with the teacher's
     last ones, ``first`` with its first; or ``pairs`` are named, ``1-4 2-8``. ``subset`` keeps all,

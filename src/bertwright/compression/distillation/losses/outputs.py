@@ -1,5 +1,7 @@
-"""Distillation of outputs: the teacher's distribution, not only its best label (Hinton et al.
-2015)."""
+"""Distillation of outputs: the teacher's distribution, not only its best label.
+
+Hinton et al. (2015).
+"""
 
 from typing import ClassVar, Literal
 

@@ -1,5 +1,7 @@
-"""Fake quantization: values on a grid, with gradients as if they were not rounded (the
-straight-through estimator, Bengio et al. 2013)."""
+"""Fake quantization: values on a grid, with gradients as if they were not rounded.
+
+This is the straight-through estimator (Bengio et al. 2013).
+"""
 
 from collections.abc import Callable
 

@@ -20,8 +20,10 @@ class ObserverConfig(Config):
 
 
 class MovingAverageObserverConfig(ObserverConfig):
-    """The moving average of each batch's minimum and maximum, with bias correction (Zafrir et al.
-    2019; Kingma and Ba 2015)."""
+    """The moving average of each batch's minimum and maximum, with bias correction.
+
+    Zafrir et al. (2019); Kingma and Ba (2015).
+    """
 
     kind: Literal["moving"] = "moving"
     decay: float = Field(default=0.999, ge=0, lt=1)
