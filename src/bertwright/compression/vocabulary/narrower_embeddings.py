@@ -110,7 +110,8 @@ def has_embedding_table(model: TextModel) -> bool:
 def project_embeddings(model: TextModel, tokenizer: Tokenizer, width: int) -> Tensor:
     """Return vectors (V, width) float32, projected to their first principal axes.
 
-    Wider ones are padded with 0 (Eckart and Young 1936). A token that the model does not have is the mean of the tokens that the model reads it as.
+    Narrower ones are padded with 0 (Eckart and Young 1936). A token that the model does not have is
+    the mean of the tokens that the model reads it as.
     """
     table = model.model.embedding_table.detach().double().cpu()
     if tokenizer.hash == model.tokenizer.hash:
