@@ -1,5 +1,6 @@
 """Data of a task, as the plans of comparisons state it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import Field
@@ -32,7 +33,7 @@ class TaskDataSettings(Settings):
         )
         dev = self.data / self.dev if self.dev else find_split_file(self.data, "dev", keyword)
         return TaskData(
-            task.with_name(name or task.name),
+            replace(task, name=name or task.name),
             train=task.read_examples(train)[: self.max_examples],
             dev=task.read_examples(dev)[: self.max_dev_examples],
         )

@@ -126,7 +126,7 @@ def _random_task_model(source: TextModel, task: Task) -> FineTunedModel:
     """Return a model for a task with a random head."""
     recipe = source.model.recipe
     head = HeadSpec(
-        default_head(recipe, task.output_type), num_outputs(task), task.output_type.name
+        default_head(recipe, task.output_type), num_outputs(task), task.output_type.kind_name()
     )
     model = TaskModel(recipe, source.tokenizer.vocab_size, head)
     model.encoder.load_state_dict(source.model.encoder.state_dict())

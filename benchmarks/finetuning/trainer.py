@@ -76,7 +76,7 @@ def build_stock_model(folder: Path, part: EncodedTask, dropout: float) -> Any:
     require_library("transformers", "huggingface")
     import transformers
 
-    name = part.task.output_type.name
+    name = part.task.output_type.kind_name()
     settings: dict[str, Any] = {
         "hidden_dropout_prob": dropout,
         "attention_probs_dropout_prob": dropout,
@@ -175,7 +175,7 @@ def _predict_batch(
     stock_model: Any, sequences: Sequence[TaskSequence], part: EncodedTask
 ) -> Iterator[FloatArray]:
     batch = _pad_columns([_make_inputs(sequence) for sequence in sequences])
-    name = part.task.output_type.name
+    name = part.task.output_type.kind_name()
     if name == "option":
         batch = {key: value[:, None] for key, value in batch.items()}
     output = stock_model(**{key: value.to(stock_model.device) for key, value in batch.items()})
@@ -199,7 +199,7 @@ def _evaluation_mode(model: Any) -> Generator[None]:
 def _make_example(part: EncodedTask, index: int) -> dict[str, Any]:
     sequences = [part.sequences[n] for n in part.items[index]]
     targets = list(part.targets[index])
-    match part.task.output_type.name:
+    match part.task.output_type.kind_name():
         case "option":
             columns = [_make_inputs(sequence) for sequence in sequences]
             inputs = {key: [column[key] for column in columns] for key in columns[0]}
@@ -234,7 +234,7 @@ def _pad_columns(columns: Sequence[dict[str, list[int]]]) -> dict[str, Tensor]:
 
 def _make_collator(part: EncodedTask) -> Callable[[list[dict[str, Any]]], dict[str, Tensor]]:
     """Return a collator that pads to the longest sequence, like the stock ones."""
-    name = part.task.output_type.name
+    name = part.task.output_type.kind_name()
 
     def collate(items: list[dict[str, Any]]) -> dict[str, Tensor]:
         if name == "option":

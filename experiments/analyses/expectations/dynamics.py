@@ -23,11 +23,11 @@ from bertwright.analysis.dynamics.model_change import ModelChange
 from bertwright.analysis.dynamics.pretraining_benefit import VARIANTS, PretrainingBenefit
 from bertwright.analysis.dynamics.seed_variance import (
     HEAD_SEEDS,
-    expected_best_scores,
     permuted_variance_fractions,
     variance_fractions,
 )
 from bertwright.analysis.dynamics.tagging import TaggingData
+from bertwright.core.statistics import expected_best
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from experiments.analyses.expecting import (
     ExpectedValue,
@@ -134,7 +134,7 @@ def expect_seed_variance() -> Iterator[ExpectedValue]:
     ]
     yield expect_below("significant tables of noise", np.mean(is_significant), 0.15)
     scores = np.random.default_rng(0).normal(size=7)
-    best = expected_best_scores(scores)
+    best = np.array(expected_best(scores.tolist()))
     yield expect_equal("of one run", best[0], scores.mean())
     yield expect_above("of one run more", np.diff(best), 0)
     runs = np.random.default_rng(1).choice(scores, (20_000, 3)).max(1).mean()

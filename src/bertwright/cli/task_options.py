@@ -189,8 +189,7 @@ class TaskOptions:
 
     def _find_task(self, context: typer.Context, name: str | None) -> "Task":
         from bertwright.core.config import did_you_mean
-        from bertwright.tasks.catalogue import find_task, table_task, tagging_task
-        from bertwright.tasks.catalogue.table_tasks import with_columns
+        from bertwright.tasks.catalogue import find_task, table_task, tagging_task, with_columns
         from bertwright.tasks.formats.examples import Example
         from bertwright.tasks.formats.tables import Columns
 
@@ -232,7 +231,7 @@ class TaskOptions:
         task = explain_errors(
             lambda: table_task(task_name, columns, self.output_type), "--output-type"
         )
-        if Example not in task.output_type.example_types():
+        if task.output_type.example_type is not Example:
             raise UserError(
                 f"--output-type {self.output_type} is not for texts in columns: choose class, "
                 f"labels, number or cloze, or a task by name with --task"

@@ -41,6 +41,18 @@ def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     return Estimate(mean, mean - half, mean + half, deviation, count)
 
 
+def expected_best(scores: Sequence[float]) -> list[float]:
+    """Return the expected best of 1, 2, ... N runs, drawn from N with replacement.
+
+    Dodge et al. 2019, equation 4.
+    """
+    ordered = np.sort(np.asarray(scores))
+    cumulative = np.arange(len(ordered) + 1) / len(ordered)
+    return [
+        float((ordered * np.diff(cumulative**draws)).sum()) for draws in range(1, 1 + len(ordered))
+    ]
+
+
 def paired_difference(
     first: Sequence[float], second: Sequence[float], level: float = 0.95
 ) -> Estimate:

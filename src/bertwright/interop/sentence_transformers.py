@@ -28,6 +28,7 @@ from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel, embedding_config
+from bertwright.tasks.outputs import SimilarityOutput
 
 SAMPLE_TEXTS = (
     "A text.",
@@ -99,7 +100,7 @@ def _with_zero_padding_vector(model: TextModel) -> TextModel:
 
 
 def _require_sentence_embeddings(model: FineTunedModel) -> None:
-    if model.task.output_type.name != "closeness":
+    if not isinstance(model.task.output_type, SimilarityOutput):
         raise UserError(
             f"a model for {model.task.name} does not embed texts: export it to huggingface, or "
             f"fine-tune with --task similarity or retrieval"

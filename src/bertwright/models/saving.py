@@ -4,9 +4,9 @@ Nothing is pickled. The recipe is stored resolved, so a folder needs no recipe f
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 from pydantic import ValidationError
@@ -18,11 +18,15 @@ from bertwright.core.config import to_user_error
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_file, write_text
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.memory import require_memory
 from bertwright.models.model import Model
 from bertwright.models.quantized_weights import QuantizationGrid, pack_state, unpack_state
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read_yaml
 from bertwright.runtime.finite import require_finite
+
+Arguments = ParamSpec("Arguments")
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 _DAMAGED_FILE_ERRORS = (
     SafetensorError,
@@ -113,6 +117,23 @@ def model_from_tensors(
         model = Model(recipe, vocab_size)
     load_tensors(model, tensors, origin)
     return model.eval()
+
+
+def build_empty(
+    build: Callable[Concatenate[Recipe, Arguments], AnyModule],
+    recipe: Recipe,
+    *args: Arguments.args,
+    **kwargs: Arguments.kwargs,
+) -> AnyModule:
+    """Return a module of a recipe with uninitialised parameters, on the CPU.
+
+    Errors: UserError for a module larger than the memory of this machine.
+    """
+    with torch.device("meta"):
+        module = build(recipe, *args, **kwargs)
+    require_memory(module, recipe.name)
+    allocate_parameters(module)
+    return module
 
 
 def allocate_parameters(module: nn.Module) -> None:

@@ -10,7 +10,7 @@ import json
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.runtime.device import hardware_description, package_versions
 from bertwright.studies.quickstart_plot import plot_quickstart
-from bertwright.tasks.baselines import majority_tags, most_frequent_word_tags
+from bertwright.tasks.baselines.frequency import WordTagBaseline
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import TaggedSentence
@@ -231,8 +231,7 @@ def _score_task(output: Path, documents: Sequence[str], stage_log: _StageLog) ->
     def macro_f1(predictions: Sequence[Prediction]) -> float:
         return task.score(test, predictions)["macro-f1"]
 
-    def score_tags(tags: Sequence[tuple[str, ...]]) -> float:
-        return macro_f1([Prediction(sentence_tags) for sentence_tags in tags])
+    words = WordTagBaseline.fit(training)
 
     def score_encoder(model: TextModel, folder: Path | None) -> float:
         result = finetune(
@@ -252,8 +251,8 @@ def _score_task(output: Path, documents: Sequence[str], stage_log: _StageLog) ->
     return QuickstartScores(
         "restoration",
         score,
-        score_tags(majority_tags(training, test)),
-        score_tags(most_frequent_word_tags(training, test)),
+        macro_f1(replace(words, tags={}).predict(test)),
+        macro_f1(words.predict(test)),
         untrained,
     )
 

@@ -206,28 +206,20 @@ class ExampleEncoder:
     def _build_sequence(
         self, example_index: int, token_ids: Sequence[list[int]], num_truncated: int = 0
     ) -> TaskSequence:
+        document_ids = None
         if self.is_siamese:
-            return self._build_siamese(example_index, token_ids, num_truncated)
-        joined, segment_ids = self.join_texts(token_ids)
+            texts = [self.join_texts([ids])[0] for ids in token_ids]
+            joined = [token for text in texts for token in text]
+            segment_ids = [0] * len(joined)
+            document_ids = [index for index, text in enumerate(texts) for _ in text]
+        else:
+            joined, segment_ids = self.join_texts(token_ids)
         return TaskSequence(
             joined,
             example_index,
             segment_ids if self.has_segments else None,
             num_truncated=num_truncated,
-        )
-
-    def _build_siamese(
-        self, example_index: int, token_ids: Sequence[list[int]], num_truncated: int
-    ) -> TaskSequence:
-        special = self.tokenizer.special_tokens
-        texts = [[special.start, *ids, special.end] for ids in token_ids]
-        joined = [token for text in texts for token in text]
-        return TaskSequence(
-            joined,
-            example_index,
-            [0] * len(joined) if self.has_segments else None,
-            num_truncated=num_truncated,
-            document_ids=[index for index, text in enumerate(texts) for _ in text],
+            document_ids=document_ids,
         )
 
     def _encode_words(self, example_index: int, sentence: TaskExample) -> Iterator[TaskSequence]:

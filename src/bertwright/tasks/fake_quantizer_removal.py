@@ -2,7 +2,7 @@
 
 from typing import TypeVar, cast
 
-from bertwright.models.saving import load_tensors
+from bertwright.models.saving import build_empty, load_tensors
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.adapters import FullFineTuningConfig
 from bertwright.tasks.adapters.quantization.fake_quantize import FakeQuantize
@@ -21,7 +21,9 @@ def remove_fake_quantizers(model: AnyModel) -> AnyModel:
         return model
     assert isinstance(model, FineTunedModel), "only fine-tuned models quantize activations"
     net = model.task_model
-    plain = TaskModel.build_empty(net.recipe, net.vocab_size, net.head_spec, FullFineTuningConfig())
+    plain = build_empty(
+        TaskModel, net.recipe, net.vocab_size, net.head_spec, FullFineTuningConfig()
+    )
     names = {*dict(plain.named_parameters()), *dict(plain.named_buffers())}
     load_tensors(plain, {n: t for n, t in net.state_dict().items() if n in names}, net.recipe.name)
     settings = model.task, model.example_encoder.max_length, model.precision, model.temperature

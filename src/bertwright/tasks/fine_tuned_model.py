@@ -5,9 +5,9 @@ A folder holds what every model folder holds, and ``task.json``, which describes
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,13 +45,13 @@ from bertwright.tasks.formats.examples import (
     TaskExample,
 )
 from bertwright.tasks.heads.head import HeadConfig, TaskHead, parameter_shapes
-from bertwright.tasks.outputs import FloatArray, OutputType, Prediction
-from bertwright.tasks.task import Task, TaskRecord, task_as_dict
+from bertwright.tasks.outputs import FloatArray, OutputType, Prediction, SimilarityOutput
+from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 
 TASK_FILE = "task.json"
 
-TaskInputs = Examples | Sequence[str] | Sequence[tuple[str, str]]
+TaskInputs = str | Sequence[TaskExample | str | tuple[str, str]]
 
 
 class FineTunedModel(TextModel):
@@ -119,7 +119,7 @@ class FineTunedModel(TextModel):
         return result.metrics
 
     def predict(self, inputs: TaskInputs) -> list[Prediction]:
-        """Predict for examples, or for plain texts or text pairs, in their order.
+        """Predict for a text, or for examples, plain texts or text pairs, in their order.
 
         Inputs are tokenized, truncated and batched by length; predictions depend neither on the
         order nor on the rest of the batch, beyond rounding.
@@ -207,25 +207,29 @@ class FineTunedModel(TextModel):
 
     def task_metadata_json(self) -> str:
         """Return the content of ``task.json``."""
-        metadata = {
-            "task": task_as_dict(self.task),
-            "head": self.task_model.head_config.model_dump(mode="json"),
-            "adaptation": self.task_model.adaptation.model_dump(mode="json"),
-            "max_length": self.example_encoder.max_length,
-            "temperature": self.temperature,
-        }
-        return json.dumps(metadata, indent=2, ensure_ascii=False) + "\n"
+        metadata = TaskMetadata(
+            task=self.task,
+            head=self.task_model.head_config,
+            adaptation=self.task_model.adaptation,
+            max_length=self.example_encoder.max_length,
+            temperature=self.temperature,
+        )
+        return json.dumps(metadata.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 
-@dataclass(frozen=True)
-class TaskMetadata:
+class TaskMetadata(Settings):
     """The content of ``task.json``."""
 
     task: Task
-    head_spec: HeadSpec
+    head: HeadConfig
     adaptation: AdaptationConfig
-    max_length: int
-    temperature: float
+    max_length: int = Field(ge=1, le=1 << 20)
+    temperature: float = Field(ge=1e-6, le=1e6)
+
+    @property
+    def head_spec(self) -> HeadSpec:
+        """The head with its number of outputs."""
+        return HeadSpec(self.head, num_outputs(self.task), self.task.output_type.kind_name())
 
 
 def network_of(model: TextModel) -> Model | TaskModel:
@@ -269,22 +273,9 @@ def read_task_metadata(folder: Path) -> TaskMetadata:
     file = folder / TASK_FILE
     content = parse_json(read_text(file), str(file), "copy it again")
     try:
-        stored = _TaskFile.model_validate(content)
+        return TaskMetadata.model_validate(content)
     except ValidationError as error:
         raise to_user_error(error, f"{file} is damaged or of another version") from error
-    task = stored.task.to_task()
-    head_spec = HeadSpec(stored.head, num_outputs(task), task.output_type.name)
-    return TaskMetadata(task, head_spec, stored.adaptation, stored.max_length, stored.temperature)
-
-
-class _TaskFile(Settings):
-    """The content of task.json, as :meth:`FineTunedModel.task_metadata_json` writes it."""
-
-    task: TaskRecord
-    head: HeadConfig
-    adaptation: AdaptationConfig
-    max_length: int = Field(ge=1, le=1 << 20)
-    temperature: float = Field(ge=1e-6, le=1e6)
 
 
 def num_outputs(task: Task) -> int:
@@ -295,30 +286,31 @@ def num_outputs(task: Task) -> int:
 def as_examples(inputs: TaskInputs, task: Task) -> Examples:
     """Return plain texts or text pairs as examples of a task; words are split at whitespace.
 
-    Errors: UserError for a lone string, and for inputs that do not fit the task.
+    A string is one text. Errors: UserError for inputs that do not fit the task.
     """
-    if isinstance(inputs, str):
-        raise UserError(f"inputs must be a list, not the string {inputs[:40]!r}: pass [text]")
-    if not inputs or isinstance(inputs[0], TaskExample):
-        return cast(Examples, inputs)
-    texts = cast(Sequence[str | tuple[str, str]], inputs)
-    if TaggedSentence in task.output_type.example_types():
-        return [TaggedSentence(tuple(str(text).split())) for text in texts]
-    if ExtractiveQuestion in task.output_type.example_types():
-        return [
-            ExtractiveQuestion(*_require_pair(text, "a question and its text")) for text in texts
-        ]
-    if MultipleChoice in task.output_type.example_types():
+    return [as_example(item, task) for item in ([inputs] if isinstance(inputs, str) else inputs)]
+
+
+def as_example(item: TaskExample | str | tuple[str, ...], task: Task) -> TaskExample:
+    """Return an example, a text or the texts of a pair as an example of a task."""
+    if isinstance(item, TaskExample):
+        return item
+    texts = (item,) if isinstance(item, str) else item
+    example_type = task.output_type.example_type
+    if example_type is TaggedSentence:
+        return TaggedSentence(tuple(" ".join(texts).split()))
+    if example_type is ExtractiveQuestion:
+        if len(texts) != 2:
+            raise UserError(
+                f"a pair is required, a question and its text: {texts[0][:40]!r} is one text"
+            )
+        return ExtractiveQuestion(texts[0], texts[1])
+    if example_type is MultipleChoice:
         raise UserError(
             f"task {task.name} is multiple choice: pass bertwright.MultipleChoice examples"
         )
-    return [Example(text) if isinstance(text, str) else Example(*text) for text in texts]
-
-
-def _require_pair(text: str | tuple[str, str], description: str) -> tuple[str, str]:
-    if isinstance(text, str):
-        raise UserError(f"a pair is required, {description}: {text[:40]!r} is one text")
-    return text
+    text, *others = texts
+    return Example(text, others[0] if others else None)
 
 
 def flat_positions(sequences: Sequence[TaskSequence], length: int) -> Tensor:
@@ -349,7 +341,7 @@ def embedding_config(
     None for other tasks, and for heads that ``embed`` cannot reproduce.
     """
     if (
-        output_type.kind_name() != "closeness"
+        not isinstance(output_type, SimilarityOutput)
         or head_config.layers != "last"
         or head_config.pooling not in EMBEDDING_POOLINGS
     ):
@@ -380,7 +372,7 @@ def _model_card(model: FineTunedModel, training: Mapping[str, Any]) -> str:
     lines = [
         f"# {model.task_model.recipe.name}, fine-tuned for {task.name}",
         "",
-        f"An encoder fine-tuned with bertwright. Output type: {task.output_type.name}"
+        f"An encoder fine-tuned with bertwright. Output type: {task.output_type.kind_name()}"
         + (f" ({len(task.labels)} labels)." if task.labels else "."),
         "",
         *(f"- {name}: {value}" for name, value in training.items() if _is_scalar(value)),

@@ -2,21 +2,22 @@
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.data.readers.text_lines import (
     LocatedLine,
     format_suffix,
     parse_json_object,
     read_located_lines,
+    require_key,
 )
 from bertwright.tasks.example_encoder import num_truncated_tokens
-from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.fine_tuned_model import FineTunedModel, as_example
 from bertwright.tasks.formats.examples import (
     Example,
     Examples,
@@ -99,10 +100,10 @@ def predict_examples(
 
 
 def _parse_text_line(location: str, line: str, task: Task) -> TaskExample:
-    example_types = task.output_type.example_types()
-    if MultipleChoice in example_types:
+    example_type = task.output_type.example_type
+    if example_type is MultipleChoice:
         raise UserError(f"{location}: multiple choice needs JSON lines: text, question, options")
-    pair = ExtractiveQuestion in example_types or needs_pairs(task)
+    pair = example_type is ExtractiveQuestion or needs_pairs(task)
     first, *others = (part.strip() for part in (line if pair else line.strip()).split("\t"))
     if pair and len(others) != 1:
         count = "no tab" if not others else "more than one"
@@ -110,66 +111,49 @@ def _parse_text_line(location: str, line: str, task: Task) -> TaskExample:
             f"{location}: task {task.name} needs two texts separated by a tab, there is {count}"
         )
     if not pair and others:
-        kind = "words separated by spaces" if TaggedSentence in example_types else "one text"
+        kind = "words separated by spaces" if example_type is TaggedSentence else "one text"
         raise UserError(
             f"{location}: task {task.name} needs {kind}, and there is a tab: if these are columns, "
             f"name the file .tsv, else remove the tab"
         )
-    if TaggedSentence in example_types:
-        return TaggedSentence(tuple(first.split()), location=location)
-    if ExtractiveQuestion in example_types:
-        return ExtractiveQuestion(first, others[0], location=location)
-    return Example(first, others[0] if others else None, location=location)
+    return replace(as_example((first, *others), task), location=location)
 
 
 def _parse_json_line(location: str, line: str, task: Task) -> TaskExample:
-    record, example_types = parse_json_object(location, line), task.output_type.example_types()
-    if TaggedSentence in example_types:
+    record, example_type = parse_json_object(location, line), task.output_type.example_type
+    if example_type is TaggedSentence:
         return TaggedSentence(
-            tuple(map(str, _require_value(location, record, "words", list))), location=location
+            tuple(map(str, require_key(location, record, "words", list))), location=location
         )
-    if ExtractiveQuestion in example_types:
-        question, text = (
-            _require_value(location, record, key, str) for key in ("question", "text")
-        )
+    if example_type is ExtractiveQuestion:
+        question, text = (require_key(location, record, key) for key in ("question", "text"))
         return ExtractiveQuestion(question, text, id=str(record.get("id", "")), location=location)
-    if MultipleChoice in example_types:
-        options = tuple(map(str, _require_value(location, record, "options", list)))
+    if example_type is MultipleChoice:
+        options = tuple(map(str, require_key(location, record, "options", list)))
         if not options:
             raise UserError(f"{location}: there are no options")
-        question = _require_value(location, record, "question", str) if "question" in record else ""
+        question = require_key(location, record, "question") if "question" in record else ""
         return MultipleChoice(
-            _require_value(location, record, "text", str), options, question, location=location
+            require_key(location, record, "text"), options, question, location=location
         )
     if isinstance(task.reader, TableReader):
         return task.reader.unlabelled_example(location, record)
     pair = (
-        _require_value(location, record, "pair", str).strip()
+        require_key(location, record, "pair").strip()
         if needs_pairs(task) or "pair" in record
         else None
     )
-    return Example(_require_value(location, record, "text", str).strip(), pair, location=location)
+    return Example(require_key(location, record, "text").strip(), pair, location=location)
 
 
 def needs_pairs(task: Task) -> bool:
     """Return whether an example of a task is two texts."""
-    return task.reader.has_pairs is True or task.output_type.kind_name() in (
-        "closeness",
-        "relevance",
-    )
+    return task.reader.has_pairs is True or task.output_type.needs_pair
 
 
 def needs_single_text(task: Task) -> bool:
     """Return whether an example is known to be one text; from Python it may be either."""
     return task.reader.has_pairs is False and not needs_pairs(task)
-
-
-def _require_value(location: str, record: dict[str, Any], name: str, expected_type: type) -> Any:
-    if name not in record:
-        raise UserError(f"{location}: no key {name!r}{did_you_mean(name, record)}")
-    if not isinstance(record[name], expected_type):
-        raise UserError(f"{location}: {name!r} is not a {expected_type.__name__}: {record[name]!r}")
-    return record[name]
 
 
 PARSERS: dict[str, Callable[[str, str, Task], TaskExample]] = {

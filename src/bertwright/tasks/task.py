@@ -4,11 +4,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, TypeAdapter
 
-from bertwright.core.config import Settings, did_you_mean
+from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.tasks.formats.example_reader import ExampleReader, InMemoryReader
 from bertwright.tasks.formats.examples import Examples
@@ -30,9 +30,11 @@ class Task:
     reader: ExampleReader = IN_MEMORY
     metrics: tuple[str, ...] = ()
     """Metrics to report, by default the output type's; the first selects the best epoch."""
-    labels: tuple[str, ...] = ()
+    labels: Annotated[tuple[str, ...], Field(max_length=1 << 20)] = ()
     """Classes or tags in the order of the model's outputs; empty until read from the examples."""
     source: str = ""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
 
     def __post_init__(self) -> None:
         object.__setattr__(
@@ -48,10 +50,6 @@ class Task:
         if with_labels:
             self._require_known_labels(examples)
         return examples
-
-    def with_name(self, name: str) -> "Task":
-        """Return this task under another name."""
-        return replace(self, name=name)
 
     def with_labels_from(self, examples: Examples) -> "Task":
         """Return this task with the labels of its training examples, unless it has labels."""
@@ -115,30 +113,9 @@ class Task:
             )
 
 
+_TASK_ADAPTER = TypeAdapter(Task)
+
+
 def task_as_dict(task: Task) -> dict[str, Any]:
     """Return a task as plain data, to be stored with a fine-tuned model."""
-    return {
-        "name": task.name,
-        "output_type": task.output_type.model_dump(mode="json"),
-        "reader": task.reader.model_dump(mode="json"),
-        "metrics": list(task.metrics),
-        "labels": list(task.labels),
-        "source": task.source,
-    }
-
-
-class TaskRecord(Settings):
-    """A task as :func:`task_as_dict` writes it."""
-
-    name: str
-    output_type: OutputType
-    reader: ExampleReader
-    metrics: tuple[str, ...]
-    labels: tuple[str, ...] = Field(max_length=1 << 20)
-    source: str
-
-    def to_task(self) -> Task:
-        """Return the task; UserError for a metric that does not fit its output type."""
-        return Task(
-            self.name, self.output_type, self.reader, self.metrics, self.labels, self.source
-        )
+    return _TASK_ADAPTER.dump_python(task, mode="json")

@@ -9,9 +9,8 @@ from torch.func import functional_call
 
 from bertwright.encoder.encoder import Encoder
 from bertwright.models.layer_selection import LayerSelection
-from bertwright.models.memory import require_memory
 from bertwright.models.quantized_weights import QuantizationGrid
-from bertwright.models.saving import allocate_parameters, load_tensors
+from bertwright.models.saving import build_empty, load_tensors
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.recipes import Recipe
@@ -70,20 +69,6 @@ class TaskModel(nn.Module):
         """Quantization grids by parameter name, where known."""
         return {f"encoder.{n}": grid for n, grid in self.adaptation.grids(self.encoder).items()}
 
-    @staticmethod
-    def build_empty(
-        recipe: Recipe,
-        vocab_size: int,
-        head_spec: HeadSpec,
-        adaptation: AdaptationConfig | None = None,
-    ) -> "TaskModel":
-        """Return a model with uninitialised parameters, on the CPU."""
-        with torch.device("meta"):
-            model = TaskModel(recipe, vocab_size, head_spec, adaptation)
-        require_memory(model, recipe.name)
-        allocate_parameters(model)
-        return model
-
 
 class MultiTaskModel(nn.Module):
     """An encoder in training, with the heads of one or several tasks and its adaptation.
@@ -118,31 +103,6 @@ class MultiTaskModel(nn.Module):
         if self.lm_head is not None:
             self.lm_head.tie_weights(self.encoder.embeddings)
         self.distillation_loss: nn.Module | None = None
-
-    @staticmethod
-    def build_empty(
-        recipe: Recipe,
-        vocab_size: int,
-        head_specs: Sequence[HeadSpec],
-        adaptation: AdaptationConfig,
-        dropout_rate: float,
-        has_lm_head: bool = False,
-        num_embeddings: int | None = None,
-    ) -> "MultiTaskModel":
-        """Return a model with uninitialised parameters, on the CPU."""
-        with torch.device("meta"):
-            model = MultiTaskModel(
-                recipe,
-                vocab_size,
-                head_specs,
-                adaptation,
-                dropout_rate,
-                has_lm_head,
-                num_embeddings,
-            )
-        require_memory(model, recipe.name)
-        allocate_parameters(model)
-        return model
 
     def head_of(self, task_index: int) -> TaskHead:
         """Return the head of a task."""
@@ -210,12 +170,8 @@ class MultiTaskModel(nn.Module):
 
         ``parameters`` holds the whole embedding table.
         """
-        model = TaskModel.build_empty(
-            self.recipe,
-            self.vocab_size,
-            self.head_specs[task_index],
-            self.adaptation.final_adaptation,
-        )
+        settings = self.head_specs[task_index], self.adaptation.final_adaptation
+        model = build_empty(TaskModel, self.recipe, self.vocab_size, *settings)
         tensors = {**parameters, **dict(self.named_buffers())}
         if self.parametrisation is not None:
             tensors |= self._merge_weights(parameters)

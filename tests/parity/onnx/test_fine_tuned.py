@@ -70,7 +70,7 @@ def fine_tuned_model(
     recipe = toy(system, f"encoder.depth.layers={2 if 'mix' in head else 1}")
     recipe = with_global_question_attention(recipe, [task.output_type])
     task = task.with_labels_from(examples)
-    head_spec = HeadSpec(HeadConfig.parse(head), num_outputs(task), task.output_type.name)
+    head_spec = HeadSpec(HeadConfig.parse(head), num_outputs(task), task.output_type.kind_name())
     task_model = TaskModel(
         recipe, tokenizer.vocab_size, head_spec, AdaptationConfig.parse(adaptation)
     )

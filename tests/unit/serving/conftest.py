@@ -64,7 +64,7 @@ def make_task_model() -> Callable[..., FineTunedModel]:
 def _task_model(source: TextModel, task: Task, head: HeadConfig | None = None) -> FineTunedModel:
     recipe = source.model.recipe
     config = head or default_head(recipe, task.output_type)
-    spec = HeadSpec(config, num_outputs(task), task.output_type.name)
+    spec = HeadSpec(config, num_outputs(task), task.output_type.kind_name())
     model = TaskModel(recipe, source.tokenizer.vocab_size, spec)
     model.encoder.load_state_dict(source.model.encoder.state_dict())
     init_head(model.head, source.model, seed=5)

@@ -8,16 +8,16 @@ import pytest
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.baselines import fit_baselines as fitting
-from bertwright.tasks.baselines import majority_tags, most_frequent_word_tags
 from bertwright.tasks.baselines.comparison import compare_predictions
+from bertwright.tasks.baselines.frequency import ConstantBaseline, WordTagBaseline
 from bertwright.tasks.baselines.tf_idf import (
     SlidingWindowBaseline,
     TfIdfCosineBaseline,
     TfIdfLinearBaseline,
 )
-from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.data.task_data import TaskData
-from bertwright.tasks.evaluation.evaluate import evaluate_with_baselines
+from bertwright.tasks.evaluation.evaluate import evaluate
 from bertwright.tasks.fine_tuned_model import load_fine_tuned_model
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.formats.examples import (
@@ -51,16 +51,20 @@ INPUTS = [TaggedSentence(("they", "run")), TaggedSentence(("fast",))]
 
 def test_majority_tag_is_constant() -> None:
     # DET, NOUN and VERB stand twice each: the first in the alphabet is taken.
-    assert majority_tags(TRAINING, INPUTS) == [("DET", "DET"), ("DET",)]
+    baseline = ConstantBaseline.fit(tagging_task("own"), TRAINING)
+    assert baseline is not None
+    assert [p.value for p in baseline.predict(INPUTS)] == [("DET", "DET"), ("DET",)]
 
 
 def test_word_tag_baseline_uses_the_majority_for_new_words() -> None:
-    assert most_frequent_word_tags(TRAINING, INPUTS) == [("PRON", "NOUN"), ("DET",)]
+    predictions = WordTagBaseline.fit(TRAINING).predict(INPUTS)
+    assert [p.value for p in predictions] == [("PRON", "NOUN"), ("DET",)]
 
 
 def test_baselines_do_not_read_reference_tags() -> None:
     retagged = [TaggedSentence(s.words, ("X",) * len(s.words)) for s in INPUTS]
-    assert most_frequent_word_tags(TRAINING, retagged) == most_frequent_word_tags(TRAINING, INPUTS)
+    baseline = WordTagBaseline.fit(TRAINING)
+    assert baseline.predict(retagged) == baseline.predict(INPUTS)
 
 
 def learned(model: Any, answer: Any, examples: Any, **settings: Any) -> FineTuningResult:
@@ -101,7 +105,7 @@ def test_saved_baselines_score_the_same(pretrained, kind: str, tmp_path: Path) -
         assert line["training_examples"] == len(examples)
         assert {f"{metric}_interval" for metric in report["metrics"]} < set(line)
     model = load_fine_tuned_model(tmp_path / "own")
-    again = evaluate_with_baselines(model, examples)
+    again = evaluate(model, examples, with_baselines=True)
     assert again["baselines"] == report["baselines"]
     assert again["examples"] == len(examples)
     json.dumps(again)
@@ -115,9 +119,9 @@ def test_frozen_features_have_a_linear_baseline_too(pretrained, kind: str, tmp_p
     result = learned(pretrained("bert"), answer, examples, **frozen)
     last = result.as_dict()["baselines"][-1]
     assert last["baseline"].endswith("regression on the same vectors")
-    again = evaluate_with_baselines(load_fine_tuned_model(tmp_path / "own"), examples)["baselines"][
-        -1
-    ]
+    again = evaluate(load_fine_tuned_model(tmp_path / "own"), examples, with_baselines=True)[
+        "baselines"
+    ][-1]
     metric = result.metric
     assert again[metric] == pytest.approx(last[metric], abs=0.05)
     assert last[metric] > 0.9
@@ -175,12 +179,12 @@ def test_missing_baselines_are_warned_of(pretrained, tmp_path: Path) -> None:
     result = learned(pretrained(), "class", classes(), output=tmp_path / "own")
     (tmp_path / "own" / "baselines.json").unlink()
     for model in (load_fine_tuned_model(tmp_path / "own"), result.model):
-        report = evaluate_with_baselines(model, classes())
+        report = evaluate(model, classes(), with_baselines=True)
         assert report["baselines"] == []
         assert report["warnings"][0].startswith("this model has no baselines")
     (tmp_path / "own" / "baselines.json").write_text("[{")
     with pytest.raises(UserError, match=r"baselines\.json is damaged"):
-        evaluate_with_baselines(load_fine_tuned_model(tmp_path / "own"), classes())
+        evaluate(load_fine_tuned_model(tmp_path / "own"), classes(), with_baselines=True)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +193,7 @@ def test_missing_baselines_are_warned_of(pretrained, tmp_path: Path) -> None:
 def test_texts_without_words_or_spaces_are_supported(texts: list[str]) -> None:
     examples = [Example(text, label="ab"[n]) for n, text in enumerate(texts)] * 6
     task = Task("own", OutputType.parse("class")).with_labels_from(examples)
-    answers = TfIdfLinearBaseline.fit(task, examples).predict(examples)
+    answers = TfIdfLinearBaseline.fit("class", task, examples).predict(examples)
     if texts[0][:1] == "\u4f60":
         assert [prediction.value for prediction in answers] == [e.label for e in examples]
 

@@ -11,7 +11,6 @@ from bertwright.tasks.formats.examples import Example, MultipleChoice, TaggedSen
 from bertwright.tasks.outputs import OutputType
 from bertwright.tasks.outputs.calibration import (
     CalibrationData,
-    CalibrationExample,
     expected_calibration_error,
     fit_calibration,
     fit_temperature,
@@ -30,8 +29,8 @@ def calibrated_data(number: int, seed: int = 0) -> CalibrationData:
 def single(outputs: np.ndarray, targets: Sequence[int]) -> CalibrationData:
     """Return one decision per example, with one output."""
     rows = enumerate(zip(outputs, targets, strict=True))
-    return CalibrationData.from_examples(
-        CalibrationExample(number, target, output[None]) for number, (output, target) in rows
+    return CalibrationData.from_decisions(
+        [(number, target, output[None]) for number, (output, target) in rows]
     )
 
 

@@ -49,9 +49,9 @@ def test_perfect_predictions_have_the_best_score(name: str) -> None:
         ],
         "closeness": [Example(f"a{n}", f"b{n}", n) for n in (1.0, 2.0, 4.0)],
         "relevance": [Example("a", "b", 1.0), Example("a", "c", 0.0)],
-    }[task.output_type.name]
+    }[task.output_type.kind_name()]
     references = [task.output_type.reference(example) for example in examples]
-    values = [r[0] if task.output_type.name == "span" else r for r in references]
+    values = [r[0] if task.output_type.kind_name() == "span" else r for r in references]
     vectors = [np.eye(len(values), dtype=np.float32)[[n, n]] for n in range(len(values))]
     predictions = [Prediction(a, vectors=v) for a, v in zip(values, vectors, strict=True)]
     scores = task.score(examples, predictions)
@@ -127,7 +127,7 @@ def test_glue(
     )
     assert (len(train), len(dev)) == (num_train, num_dev)
     labels = [example.label for example in dev if isinstance(example, Example)]
-    if task.output_type.name == "number":
+    if task.output_type.kind_name() == "number":
         assert all(isinstance(label, float) and 0 <= label <= 5 for label in labels)
     else:
         assert set(labels) == set(task.labels)

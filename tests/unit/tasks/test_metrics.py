@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.outputs import OutputType
-from bertwright.tasks.outputs.output_type import Metric
+from bertwright.tasks.outputs.output_type import MetricFunction
 
 REFERENCES = ["0", "0", "0", "1", "1", "2"]
 PREDICTIONS = ["0", "0", "1", "1", "0", "0"]
@@ -15,7 +15,7 @@ PREDICTIONS = ["0", "0", "1", "1", "0", "0"]
 PLAIN = ("class", "number", "tags")
 
 
-def metric(answer: str, name: str) -> Metric:
+def metric(answer: str, name: str) -> MetricFunction:
     return OutputType.parse(answer).metric(name)
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertwright.core.errors import UserError
-from bertwright.tasks.baselines import majority_tags, most_frequent_word_tags
+from bertwright.tasks.baselines.frequency import ConstantBaseline, WordTagBaseline
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.formats.punctuation_restoration import (
     TAGS,
@@ -16,7 +16,6 @@ from bertwright.tasks.formats.punctuation_restoration import (
     split_documents,
     tag_text,
 )
-from bertwright.tasks.outputs import Prediction
 
 
 @pytest.mark.parametrize(
@@ -94,9 +93,11 @@ def test_baselines_on_real_text(shared_data: Path) -> None:
     task = find_task("restoration")
     examples = RestorationReader().read(shared_data / "pretrain_en" / "wikinews.txt.gz")
     training, test = examples[:2000], examples[2000:3000]
+    constant = ConstantBaseline.fit(task, training)
+    assert constant is not None
     majority, by_word = (
-        task.score(test, [Prediction(tags) for tags in baseline(training, test)])
-        for baseline in (majority_tags, most_frequent_word_tags)
+        task.score(test, baseline.predict(test))
+        for baseline in (constant, WordTagBaseline.fit(training))
     )
     assert majority["macro-f1"] == pytest.approx(0.095, abs=0.01)
     assert majority["macro-f1"] + 0.2 < by_word["macro-f1"] < 0.6

@@ -120,7 +120,7 @@ def test_labels_missing_from_the_held_out_split_are_warned_of(pretrained) -> Non
 
 
 @pytest.mark.parametrize(
-    "task", [CLASS, LABELS, TAGS, SPANS], ids=lambda task: task.output_type.name
+    "task", [CLASS, LABELS, TAGS, SPANS], ids=lambda task: task.output_type.kind_name()
 )
 def test_nothing_is_calibrated_on_a_single_reference(pretrained, task: Task) -> None:
     examples_by_kind: dict[str, list[Any]] = {
@@ -132,7 +132,7 @@ def test_nothing_is_calibrated_on_a_single_reference(pretrained, task: Task) -> 
             ExtractiveQuestion("b", "a b", (), (), "2"),
         ],
     }
-    train = examples_by_kind[task.output_type.name] * 8
+    train = examples_by_kind[task.output_type.kind_name()] * 8
     result = finetune(pretrained(), task, train=train, dev=train[:1] * 9, epochs=0)
     assert not result.calibrations
     assert any("have the same reference" in line for line in result.as_dict()["warnings"])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bertwright.core.errors import UserError
+from bertwright.core.statistics import expected_best
 from bertwright.tasks.catalogue import find_task, table_task
 from bertwright.tasks.data.splits import stratified_folds
 from bertwright.tasks.data.task_data import TaskData, hold_out
@@ -26,7 +27,6 @@ from bertwright.tasks.tuning.search import (
     SearchResult,
     SearchTrial,
     _OptunaPruning,
-    expected_best,
     search_grid,
     search_optuna,
 )

@@ -15,7 +15,7 @@ from bertwright.analysis.dynamics.tagging import (
     missing_tagging_data,
 )
 from bertwright.core.significance import FloatArray
-from bertwright.core.statistics import estimate
+from bertwright.core.statistics import estimate, expected_best
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
 
@@ -77,7 +77,10 @@ class SeedVariance(Analysis):
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         tagging = TaggingData.from_inputs(inputs)
         scores = self._scores(inputs, tagging)
-        runs, best = estimate(scores.ravel().tolist()), expected_best_scores(scores.ravel())
+        runs, best = (
+            estimate(scores.ravel().tolist()),
+            np.array(expected_best(scores.ravel().tolist())),
+        )
         baseline = tagging.majority_baseline
         failed = float((scores <= baseline.value).mean())
         fractions, by_chance = (
@@ -154,13 +157,3 @@ def permuted_variance_fractions(scores: FloatArray, seed: int) -> dict[str, tupl
         as_large = 1 + int((permuted >= fractions[name] - 1e-12).sum())
         result[name] = float(permuted.mean()), as_large / (1 + PERMUTATIONS)
     return result
-
-
-def expected_best_scores(scores: FloatArray) -> FloatArray:
-    """Return the expected best of 1, 2, ... N runs, drawn from N with replacement.
-
-    Section 3, equation 4.
-    """
-    ordered = np.sort(scores)
-    cumulative = np.arange(len(ordered) + 1) / len(ordered)
-    return np.array([(ordered * np.diff(cumulative**n)).sum() for n in range(1, 1 + len(ordered))])

@@ -39,7 +39,7 @@ def evaluate(
     from bertwright.tasks.finetuning.result_folder import write_json_lines
 
     loaded = load(model)
-    result = evaluation.evaluate_with_baselines(loaded, data)
+    result = evaluation.evaluate(loaded, data, with_baselines=True)
     for warning in result.get("warnings", ()):
         log(warning)
     print_result(result, as_json)

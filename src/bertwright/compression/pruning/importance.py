@@ -18,7 +18,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.rng import sample
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.depth import DepthConfig
-from bertwright.models.saving import load_tensors
+from bertwright.models.saving import build_empty, load_tensors
 from bertwright.modules.attention.attention import AttentionConfig
 from bertwright.tasks.adapters import FullFineTuningConfig
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -124,7 +124,7 @@ def prune_fine_tuned(model: FineTunedModel, subnetwork: Subnetwork) -> FineTuned
     """
     net = model.task_model
     recipe = net.recipe.model_copy(update={"encoder": subnetwork.prune_config(net.recipe.encoder)})
-    pruned = TaskModel.build_empty(recipe, net.vocab_size, net.head_spec, FullFineTuningConfig())
+    pruned = build_empty(TaskModel, recipe, net.vocab_size, net.head_spec, FullFineTuningConfig())
     load_tensors(
         pruned, prune_weights(unique_weights(net), net.recipe.encoder, subnetwork), net.recipe.name
     )

@@ -15,7 +15,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.data.tokenization.trimming import trim_tokenizer
 from bertwright.models.model import Model
-from bertwright.models.saving import load_tensors, model_from_tensors
+from bertwright.models.saving import build_empty, load_tensors, model_from_tensors
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -59,7 +59,7 @@ def trim_vocabulary(
     recipe = _with_vocab_size(original.recipe, size)
     if isinstance(model, FineTunedModel):
         net = model.task_model
-        trimmed = TaskModel.build_empty(recipe, size, net.head_spec, net.adaptation)
+        trimmed = build_empty(TaskModel, recipe, size, net.head_spec, net.adaptation)
         load_tensors(trimmed, _trimmed_weights(net, trimmed, kept, net.vocab_size), recipe.name)
         settings = model.task, model.example_encoder.max_length, model.precision, model.temperature
         return FineTunedModel(trimmed, tokenizer, *settings)

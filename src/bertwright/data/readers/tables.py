@@ -6,7 +6,7 @@ A source or a column may state the language of texts; a source of translations s
 import csv
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
 from pathlib import Path
@@ -168,44 +168,70 @@ def _read_json(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterato
 
 def _read_separated(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
     texts = decode_text(read_bytes(raw, source.name, counts), source.name, counts)
+    lines = split_lines(texts, source.name, _MAX_ROW_LENGTH)
+    header, indices = list[str](), list[int]()
+    for line, row in separated_rows(lines, source.name, is_tsv=source.format == "tsv"):
+        if not row:
+            continue
+        if not header:
+            _require_unique_columns(source.name, source.columns, row)
+            header, indices = row, [_column_index(row, name, source) for name in source.columns]
+            continue
+        location = f"{source.name}, line {line}"
+        if len(row) != len(header):
+            raise UserError(f"{location} has {len(row)} columns, and the first line {len(header)}")
+        yield location, [row[index] for index in indices]
+
+
+def separated_rows(
+    lines: Iterable[str], name: str, is_tsv: bool
+) -> Iterator[tuple[int, list[str]]]:
+    """Yield the fields of each row of a TSV or CSV file, with the number of its first line.
+
+    TSV has no quoting, as in published data sets; CSV has (RFC 4180). An empty line has no fields.
+    Errors: UserError for a quote that is not closed, and for a row that is too long.
+    """
+    if is_tsv:
+        yield from ((n, line.split("\t") if line else []) for n, line in enumerate(lines, start=1))
+        return
     size = 0
 
-    def bounded_rows() -> Iterator[str]:
+    def bounded_lines() -> Iterator[str]:
         nonlocal size
-        for line in split_lines(texts, source.name, _MAX_ROW_LENGTH):
+        for line in lines:
             size += len(line)
             if size > _MAX_ROW_LENGTH:
                 raise csv.Error(f"it has more than {_MAX_ROW_LENGTH:,} characters")
             yield f"{line}\n"
 
     csv.field_size_limit(_MAX_ROW_LENGTH)
-    rows = csv.reader(bounded_rows(), dialect=_DIALECTS[source.format], strict=True)
-    header, indices, line = list[str](), list[int](), 1
+    rows, number = csv.reader(bounded_lines(), strict=True), 1
     try:
         for row in rows:
             size = 0
-            location, line = f"{source.name}, line {line}", rows.line_num + 1
-            if not row:
-                continue
-            if not header:
-                _require_unique_columns(source.name, source.columns, row)
-                header, indices = row, [_column_index(row, name, source) for name in source.columns]
-                continue
-            if len(row) != len(header):
-                raise UserError(
-                    f"{location} has {len(row)} columns, and the first line {len(header)}"
-                )
-            yield location, [row[index] for index in indices]
+            yield number, row
+            number = rows.line_num + 1
     except csv.Error as error:
         raise UserError(
-            f"{source.name}: the row that begins in line {line} is not CSV ({error}): close its "
-            f"quotes, and double quotes inside"
+            f"{name}: the row that begins in line {number} is not CSV ({error}): close its quotes, "
+            f"and double quotes inside"
         ) from None
 
 
 def _read_parquet(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
-    import pyarrow as arrow
-    from pyarrow import parquet
+    from pyarrow import types
+
+    column_names: list[str] = []
+
+    def select(schema: Any) -> list[str]:
+        column_names.extend(schema.names)
+        columns = [name for name in (*source.columns, source.column) if name in schema.names]
+        _require_unique_columns(source.name, columns, schema.names)
+        for field in schema:
+            if field.name in columns and types.is_struct(field.type):
+                inner_names = [inner.name for inner in field.type]
+                _require_unique_columns(source.name, source.columns, inner_names)
+        return list(dict.fromkeys(columns))
 
     with explain_full_disk(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as plain:
         # Parquet is read from its end, so a stream is stored first.
@@ -214,35 +240,42 @@ def _read_parquet(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iter
         plain.seek(0)
         if not plain.read(1):
             return
-        number = 0
-        try:
-            file: Any = parquet.ParquetFile(plain)
-            names: list[str] = file.schema_arrow.names
-            columns = [name for name in (*source.columns, source.column) if name in names]
-            _require_unique_columns(source.name, columns, names)
-            for field in file.schema_arrow:
-                if field.name in columns and arrow.types.is_struct(field.type):
-                    _require_unique_columns(
-                        source.name, source.columns, [inner.name for inner in field.type]
-                    )
-            batch_size = _batch_size(file.metadata)
-            for batch in file.iter_batches(batch_size, columns=list(dict.fromkeys(columns))):
-                if batch.nbytes > _MAX_BATCH_BYTES:
-                    raise UserError(
-                        f"{source.name}: the rows from {number + 1} on have {batch.nbytes:,} "
-                        f"bytes: split the texts"
-                    )
-                for row in batch.to_pylist():
-                    number += 1
-                    location = f"{source.name}, row {number}"
-                    yield location, _select_columns(row, location, source, names)
-        except UnicodeDecodeError as error:
-            raise UserError(
-                f"{source.name} holds text that is not UTF-8 after row {number}: {error}"
-            ) from None
-        except (arrow.ArrowException, OSError) as error:
-            reason = first_line(error)
-            raise UserError(f"{source.name} is not a complete parquet file: {reason}") from None
+        for number, row in parquet_rows(plain, source.name, select):
+            location = f"{source.name}, row {number}"
+            yield location, _select_columns(row, location, source, column_names)
+
+
+def parquet_rows(
+    file: Any, name: str, select: Callable[[Any], Sequence[str]]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the rows of a Parquet file with their numbers, from 1, in bounded memory.
+
+    ``select`` returns the columns to read, given the schema. Errors: UserError for a damaged file,
+    text that is not UTF-8, and rows that are too large.
+    """
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    number = 0
+    try:
+        table: Any = parquet.ParquetFile(file)
+        columns = select(table.schema_arrow)
+        for batch in table.iter_batches(_batch_size(table.metadata), columns=columns):
+            if batch.nbytes > _MAX_BATCH_BYTES:
+                raise UserError(
+                    f"{name}: the rows from {number + 1} on have {batch.nbytes:,} bytes: split the "
+                    f"texts"
+                )
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"{name} holds text that is not UTF-8 after row {number}: {error}"
+        ) from None
+    except (arrow.ArrowException, OSError) as error:
+        reason = first_line(error)
+        raise UserError(f"{name} is not a complete parquet file: {reason}") from None
 
 
 def _require_unique_columns(location: str, columns: Sequence[str], names: Sequence[str]) -> None:
@@ -348,14 +381,6 @@ def _missing_column_error(
         f"{location} has no column {column!r}{did_you_mean(column, columns)}; {remedy}"
     )
 
-
-class _TsvDialect(csv.excel_tab):
-    """A tab-separated dialect without quoting, as in published data sets."""
-
-    quoting = csv.QUOTE_NONE
-
-
-_DIALECTS: dict[str, type[csv.Dialect]] = {"csv": csv.excel, "tsv": _TsvDialect}
 
 _TABLE_READERS: dict[str, Callable[[BinaryIO, TextSource, ReadCounts], Iterator[TableRow]]] = {
     "json": _read_json,

@@ -9,11 +9,12 @@ import json
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
+from bertwright.core.config import did_you_mean, quote
 from bertwright.core.errors import UserError
 from bertwright.core.files import loads_json, require_file
 from bertwright.data.tokenization.characters import replace_lone_surrogates
@@ -110,6 +111,22 @@ def parse_json_object(location: str, line: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{location}: expected a JSON object, got {type(value).__name__}")
     return heal_surrogates(line, value)
+
+
+def require_key(
+    location: str, mapping: Any, key: str, expected_type: type | tuple[type, ...] = str
+) -> Any:
+    """Return the value of a key; UserError where it is missing or of another type."""
+    if not isinstance(mapping, Mapping) or key not in mapping:
+        hint = did_you_mean(key, mapping) if isinstance(mapping, Mapping) else ""
+        raise UserError(f"{location}: no key {key!r}{hint}")
+    value: Any = mapping[key]
+    if not isinstance(value, expected_type):
+        names = {str: "a text", list: "a list", int: "a number"}
+        expected = expected_type if isinstance(expected_type, tuple) else (expected_type,)
+        kinds = " or ".join(names[kind] for kind in expected)
+        raise UserError(f"{location}: {key!r} is not {kinds}: {quote(value)}")
+    return value
 
 
 def heal_surrogates(text: str, value: Any) -> Any:

@@ -118,9 +118,9 @@ def task_config(model: FineTunedModel, family: ModelFamily) -> dict[str, Any]:
         "id2label": {str(index): label for index, label in enumerate(labels)},
         "label2id": {label: index for index, label in enumerate(labels)},
     }
-    if task.output_type.name in PROBLEM_TYPES:
-        config["problem_type"] = PROBLEM_TYPES[task.output_type.name]
-    elif (kind := task.output_type.name) not in ("tags", "span", "option"):
+    if task.output_type.kind_name() in PROBLEM_TYPES:
+        config["problem_type"] = PROBLEM_TYPES[task.output_type.kind_name()]
+    elif (kind := task.output_type.kind_name()) not in ("tags", "span", "option"):
         other = " or export it to sentence-transformers" if kind == "closeness" else ""
         raise UserError(
             f"no stock class has an output of type {kind}: use the bertwright folder{other}"

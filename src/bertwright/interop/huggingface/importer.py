@@ -159,7 +159,9 @@ def _build_fine_tuned_model(
     pooling = CLASSIFIER_POOLINGS[source.config.get("classifier_pooling", "cls")]
     read = pooling if pooling in stock_head.read_choices else stock_head.read_choices[0]
     task = _build_task(source)
-    head_spec = HeadSpec(stock_head.head_config(read), num_outputs(task), task.output_type.name)
+    head_spec = HeadSpec(
+        stock_head.head_config(read), num_outputs(task), task.output_type.kind_name()
+    )
     with torch.device("meta"):
         task_model = TaskModel(
             with_global_question_attention(source.recipe, [task.output_type]),

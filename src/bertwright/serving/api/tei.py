@@ -181,8 +181,8 @@ def _scores(
         if raw_scores:
             scores = dict(zip(task.labels, outputs.mean(0).tolist(), strict=True))
     elif raw_scores and isinstance(task.output_type, RelevanceOutput):
-        scores = {task.output_type.name: float(outputs[0, 0])}
+        scores = {task.output_type.kind_name(): float(outputs[0, 0])}
     else:
-        scores = {task.output_type.name: float(cast(float, prediction.value))}
+        scores = {task.output_type.kind_name(): float(cast(float, prediction.value))}
     ranked = sorted(scores.items(), key=lambda item: -item[1])
     return [Score(label=label, score=score) for label, score in ranked]

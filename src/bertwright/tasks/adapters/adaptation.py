@@ -1,7 +1,7 @@
 """The axis of adaptations: which parameters of an encoder are trained, and which are added."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -35,25 +35,17 @@ PLACEHOLDER_VOCAB_SIZE = 64
 class AdaptationConfig(Config):
     """The axis: how an encoder is adapted to a task."""
 
-    @property
-    def learning_rate_factor(self) -> float:
-        """Factor on the default learning rate of full fine-tuning."""
-        return 1.0
+    learning_rate_factor: ClassVar[float] = 1.0
+    """Factor on the default learning rate of full fine-tuning."""
+    has_frozen_encoder: ClassVar[bool] = False
+    """Whether hidden states do not change in training, so they are computed once."""
+    is_parameter_efficient: ClassVar[bool] = False
+    """Whether the weights of the encoder are frozen; modules may be added to it."""
 
     @property
     def layerwise_decay(self) -> float:
         """Factor on the learning rate from level to level, down from the head."""
         return 1.0
-
-    @property
-    def has_frozen_encoder(self) -> bool:
-        """True if hidden states do not change in training, so they are computed once."""
-        return False
-
-    @property
-    def is_parameter_efficient(self) -> bool:
-        """True if the weights of the encoder are frozen; modules may be added to it."""
-        return False
 
     @property
     def has_reinitialised_blocks(self) -> bool:
@@ -191,17 +183,9 @@ class FrozenEncoderConfig(AdaptationConfig):
     kind: Literal["frozen"] = "frozen"
     solver: Literal["auto", "lbfgs", "adamw"] = "auto"
 
-    @property
-    def learning_rate_factor(self) -> float:
-        return 20.0
-
-    @property
-    def has_frozen_encoder(self) -> bool:
-        return True
-
-    @property
-    def is_parameter_efficient(self) -> bool:
-        return True
+    learning_rate_factor: ClassVar[float] = 20.0
+    has_frozen_encoder: ClassVar[bool] = True
+    is_parameter_efficient: ClassVar[bool] = True
 
     def init_parameters(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
         encoder.requires_grad_(False)
@@ -213,13 +197,8 @@ class AdaptersConfig(AdaptationConfig):
     kind: Literal["adapters"] = "adapters"
     width: int = Field(default=16, ge=1, le=65_536)
 
-    @property
-    def learning_rate_factor(self) -> float:
-        return 10.0
-
-    @property
-    def is_parameter_efficient(self) -> bool:
-        return True
+    learning_rate_factor: ClassVar[float] = 10.0
+    is_parameter_efficient: ClassVar[bool] = True
 
     def insert_modules(self, encoder: Encoder) -> None:
         insert_adapters(encoder, self.width)
@@ -244,13 +223,8 @@ class LoraConfig(AdaptationConfig):
         default=("attention",), min_length=1
     )
 
-    @property
-    def learning_rate_factor(self) -> float:
-        return 10.0
-
-    @property
-    def is_parameter_efficient(self) -> bool:
-        return True
+    learning_rate_factor: ClassVar[float] = 10.0
+    is_parameter_efficient: ClassVar[bool] = True
 
     @property
     def final_adaptation(self) -> AdaptationConfig:

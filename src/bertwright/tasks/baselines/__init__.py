@@ -3,8 +3,3 @@
 Reading order: ``baseline`` (the base class), ``frequency``, ``tf_idf``, ``linear`` (the baselines),
 ``fit_baselines`` (all for a task), ``comparison`` (with a model), ``storage``.
 """
-
-from bertwright.tasks.baselines.baseline import TaskBaseline
-from bertwright.tasks.baselines.frequency import majority_tags, most_frequent_word_tags
-
-__all__ = ["TaskBaseline", "majority_tags", "most_frequent_word_tags"]

@@ -2,15 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs import Prediction
 
 FloatMatrix = NDArray[np.float32]
+
+Features = Sequence[FloatMatrix] | None
+"""The frozen features (k, W) of each example."""
 
 
 class TaskBaseline(ABC):
@@ -31,7 +33,5 @@ class TaskBaseline(ABC):
     num_training_examples: int
 
     @abstractmethod
-    def predict(
-        self, examples: Examples, features: Sequence[FloatMatrix] | None = None
-    ) -> list[Prediction]:
+    def predict(self, examples: Sequence[Any], features: Features = None) -> list[Prediction]:
         """Predict for examples; ``features`` holds the model's (k, W) for each."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from bertwright.core.significance import ConfidenceInterval
 from bertwright.tasks.baselines.baseline import TaskBaseline
 from bertwright.tasks.evaluation.bootstrap import bootstrap_intervals, paired_difference
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -70,49 +71,38 @@ def compare_predictions(
     num_training_examples: Mapping[str, int],
 ) -> BaselineComparison:
     """Compare the predictions of a model with its baselines' predictions, by name."""
-    scores = task.score(examples, predictions)
+    scores, metric = task.score(examples, predictions), task.metrics[0]
+    baseline_scores = {n: task.score(examples, v) for n, v in baseline_predictions.items()}
     lines: list[dict[str, Any]] = []
-    for name, values in baseline_predictions.items():
-        baseline_scores = task.score(examples, values)
-        intervals = bootstrap_intervals(task, examples, values, baseline_scores)
+    for name, by_metric in baseline_scores.items():
+        intervals = bootstrap_intervals(task, examples, baseline_predictions[name], by_metric)
         line: dict[str, Any] = {"baseline": name, "training_examples": num_training_examples[name]}
-        for metric, score in baseline_scores.items():
-            line |= {metric: score, f"{metric}_interval": intervals[metric]}
+        for key, score in by_metric.items():
+            line |= {key: score, f"{key}_interval": intervals[key]}
         lines.append(line)
+    verdict = None
+    if baseline_scores:
+        best = max(baseline_scores, key=lambda name: baseline_scores[name][metric])
+        difference = paired_difference(task, examples, predictions, baseline_predictions[best])
+        verdict = _verdict(
+            f"task {task.name}: the model ({metric} {scores[metric]:.4g})",
+            f"the baseline {best!r} ({baseline_scores[best][metric]:.4g})",
+            f"on {len(examples):,} examples",
+            is_better=scores[metric] > baseline_scores[best][metric],
+            difference=difference,
+        )
     intervals = bootstrap_intervals(task, examples, predictions, scores)
-    return BaselineComparison(
-        len(examples),
-        intervals,
-        lines,
-        _verdict(task, examples, predictions, baseline_predictions, scores),
-    )
+    return BaselineComparison(len(examples), intervals, lines, verdict)
 
 
 def _verdict(
-    task: Task,
-    examples: Examples,
-    predictions: Sequence[Prediction],
-    baseline_predictions: Mapping[str, Sequence[Prediction]],
-    scores: Mapping[str, float],
+    model: str, baseline: str, data: str, *, is_better: bool, difference: ConfidenceInterval
 ) -> str | None:
-    metric = task.metrics[0]
-    baseline_scores = {
-        name: task.score(examples, values)[metric] for name, values in baseline_predictions.items()
-    }
-    if not baseline_scores:
+    if not is_better:
+        return f"{model} is not better than {baseline} {data}"
+    if difference.low > 0:
         return None
-    name = max(baseline_scores, key=baseline_scores.__getitem__)
-    difference = paired_difference(task, examples, predictions, baseline_predictions[name])
-    score, best = scores[metric], baseline_scores[name]
-    if score <= best:
-        return (
-            f"task {task.name}: the model ({metric} {score:.4g}) is not better than the baseline "
-            f"{name!r} ({best:.4g}) on {len(examples):,} examples"
-        )
-    if not difference.low > 0:
-        return (
-            f"task {task.name}: the model ({metric} {score:.4g}) is ahead of the baseline {name!r} "
-            f"({best:.4g}), but not significantly on {len(examples):,} examples (95 % interval "
-            f"of the difference {difference.low:.3g} to {difference.high:.3g})"
-        )
-    return None
+    return (
+        f"{model} is ahead of {baseline}, but not significantly {data} (95 % interval of the "
+        f"difference {difference.low:.3g} to {difference.high:.3g})"
+    )

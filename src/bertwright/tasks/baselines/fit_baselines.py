@@ -1,13 +1,13 @@
 """The baselines of a task, fitted to its training examples."""
 
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Any
 
 import numpy as np
 
 from bertwright.tasks.baselines.baseline import FloatMatrix, TaskBaseline
 from bertwright.tasks.baselines.frequency import ConstantBaseline, WordTagBaseline
-from bertwright.tasks.baselines.linear import LINEAR_KINDS, FeatureLinearBaseline
+from bertwright.tasks.baselines.linear import FeatureLinearBaseline, linear_kind
 from bertwright.tasks.baselines.tf_idf import (
     SlidingWindowBaseline,
     TfIdfCosineBaseline,
@@ -16,7 +16,15 @@ from bertwright.tasks.baselines.tf_idf import (
 from bertwright.tasks.data.lazy_examples import LazyExamples
 from bertwright.tasks.data.splits import stratified_order
 from bertwright.tasks.finetuning.run import FineTuningRun
-from bertwright.tasks.formats.examples import Example, Examples, ExtractiveQuestion, TaggedSentence
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.outputs import (
+    MultipleChoiceOutput,
+    RelevanceOutput,
+    SimilarityOutput,
+    SpanOutput,
+    TokenClassificationOutput,
+)
+from bertwright.tasks.outputs.classification import SequenceOutput
 from bertwright.tasks.task import Task
 
 MAX_EXAMPLES = 20_000
@@ -35,22 +43,21 @@ def fit_baselines(
         indices = sorted(stratified_order(task, examples, 0)[:MAX_EXAMPLES])
     examples = [examples[index] for index in indices]
     baselines: list[TaskBaseline | None] = [ConstantBaseline.fit(task, examples)]
-    kind = task.output_type.kind_name()
-    match kind:
-        case "class" | "cloze" | "labels" | "number":
-            baselines.append(TfIdfLinearBaseline.fit(task, cast(Sequence[Example], examples)))
-        case "tags":
-            baselines.append(WordTagBaseline.fit(cast(Sequence[TaggedSentence], examples)))
-        case "closeness" | "relevance" | "option":
-            baselines.append(TfIdfCosineBaseline.fit(task, examples))
-        case "span":
-            baselines.append(
-                SlidingWindowBaseline.fit(cast(Sequence[ExtractiveQuestion], examples))
-            )
+    texts: Any = examples
+    kind = linear_kind(task.output_type)
+    match task.output_type:
+        case SequenceOutput() if kind is not None:
+            baselines.append(TfIdfLinearBaseline.fit(kind, task, texts))
+        case TokenClassificationOutput():
+            baselines.append(WordTagBaseline.fit(texts))
+        case SimilarityOutput() | RelevanceOutput() | MultipleChoiceOutput():
+            baselines.append(TfIdfCosineBaseline.fit(task, texts))
+        case SpanOutput():
+            baselines.append(SlidingWindowBaseline.fit(texts))
         case _:
             pass
-    if read_features is not None and kind in LINEAR_KINDS:
-        baselines.append(FeatureLinearBaseline.fit(task, examples, read_features(indices)))
+    if read_features is not None and kind is not None:
+        baselines.append(FeatureLinearBaseline.fit(kind, task, examples, read_features(indices)))
     return [baseline for baseline in baselines if baseline is not None]
 
 

@@ -7,21 +7,22 @@ from typing import Any, ClassVar, Literal, NamedTuple, cast
 
 import numpy as np
 
-from bertwright.tasks.baselines.baseline import FloatMatrix, TaskBaseline
+from bertwright.tasks.baselines.baseline import Features, FloatMatrix, TaskBaseline
 from bertwright.tasks.formats.examples import Examples, TaggedSentence
-from bertwright.tasks.outputs import Prediction
+from bertwright.tasks.outputs import MultiLabelOutput, OutputType, Prediction, RegressionOutput
 from bertwright.tasks.task import Task
 
 LinearModelKind = Literal["class", "labels", "number"]
 
-LINEAR_KINDS: dict[str, LinearModelKind] = {
-    "class": "class",
-    "cloze": "class",
-    "tags": "class",
-    "labels": "labels",
-    "number": "number",
-}
-"""Kind of linear model by output type, where there is one."""
+
+def linear_kind(output_type: OutputType) -> LinearModelKind | None:
+    """Return the kind of linear model of an output type, if there is one."""
+    if isinstance(output_type, RegressionOutput):
+        return "number"
+    if isinstance(output_type, MultiLabelOutput):
+        return "labels"
+    return "class" if output_type.has_labels else None
+
 
 METHOD_NAMES = {
     "class": "logistic regression",
@@ -38,10 +39,6 @@ class LinearModel(NamedTuple):
 
     coefficients: FloatMatrix
     intercepts: FloatMatrix
-
-    def outputs(self, features: Any) -> FloatMatrix:
-        """Return outputs (N, K) of features (N, F), which may be sparse."""
-        return np.asarray(features @ self.coefficients.T + self.intercepts, np.float32)
 
 
 def fit_linear(
@@ -84,28 +81,10 @@ def fit_linear(
     return LinearModel(coefficients, intercepts)
 
 
-def linear_predictions(
-    kind: LinearModelKind, outputs: FloatMatrix, labels: Sequence[str]
-) -> list[Prediction]:
-    """Return the predictions of outputs (N, K)."""
-    if kind == "number":
-        return [Prediction(float(value)) for value in outputs[:, 0]]
-    if kind == "labels":
-        names = np.array(labels, object)
-        return [Prediction(tuple(cast(list[str], names[row > 0].tolist()))) for row in outputs]
-    return [Prediction(labels[int(index)]) for index in outputs.argmax(1)]
-
-
-MAX_WORDS = 20_000
-"""Maximum number of words of tagged sentences to fit to."""
-
-
 @dataclass(frozen=True)
-class FeatureLinearBaseline(TaskBaseline):
-    """Logistic or ridge regression on standardised features, averaged over windows."""
+class LinearBaseline(TaskBaseline):
+    """A linear model with coefficients (K, F) and intercepts (K,)."""
 
-    kind: ClassVar[str] = "vectors-linear"
-    needs_features: ClassVar[bool] = True
     output_kind: LinearModelKind
     labels: list[str]
     coefficients: FloatMatrix
@@ -113,13 +92,35 @@ class FeatureLinearBaseline(TaskBaseline):
     name: str
     num_training_examples: int
 
+    def predict_inputs(self, inputs: Any) -> list[Prediction]:
+        """Return the predictions for inputs (N, F), which may be sparse."""
+        outputs = np.asarray(inputs @ self.coefficients.T + self.intercepts, np.float32)
+        if self.output_kind == "number":
+            return [Prediction(float(value)) for value in outputs[:, 0]]
+        if self.output_kind == "labels":
+            names = np.array(self.labels, object)
+            return [Prediction(tuple(cast(list[str], names[row > 0].tolist()))) for row in outputs]
+        return [Prediction(self.labels[int(index)]) for index in outputs.argmax(1)]
+
+
+MAX_WORDS = 20_000
+"""Maximum number of words of tagged sentences to fit to."""
+
+
+@dataclass(frozen=True)
+class FeatureLinearBaseline(LinearBaseline):
+    """Logistic or ridge regression on standardised features, averaged over windows."""
+
+    kind: ClassVar[str] = "vectors-linear"
+    needs_features: ClassVar[bool] = True
+
     @staticmethod
     def fit(
-        task: Task, examples: Examples, features: Sequence[FloatMatrix]
+        kind: LinearModelKind, task: Task, examples: Examples, features: Sequence[FloatMatrix]
     ) -> "FeatureLinearBaseline":
         """Fit the model to the features (k, W) of each example."""
-        kind, labels = LINEAR_KINDS[task.output_type.kind_name()], [*task.labels]
-        if task.output_type.kind_name() == "tags":
+        labels = [*task.labels]
+        if task.output_type.example_type is TaggedSentence:
             num_words = np.cumsum([len(words) for words in features])
             number = max(int(np.searchsorted(num_words, MAX_WORDS)), 1)
             examples, features = examples[:number], features[:number]
@@ -136,19 +137,10 @@ class FeatureLinearBaseline(TaskBaseline):
         name = f"{METHOD_NAMES[kind]} on the same vectors"
         return FeatureLinearBaseline(kind, labels, coefficients, intercepts, name, len(examples))
 
-    def predict(
-        self, examples: Examples, features: Sequence[FloatMatrix] | None = None
-    ) -> list[Prediction]:
+    def predict(self, examples: Sequence[Any], features: Features = None) -> list[Prediction]:
         assert features is not None, "this baseline needs features"
-        linear = LinearModel(self.coefficients, self.intercepts)
         if not examples or not isinstance(examples[0], TaggedSentence):
-            pooled = np.stack([windows.mean(0) for windows in features])
-            return linear_predictions(self.output_kind, linear.outputs(pooled), self.labels)
-        tags = [
-            cast(str, prediction.value)
-            for prediction in linear_predictions(
-                self.output_kind, linear.outputs(np.concatenate(features)), self.labels
-            )
-        ]
+            return self.predict_inputs(np.stack([windows.mean(0) for windows in features]))
+        tags = [cast(str, p.value) for p in self.predict_inputs(np.concatenate(features))]
         bounds = pairwise([0, *np.cumsum([len(words) for words in features]).tolist()])
         return [Prediction(tuple(tags[start:stop])) for start, stop in bounds]

@@ -4,22 +4,20 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
-from bertwright.tasks.baselines.baseline import FloatMatrix, TaskBaseline
+from bertwright.tasks.baselines.baseline import Features, FloatMatrix, TaskBaseline
 from bertwright.tasks.baselines.frequency import are_pairs
 from bertwright.tasks.baselines.linear import (
-    LINEAR_KINDS,
     METHOD_NAMES,
-    LinearModel,
+    LinearBaseline,
     LinearModelKind,
     fit_linear,
-    linear_predictions,
 )
 from bertwright.tasks.formats.examples import Example, Examples, ExtractiveQuestion, MultipleChoice
-from bertwright.tasks.outputs import Prediction
+from bertwright.tasks.outputs import Prediction, SimilarityOutput
 from bertwright.tasks.task import Task
 
 MAX_FEATURES, MAX_DENSE = 20_000, 4_096
@@ -84,23 +82,19 @@ class TfIdfFeatures:
 
 
 @dataclass(frozen=True)
-class TfIdfLinearBaseline(TaskBaseline):
+class TfIdfLinearBaseline(LinearBaseline):
     """A linear model on TF-IDF, for classes, labels and numbers."""
 
     kind: ClassVar[str] = "words-linear"
     features: TfIdfFeatures
-    output_kind: LinearModelKind
-    labels: list[str]
     has_pairs: bool
-    coefficients: FloatMatrix
-    intercepts: FloatMatrix
-    name: str
-    num_training_examples: int
 
     @staticmethod
-    def fit(task: Task, examples: Sequence[Example]) -> "TfIdfLinearBaseline":
+    def fit(
+        kind: LinearModelKind, task: Task, examples: Sequence[Example]
+    ) -> "TfIdfLinearBaseline":
         """Fit the model to training examples."""
-        kind, labels = LINEAR_KINDS[task.output_type.kind_name()], [*task.labels]
+        labels = [*task.labels]
         has_pairs = are_pairs(examples)
         texts = [text for e in examples for text in (e.text, e.pair) if text is not None]
         max_features = max(MAX_COEFFICIENTS // max(len(labels), 1), 100)
@@ -108,16 +102,10 @@ class TfIdfLinearBaseline(TaskBaseline):
         references = [task.output_type.reference(example) for example in examples]
         linear = fit_linear(kind, _pair_features(features, examples, has_pairs), references, labels)
         name = f"TF-IDF with {METHOD_NAMES[kind]}"
-        return TfIdfLinearBaseline(features, kind, labels, has_pairs, *linear, name, len(examples))
+        return TfIdfLinearBaseline(kind, labels, *linear, name, len(examples), features, has_pairs)
 
-    def predict(
-        self, examples: Examples, features: Sequence[FloatMatrix] | None = None
-    ) -> list[Prediction]:
-        word_features = _pair_features(
-            self.features, cast(Sequence[Example], examples), self.has_pairs
-        )
-        outputs = LinearModel(self.coefficients, self.intercepts).outputs(word_features)
-        return linear_predictions(self.output_kind, outputs, self.labels)
+    def predict(self, examples: Sequence[Any], features: Features = None) -> list[Prediction]:
+        return self.predict_inputs(_pair_features(self.features, examples, self.has_pairs))
 
 
 def _pair_features(features: TfIdfFeatures, examples: Sequence[Example], has_pairs: bool) -> Any:
@@ -132,32 +120,28 @@ class TfIdfCosineBaseline(TaskBaseline):
 
     kind: ClassVar[str] = "words-cosine"
     features: TfIdfFeatures
-    output_kind: str
+    has_vectors: bool
     name: str = "cosine of TF-IDF"
     num_training_examples: int = 0
 
     @staticmethod
     def fit(task: Task, examples: Examples) -> "TfIdfCosineBaseline":
         """Fit the vocabulary to the training examples."""
-        kind = task.output_type.kind_name()
-        max_features = MAX_DENSE if kind == "closeness" else MAX_FEATURES
-        features = TfIdfFeatures.fit(
-            [text for e in examples for text in _example_texts(e)], max_features
-        )
-        return TfIdfCosineBaseline(features, kind, num_training_examples=len(examples))
+        has_vectors = isinstance(task.output_type, SimilarityOutput)
+        texts = [text for example in examples for text in _example_texts(example)]
+        features = TfIdfFeatures.fit(texts, MAX_DENSE if has_vectors else MAX_FEATURES)
+        return TfIdfCosineBaseline(features, has_vectors, num_training_examples=len(examples))
 
-    def predict(
-        self, examples: Examples, features: Sequence[FloatMatrix] | None = None
-    ) -> list[Prediction]:
-        if self.output_kind == "option":
-            return [self._predict_choice(cast(MultipleChoice, example)) for example in examples]
-        pairs = cast(Sequence[Example], examples)
-        firsts, seconds = [e.text for e in pairs], [e.pair or "" for e in pairs]
+    def predict(self, examples: Sequence[Any], features: Features = None) -> list[Prediction]:
+        if examples and isinstance(examples[0], MultipleChoice):
+            return [self._predict_choice(example) for example in examples]
+        firsts, seconds = [e.text for e in examples], [e.pair or "" for e in examples]
         cosines = self.features.cosines(firsts, seconds).tolist()
-        if self.output_kind != "closeness":
+        if not self.has_vectors:
             return [Prediction(cosine) for cosine in cosines]
         dense = (
-            self.features.matrix([*_example_texts(e)]).toarray().astype(np.float32) for e in pairs
+            self.features.matrix([*_example_texts(e)]).toarray().astype(np.float32)
+            for e in examples
         )
         return [Prediction(c, vectors=vectors) for c, vectors in zip(cosines, dense, strict=True)]
 
@@ -191,10 +175,8 @@ class SlidingWindowBaseline(TaskBaseline):
             num_training_examples=len(examples),
         )
 
-    def predict(
-        self, examples: Examples, features: Sequence[FloatMatrix] | None = None
-    ) -> list[Prediction]:
-        return [self._predict_span(cast(ExtractiveQuestion, example)) for example in examples]
+    def predict(self, examples: Sequence[Any], features: Features = None) -> list[Prediction]:
+        return [self._predict_span(example) for example in examples]
 
     def _predict_span(self, example: ExtractiveQuestion) -> Prediction:
         sentences = [match.group().strip() for match in _SENTENCE.finditer(example.text)]

@@ -1,11 +1,24 @@
 """Named tasks, and tasks from any file with named columns."""
 
 from bertwright.tasks.catalogue import glue, named_tasks
-from bertwright.tasks.catalogue.registry import TASKS, add_task, find_task
-from bertwright.tasks.catalogue.table_tasks import table_task, tagging_task
+from bertwright.tasks.catalogue.registry import (
+    TASKS,
+    add_task,
+    find_task,
+    table_task,
+    tagging_task,
+    with_columns,
+)
 from bertwright.tasks.data.split_files import find_split_file
 
-for _task in (*glue.TASKS, *named_tasks.TASKS):
-    add_task(_task)
+TASKS.update({task.name: task for task in (*glue.TASKS, *named_tasks.TASKS)})
 
-__all__ = ["TASKS", "add_task", "find_split_file", "find_task", "table_task", "tagging_task"]
+__all__ = [
+    "TASKS",
+    "add_task",
+    "find_split_file",
+    "find_task",
+    "table_task",
+    "tagging_task",
+    "with_columns",
+]

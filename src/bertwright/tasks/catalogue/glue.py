@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bertwright.tasks.catalogue.table_tasks import table_task
+from bertwright.tasks.catalogue.registry import table_task
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.task import Task
 

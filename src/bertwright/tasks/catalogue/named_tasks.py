@@ -1,6 +1,6 @@
 """Named tasks on text pairs, tagged words, questions and options."""
 
-from bertwright.tasks.catalogue.table_tasks import table_task, tagging_task
+from bertwright.tasks.catalogue.registry import table_task, tagging_task
 from bertwright.tasks.formats.multiple_choice import (
     CodahReader,
     DreamReader,

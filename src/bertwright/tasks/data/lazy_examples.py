@@ -4,9 +4,9 @@ Only a few numbers of each are held; its text is read and tokenized when a step 
 """
 
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from typing import Generic, TypeVar, overload
 
@@ -39,8 +39,7 @@ class LazyList(Sequence[Value], Generic[Value]):
     """A sequence of ``size`` values that are computed on access."""
 
     def __init__(self, size: int, make: Callable[[int], Value]) -> None:
-        self._size, self._make = size, make
-        self._cache: OrderedDict[int, Value] = OrderedDict()
+        self._size, self._make = size, lru_cache(CACHE_SIZE)(make)
 
     def __len__(self) -> int:
         return self._size
@@ -52,12 +51,7 @@ class LazyList(Sequence[Value], Generic[Value]):
     def __getitem__(self, index: int | slice) -> Value | list[Value]:
         if isinstance(index, slice):
             return [self[item] for item in range(self._size)[index]]
-        index = range(self._size)[index]
-        if index not in self._cache:
-            self._cache[index] = self._make(index)
-            if len(self._cache) > CACHE_SIZE:
-                self._cache.popitem(last=False)
-        return self._cache[index]
+        return self._make(range(self._size)[index])
 
 
 class LazyTaskSequences(LazyList[TaskSequence]):

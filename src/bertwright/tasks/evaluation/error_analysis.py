@@ -6,7 +6,15 @@ from typing import Any
 
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.metrics.squad import exact_match
-from bertwright.tasks.outputs import Prediction, SimilarityOutput
+from bertwright.tasks.outputs import (
+    ClassificationOutput,
+    MultiLabelOutput,
+    Prediction,
+    RelevanceOutput,
+    SimilarityOutput,
+    SpanOutput,
+    TokenClassificationOutput,
+)
 from bertwright.tasks.prediction import prediction_records
 from bertwright.tasks.task import Task
 
@@ -15,10 +23,10 @@ ConfusionCounts = dict[str, dict[str, int]]
 
 
 def confusion_matrix(
-    task: Task, examples: Examples, predictions: Sequence[Prediction]
+    task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]
 ) -> ConfusionCounts:
     """Return the confusion counts of a task with classes or tags; {} for any other."""
-    if task.output_type.kind_name() not in ("class", "cloze", "tags"):
+    if not isinstance(task.output_type, ClassificationOutput | TokenClassificationOutput):
         return {}
     counts: Counter[tuple[str, str]] = Counter()
     for example, prediction in zip(examples, predictions, strict=True):
@@ -41,8 +49,7 @@ def iter_errors(
     For numeric tasks over all, the largest error first, on the scale of the predictions.
     """
     lines = list(prediction_records(examples, predictions, task))
-    is_numeric = task.output_type.kind_name() in ("number", "closeness", "relevance")
-    if is_numeric:
+    if task.output_type.label_kind == "number":
         max_label = _max_label(task, lines)
         errors = [(_absolute_error(line, max_label), line) for line in lines]
     else:
@@ -59,17 +66,17 @@ def _max_label(task: Task, records: Sequence[dict[str, Any]]) -> float:
     """Return the label that a prediction of 1 means: 1 for plain numbers."""
     if isinstance(task.output_type, SimilarityOutput):
         return task.output_type.max_label
-    if task.output_type.kind_name() == "relevance":
+    if isinstance(task.output_type, RelevanceOutput):
         return max([1.0, *(float(line["reference"]) for line in records)])
     return 1.0
 
 
 def _is_correct(task: Task, record: dict[str, Any]) -> bool:
     reference, value = record["reference"], record["prediction"]
-    match task.output_type.kind_name():
-        case "labels":
+    match task.output_type:
+        case MultiLabelOutput():
             return set(reference) == set(value)
-        case "span":
+        case SpanOutput():
             return exact_match([reference], [value]) == 1.0
         case _:
             return reference == value

@@ -1,6 +1,6 @@
 """Evaluation: of a pretrained model on text, of a fine-tuned one on its task."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,13 @@ from bertwright.tasks.catalogue import find_split_file
 from bertwright.tasks.evaluation.error_analysis import iter_errors
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.task import Task
 from bertwright.training.evaluation import held_out as evaluation
 
 
-def evaluate(model: TextModel, data: Path | str | Examples) -> dict[str, Any]:
+def evaluate(
+    model: TextModel, data: Path | str | Examples, with_baselines: bool = False
+) -> dict[str, Any]:
     """Evaluate a model.
 
     A fine-tuned model is evaluated on a file of its task, the development file of a folder, or
@@ -26,13 +27,33 @@ def evaluate(model: TextModel, data: Path | str | Examples) -> dict[str, Any]:
     the held-out text of a prepared dataset: ``masked_loss``, ``perplexity``, ``masked_accuracy``,
     ``bits_per_byte``, ``unigram_entropy`` and the metrics of its other objectives.
 
+    For a fine-tuned model, ``with_baselines`` adds the number of ``examples``, the bootstrap
+    ``intervals`` of the metrics, and the scores of the ``baselines`` of its training examples;
+    ``warnings`` where the model is not better, or where baselines are missing.
+
     Errors: UserError for a dataset of another tokenizer, and for examples without labels.
     """
-    if isinstance(model, FineTunedModel):
-        return _evaluate_task(model, data)
-    if not isinstance(data, str | Path):
-        raise UserError("a pretrained model is evaluated on a folder written by prepare")
-    return _evaluate_text(model, Dataset.open(data))
+    if not isinstance(model, FineTunedModel):
+        if not isinstance(data, str | Path):
+            raise UserError("a pretrained model is evaluated on a folder written by prepare")
+        return _evaluate_text(model, Dataset.open(data))
+    task, examples = model.task, task_examples(model.task, data)
+    predictions = model.predict(examples)
+    unknown = _unknown_labels(task, examples)
+    scores, metric = task.score(examples, predictions), task.metrics[0]
+    result = {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
+    result |= {"unknown_labels": unknown} if unknown else {}
+    if not with_baselines:
+        return result
+    baselines = None if model.folder is None else load_baselines(model.folder)
+    comparison = compare_with_baselines(model, examples, predictions, baselines or [])
+    warning = comparison.verdict
+    if baselines is None:
+        warning = (
+            "this model has no baselines: finetune fits them to the training examples and saves "
+            "them in the folder of the model"
+        )
+    return {**result, **comparison.as_dict(), **({"warnings": [warning]} if warning else {})}
 
 
 def _evaluate_text(model: TextModel, data: Dataset) -> dict[str, Any]:
@@ -44,45 +65,6 @@ def _evaluate_text(model: TextModel, data: Dataset) -> dict[str, Any]:
             f"--tokenizer and the folder of the model"
         )
     return evaluation.evaluate(model.model, data)
-
-
-def _evaluate_task(model: FineTunedModel, data: Path | str | Examples) -> dict[str, Any]:
-    examples = task_examples(model.task, data)
-    return _score_predictions(model.task, examples, model.predict(examples))
-
-
-def _score_predictions(
-    task: Task, examples: Examples, predictions: Sequence[Prediction]
-) -> dict[str, Any]:
-    unknown = _unknown_labels(task, examples)
-    scores = task.score(examples, predictions)
-    metric = task.metrics[0]
-    result = {"task": task.name, "metric": metric, "score": scores[metric], "metrics": scores}
-    return result | ({"unknown_labels": unknown} if unknown else {})
-
-
-def evaluate_with_baselines(model: TextModel, data: Path | str | Examples) -> dict[str, Any]:
-    """Return :func:`evaluate` and, for a fine-tuned model, a comparison with its baselines.
-
-    Adds the number of ``examples``, the bootstrap ``intervals`` of the metrics, and the scores of
-    the ``baselines`` of its training examples; ``warnings`` where the model is not better, or where
-    baselines are missing.
-    """
-    if not isinstance(model, FineTunedModel):
-        return evaluate(model, data)
-    examples = task_examples(model.task, data)
-    predictions = model.predict(examples)
-    result = _score_predictions(model.task, examples, predictions)
-    baselines = None if model.folder is None else load_baselines(model.folder)
-    comparison = compare_with_baselines(model, examples, predictions, baselines or [])
-    missing = (
-        "this model has no baselines: finetune fits them to the training examples and saves them "
-        "in the folder of the model"
-    )
-    warnings = (
-        [missing] if baselines is None else [comparison.verdict] if comparison.verdict else []
-    )
-    return {**result, **comparison.as_dict(), **({"warnings": warnings} if warnings else {})}
 
 
 def prediction_errors(model: TextModel, data: Path | str | Examples) -> Iterator[dict[str, Any]]:

@@ -8,6 +8,7 @@ import torch
 
 from bertwright.core.errors import UserError
 from bertwright.models.model import Model
+from bertwright.models.saving import build_empty
 from bertwright.models.text_model import TextModel
 from bertwright.runtime.matmul_throughput import default_precision
 from bertwright.tasks.adapters import FrozenEncoderConfig
@@ -96,7 +97,7 @@ def build_run(
         encode_task(task, train, dev, example_encoder) for task, train, dev in task_data
     ]
     head_specs = [
-        HeadSpec(head, encoded.output_decoder.num_outputs, encoded.task.output_type.name)
+        HeadSpec(head, encoded.output_decoder.num_outputs, encoded.task.output_type.kind_name())
         for head, encoded in zip(heads, encoded_tasks, strict=True)
     ]
     used_vocabulary = None
@@ -104,7 +105,8 @@ def build_run(
         used_vocabulary = UsedVocabulary.from_tasks(
             model.model.encoder, encoded_tasks, model.tokenizer.special_tokens.pad
         )
-    multi_task_model = MultiTaskModel.build_empty(
+    multi_task_model = build_empty(
+        MultiTaskModel,
         recipe,
         model.model.vocab_size,
         head_specs,
@@ -162,7 +164,7 @@ def _check_compatible(
     if config.adaptation.has_frozen_encoder:
         raise UserError("perturbation: the encoder is frozen: choose another adaptation")
     for task, _, _ in task_data:
-        if problem := config.perturbation.check(task.output_type.name):
+        if problem := config.perturbation.check(task.output_type.kind_name()):
             raise UserError(problem)
 
 

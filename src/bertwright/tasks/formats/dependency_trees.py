@@ -6,7 +6,6 @@ from pathlib import Path
 from bertwright.core.errors import UserError
 from bertwright.data.readers.text_lines import read_located_lines
 from bertwright.tasks.formats.conll_columns import read_sentences
-from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.formats.tagged_sentences import CONLLU, syntactic_words
 
 HEAD_COLUMN, RELATION_COLUMN = 6, 7
@@ -29,11 +28,6 @@ class DependencyTree:
     relations: tuple[str, ...]
     tags: tuple[str, ...]
     location: str = field(default="", compare=False, repr=False)
-
-    @property
-    def as_tagged_sentence(self) -> TaggedSentence:
-        """The words with their parts of speech."""
-        return TaggedSentence(self.words, self.tags, self.location)
 
 
 def read_trees(path: Path) -> list[DependencyTree]:

@@ -1,13 +1,13 @@
 """The axis of readers: the file formats of examples."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from bertwright.core.config import Config
 from bertwright.core.errors import UserError
 from bertwright.data.readers.text_lines import LocatedLine
-from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.formats.examples import Examples, TaskExample
 
 
 class ExampleReader(Config):
@@ -15,6 +15,8 @@ class ExampleReader(Config):
 
     file_keyword: ClassVar[str] = ""
     """A word in the names of its files, besides the name of the split."""
+    contents: ClassVar[str] = "examples"
+    """What a file holds, as in messages."""
 
     @property
     def has_pairs(self) -> bool | None:
@@ -37,6 +39,13 @@ class ExampleReader(Config):
 
         Errors: UserError with file and line.
         """
+        examples = list(self.iter_examples(path, with_labels))
+        if not examples:
+            raise UserError(f"{path} has no {self.contents}")
+        return examples
+
+    def iter_examples(self, path: Path, with_labels: bool) -> Iterator[TaskExample]:
+        """Iterate over the examples of a file; a reader has this, or overrides :meth:`read`."""
         raise TypeError(f"{type(self).__name__} is an axis, not a reader")
 
 

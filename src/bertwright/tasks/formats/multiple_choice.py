@@ -3,27 +3,25 @@
 import string
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from bertwright.core.errors import UserError
-from bertwright.data.readers.text_lines import parse_json_object, read_all_text, read_lines
+from bertwright.data.readers.text_lines import (
+    parse_json_object,
+    read_all_text,
+    read_located_lines,
+    require_key,
+)
 from bertwright.tasks.formats.example_reader import ExampleReader
 from bertwright.tasks.formats.examples import MultipleChoice
-from bertwright.tasks.formats.squad import read_json, require_key
+from bertwright.tasks.formats.squad import read_json
 from bertwright.tasks.formats.tables import read_table
 
 
 class MultipleChoiceReader(ExampleReader):
     """A base of the multiple-choice readers."""
 
-    def read(self, path: Path, with_labels: bool = True) -> list[MultipleChoice]:
-        examples = list(self._iter_examples(path, with_labels))
-        if not examples:
-            raise UserError(f"{path} has no questions")
-        return examples
-
-    def _iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
-        raise TypeError(f"{type(self).__name__} is abstract")
+    contents: ClassVar[str] = "questions"
 
 
 class RaceReader(MultipleChoiceReader):
@@ -34,25 +32,24 @@ class RaceReader(MultipleChoiceReader):
 
     kind: Literal["race"] = "race"
 
-    def _iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
+    def iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
         if path.is_dir():
             for file in sorted(path.rglob("*.txt")):
                 record = parse_json_object(str(file), read_all_text(file))
                 yield from self._article_examples(str(file), record, with_labels)
             return
-        for number, line in read_lines(path):
+        for location, line in read_located_lines(path):
             if line.strip():
-                location = f"{path} line {number}"
                 record = parse_json_object(location, line)
                 yield from self._article_examples(location, record, with_labels)
 
     def _article_examples(
         self, location: str, record: dict[str, Any], with_labels: bool
     ) -> Iterator[MultipleChoice]:
-        article = require_key(location, record, "article", str)
+        article = require_key(location, record, "article")
         if "questions" not in record:
             record = {
-                "questions": [require_key(location, record, "question", str)],
+                "questions": [require_key(location, record, "question")],
                 "options": [require_key(location, record, "options", list)],
                 "answers": [record.get("answer", "")],
             }
@@ -81,7 +78,7 @@ class SwagReader(MultipleChoiceReader):
 
     kind: Literal["swag"] = "swag"
 
-    def _iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
+    def iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
         endings = [f"ending{number}" for number in range(4)]
         columns = ["sent1", "sent2", *endings, *(["label"] if with_labels else [])]
         for location, row in read_table(path, None, columns):
@@ -97,7 +94,7 @@ class CodahReader(MultipleChoiceReader):
 
     kind: Literal["codah"] = "codah"
 
-    def _iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
+    def iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
         header = ("category", "beginning", "0", "1", "2", "3", "right")
         for location, row in read_table(path, header, list(header)):
             label = _parse_index(location, row["right"], 4) if with_labels else None
@@ -110,7 +107,7 @@ class DreamReader(MultipleChoiceReader):
 
     kind: Literal["dream"] = "dream"
 
-    def _iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
+    def iter_examples(self, path: Path, with_labels: bool) -> Iterator[MultipleChoice]:
         dialogues = read_json(path)
         if not isinstance(dialogues, list):
             raise UserError(f"{path} is not a list of dialogues")
@@ -124,12 +121,12 @@ class DreamReader(MultipleChoiceReader):
                 options = _parse_options(location, require_key(location, item, "choice", list))
                 label = None
                 if with_labels:
-                    answer = require_key(location, item, "answer", str)
+                    answer = require_key(location, item, "answer")
                     if answer not in options:
                         raise UserError(f"{location}: the answer {answer!r} is none of its choices")
                     label = options.index(answer)
                 yield MultipleChoice(
-                    turns, options, require_key(location, item, "question", str), label, location
+                    turns, options, require_key(location, item, "question"), label, location
                 )
 
 

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
-from bertwright.core.errors import UserError
 from bertwright.core.rng import stream_key, uniform
 from bertwright.data.readers.text_lines import read_lines
 from bertwright.tasks.formats.example_reader import ExampleReader
@@ -72,11 +71,11 @@ class RestorationReader(ExampleReader):
 
     kind: Literal["restoration"] = "restoration"
 
-    def read(self, path: Path, with_labels: bool = True) -> list[TaggedSentence]:
-        examples = restoration_examples(_documents(path))
-        if not examples:
-            raise UserError(f"{path} has no words")
-        return examples if with_labels else [replace(example, tags=None) for example in examples]
+    contents: ClassVar[str] = "words"
+
+    def iter_examples(self, path: Path, with_labels: bool) -> Iterator[TaggedSentence]:
+        for example in restoration_examples(_documents(path)):
+            yield example if with_labels else replace(example, tags=None)
 
 
 def _documents(path: Path) -> Iterator[str]:

@@ -3,11 +3,11 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from bertwright.core.errors import UserError
 from bertwright.core.files import loads_json
-from bertwright.data.readers.text_lines import heal_surrogates, read_all_text
+from bertwright.data.readers.text_lines import heal_surrogates, read_all_text, require_key
 from bertwright.tasks.formats.example_reader import ExampleReader
 from bertwright.tasks.formats.examples import ExtractiveQuestion
 
@@ -21,25 +21,22 @@ class SquadReader(ExampleReader):
     kind: Literal["questions"] = "questions"
     answerable_only: bool = False
 
-    def read(self, path: Path, with_labels: bool = True) -> list[ExtractiveQuestion]:
-        """Read the questions of a file.
+    contents: ClassVar[str] = "questions"
+
+    def iter_examples(self, path: Path, with_labels: bool) -> Iterator[ExtractiveQuestion]:
+        """Iterate over the questions of a file.
 
         Errors: UserError, with file and question, for a missing key and for an answer that is not
         in the text at its start.
         """
-        questions = [
-            question
-            for question in _iter_questions(path, read_json(path), with_labels)
-            if question.answers != () or not self.answerable_only
-        ]
-        if not questions:
-            raise UserError(f"{path} has no questions")
         ids: set[str] = set()
-        for question in questions:
+        for question in _iter_questions(path, read_json(path), with_labels):
+            if question.answers == () and self.answerable_only:
+                continue
             if question.id in ids:
                 raise UserError(f"{question.location} occurs twice: give each question a unique id")
             ids.add(question.id)
-        return questions
+            yield question
 
 
 def read_json(path: Path) -> Any:
@@ -53,28 +50,16 @@ def read_json(path: Path) -> Any:
         raise UserError(f"{path} is not readable JSON: {error}") from error
 
 
-def require_key(
-    location: str, mapping: Any, key: str, expected_type: type | tuple[type, ...]
-) -> Any:
-    """Return the value of a key; UserError where it is missing or of another type."""
-    if not isinstance(mapping, Mapping) or key not in mapping:
-        raise UserError(f"{location}: no key {key!r}")
-    value: Any = mapping[key]
-    if not isinstance(value, expected_type):
-        raise UserError(f"{location}: {key!r} has the wrong type {type(value).__name__}")
-    return value
-
-
 def _iter_questions(path: Path, data: Any, with_labels: bool) -> Iterator[ExtractiveQuestion]:
     for article in require_key(str(path), data, "data", list):
         title = article.get("title", "") if isinstance(article, Mapping) else ""
         location = f"{path}, {title}" if title else str(path)
         for paragraph in require_key(location, article, "paragraphs", list):
-            text = require_key(location, paragraph, "context", str)
+            text = require_key(location, paragraph, "context")
             for item in require_key(location, paragraph, "qas", list):
                 item_id = str(require_key(location, item, "id", (str, int)))
                 where = f"{path}, question {item_id}"
-                question = require_key(where, item, "question", str).strip()
+                question = require_key(where, item, "question").strip()
                 answers, starts = _parse_answers(where, item, text) if with_labels else (None, ())
                 yield ExtractiveQuestion(question, text, answers, starts, item_id, where)
 
@@ -87,7 +72,7 @@ def _parse_answers(
     answers: list[str] = []
     starts: list[int] = []
     for answer in require_key(location, question, "answers", list):
-        answer_text = require_key(location, answer, "text", str)
+        answer_text = require_key(location, answer, "text")
         start = require_key(location, answer, "answer_start", int)
         if not answer_text.strip():
             raise UserError(f"{location}: an answer is empty: set is_impossible, or leave it out")

@@ -1,10 +1,9 @@
 """Tables of texts and pairs: TSV, CSV, JSON lines (plain or gzipped) and Parquet.
 
-TSV has no quoting: a quote character is a character, as in the files of GLUE. CSV has (RFC 4180).
-JSON lines have one object per line.
+TSV has no quoting: a quote character is a character, as in the files of GLUE. CSV has. JSON lines
+have one object per line.
 """
 
-import csv
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -14,15 +13,19 @@ from typing import Any, Literal
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import require_file
-from bertwright.data.readers.text_lines import format_suffix, parse_json_object, read_lines
+from bertwright.data.readers.tables import parquet_rows, separated_rows
+from bertwright.data.readers.text_lines import (
+    format_suffix,
+    parse_json_object,
+    read_lines,
+    read_located_lines,
+)
 from bertwright.tasks.formats.example_reader import ExampleReader
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.labels import LabelKind, read_labels
 
 LocatedRow = tuple[str, Mapping[str, Any]]
 """Location of a row, for messages, and its fields by column."""
-
-csv.field_size_limit(2**31 - 1)  # The default of 128 KiB is less than a long review.
 
 
 @dataclass(frozen=True)
@@ -117,87 +120,25 @@ def read_table(
     Errors: UserError for an unknown format, a column that is missing or duplicated.
     """
     require_file(path)
-    suffix = format_suffix(path)
-    if suffix not in _TABLE_READERS:
-        known = ", ".join(_TABLE_READERS)
-        raise UserError(
-            f"{path}: {suffix or 'no suffix'} is not a table format (known: {known}, also .gz)"
-        )
-    return _TABLE_READERS[suffix](path, header, columns)
-
-
-def _read_tsv(
-    path: Path, header: tuple[str, ...] | None, columns: list[str]
-) -> Iterator[LocatedRow]:
-    rows = ((number, line.split("\t") if line else []) for number, line in read_lines(path))
-    return _name_fields(path, header, columns, rows)
-
-
-def _read_csv(
-    path: Path, header: tuple[str, ...] | None, columns: list[str]
-) -> Iterator[LocatedRow]:
-    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
-
-    def rows() -> Iterator[tuple[int, list[str]]]:
-        last_line = 0
-        try:
-            for row in reader:
-                last_line = reader.line_num
-                yield last_line, row
-        except csv.Error as error:
+    match format_suffix(path):
+        case ".tsv" | ".csv":
+            return _read_separated(path, header, columns)
+        case ".jsonl":
+            return _read_jsonl(path, columns)
+        case ".parquet":
+            return _read_parquet(path, columns)
+        case suffix:
             raise UserError(
-                f"{path} line {last_line + 1}: the row that begins here is not CSV ({error}): look "
-                f"for an unclosed quote, and double quotes within a text"
-            ) from error
-
-    return _name_fields(path, header, columns, rows())
+                f"{path}: {suffix or 'no suffix'} is not a table format (known: .tsv, .csv, "
+                f".jsonl, .parquet, also .gz)"
+            )
 
 
-def _read_jsonl(
+def _read_separated(
     path: Path, header: tuple[str, ...] | None, columns: list[str]
 ) -> Iterator[LocatedRow]:
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        location = f"{path} line {number}"
-        row = parse_json_object(location, line)
-        _require_columns(location, columns, row)
-        yield location, row
-
-
-def _read_parquet(
-    path: Path, header: tuple[str, ...] | None, columns: list[str]
-) -> Iterator[LocatedRow]:
-    import pyarrow
-    from pyarrow import parquet
-
-    try:
-        file: Any = parquet.ParquetFile(path)
-        _require_columns(str(path), columns, file.schema_arrow.names)
-        number = 0
-        for batch in file.iter_batches(columns=columns):
-            for row in batch.to_pylist():
-                number += 1
-                yield f"{path} row {number}", row
-    except (pyarrow.ArrowException, OSError) as error:
-        raise UserError(f"{path} is not a complete Parquet file ({error}): get it again") from error
-
-
-_TABLE_READERS = {
-    ".tsv": _read_tsv,
-    ".csv": _read_csv,
-    ".jsonl": _read_jsonl,
-    ".parquet": _read_parquet,
-}
-
-
-def _name_fields(
-    path: Path,
-    header: tuple[str, ...] | None,
-    columns: list[str],
-    rows: Iterator[tuple[int, list[str]]],
-) -> Iterator[LocatedRow]:
-    """Iterate over rows as fields by column name; an empty line has no fields."""
+    lines = (line for _, line in read_lines(path))
+    rows = separated_rows(lines, str(path), is_tsv=format_suffix(path) == ".tsv")
     names = header
     if names is None:
         number, names = next((row for row in rows if row[1]), (0, ()))
@@ -216,6 +157,23 @@ def _name_fields(
                 f"line"
             )
         yield location, dict(zip(names, fields, strict=True))
+
+
+def _read_jsonl(path: Path, columns: list[str]) -> Iterator[LocatedRow]:
+    for location, line in read_located_lines(path):
+        if line.strip():
+            row = parse_json_object(location, line)
+            _require_columns(location, columns, row)
+            yield location, row
+
+
+def _read_parquet(path: Path, columns: list[str]) -> Iterator[LocatedRow]:
+    def select(schema: Any) -> list[str]:
+        _require_columns(str(path), columns, schema.names)
+        return columns
+
+    rows = parquet_rows(path, str(path), select)
+    return ((f"{path} row {number}", row) for number, row in rows)
 
 
 def _require_columns(location: str, columns: Iterable[str], present: Iterable[str]) -> None:

@@ -1,7 +1,7 @@
 """Files of WiC: whether a word has the same meaning in two sentences."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -34,25 +34,23 @@ class WordInContextReader(ExampleReader):
     def parse_lines(self, name: str, lines: Iterable[LocatedLine]) -> list[Example]:
         return [_parse_example(location, line, None) for location, line in lines]
 
-    def read(self, path: Path, with_labels: bool = True) -> list[Example]:
-        """Read the examples of a file.
+    def iter_examples(self, path: Path, with_labels: bool) -> Iterator[Example]:
+        """Iterate over the examples of a file.
 
         Errors: UserError, with file and line, for a row of another width, and for a label file that
         is missing or of another length.
         """
-        label_file = path.with_name(path.name.replace(".data.", ".gold."))
-        labels = [line.strip() for _, line in read_lines(label_file)] if with_labels else []
-        examples = [
-            _parse_example(location, line, labels[index] if index < len(labels) else None)
-            for index, (location, line) in enumerate(read_located_lines(path))
-        ]
-        if with_labels and len(labels) != len(examples):
-            raise UserError(
-                f"{label_file} has {len(labels)} labels for {len(examples)} lines of {path}"
-            )
-        if not examples:
-            raise UserError(f"{path} has no examples")
-        return examples
+        lines = list(read_located_lines(path))
+        labels: list[str | None] = [None] * len(lines)
+        if with_labels:
+            label_file = path.with_name(path.name.replace(".data.", ".gold."))
+            labels = [line.strip() for _, line in read_lines(label_file)]
+            if len(labels) != len(lines):
+                raise UserError(
+                    f"{label_file} has {len(labels)} labels for {len(lines)} lines of {path}"
+                )
+        for (location, line), label in zip(lines, labels, strict=True):
+            yield _parse_example(location, line, label)
 
 
 def _parse_example(location: str, line: str, label: str | None) -> Example:

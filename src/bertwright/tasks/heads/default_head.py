@@ -23,7 +23,7 @@ from bertwright.tasks.heads.head import (
 from bertwright.tasks.heads.layers import HeadMix
 from bertwright.tasks.heads.pooling import HeadPooling
 from bertwright.tasks.heads.task_visibility import can_be_siamese, check_siamese
-from bertwright.tasks.outputs.output_type import OutputType
+from bertwright.tasks.outputs import ClozeOutput, OutputType, SimilarityOutput
 
 
 class HeadOverrides(Settings):
@@ -91,7 +91,7 @@ def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> He
     It is linear and reads the mean over the text. For a pair it is siamese, since a pretrained
     encoder has not learned to compare two texts in one sequence.
     """
-    if output_type.kind_name() in ("cloze", "closeness"):
+    if isinstance(output_type, ClozeOutput | SimilarityOutput):
         return None
     if output_type.level == "token":
         # Questions read all tokens of a text: four layers of them take too much memory.
@@ -118,11 +118,11 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     causal = is_causal(recipe.encoder.visibility)
     transforms = recipe.encoder.norm.is_pre_norm and recipe.output.transform and not by_halves
     if output_type.level == "token":
-        is_cloze = output_type.kind_name() == "cloze"
+        is_cloze = isinstance(output_type, ClozeOutput)
         uses_transform = recipe.output.transform if is_cloze else transforms
         token_head = TransformHeadConfig if uses_transform else LinearHeadConfig
         return token_head(pooling="positions")
-    if output_type.kind_name() == "closeness":
+    if isinstance(output_type, SimilarityOutput):
         pooled = "first" if recipe.vectors.pooling == "cls" else "mean"
         return LinearHeadConfig(pooling="last" if causal and not by_halves else pooled)
     if by_halves:
@@ -146,14 +146,13 @@ def check_head(
         return "head.kind: bilstm reads the words of a sentence: choose another for whole texts"
     if (config.pooling == "positions") != is_token_level:
         poolings = "positions" if is_token_level else "first, last, mean, last-max-mean or siamese"
-        return (
-            f"head.pooling: output type {output_type.name} needs {poolings}, not {config.pooling}"
-        )
+        kind = output_type.kind_name()
+        return f"head.pooling: output type {kind} needs {poolings}, not {config.pooling}"
     if config.pooling == "siamese" and (problem := check_siamese(config.mix, output_type)):
         return problem
-    if output_type.kind_name() == "closeness" and not isinstance(config, LinearHeadConfig):
+    if isinstance(output_type, SimilarityOutput) and not isinstance(config, LinearHeadConfig):
         return "head.kind: output type closeness compares pooled states: choose plain"
-    if output_type.kind_name() == "cloze" and isinstance(config, TransformHeadConfig) != bool(
+    if isinstance(output_type, ClozeOutput) and isinstance(config, TransformHeadConfig) != bool(
         lm_head_config.transform
     ):
         return "head.kind: output type cloze uses the language-model head: leave head out"

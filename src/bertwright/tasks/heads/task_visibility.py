@@ -42,7 +42,7 @@ def can_be_siamese(recipe: Recipe) -> bool:
 def check_siamese(mix: str, output_type: OutputType) -> str | None:
     """Return why an output type does not fit a siamese head, or None."""
     if not isinstance(output_type, SequenceOutput):
-        return f"head.pooling: output type {output_type.name} does not work with siamese"
+        return f"head.pooling: output type {output_type.kind_name()} does not work with siamese"
     if mix != "concat":
         return "head.mix: head.pooling siamese does not mix layers: choose concat"
     if output_type.stride is not None:

@@ -11,7 +11,10 @@ its last word are.
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from bertwright.core.errors import UserError
+from bertwright.tasks.metrics.metrics import FloatArray64, Metric, MetricSums
 
 EntitySpan = tuple[str, int, int]
 """Type, first word, last word."""
@@ -77,21 +80,29 @@ def entity_spans(tags: Sequence[str]) -> list[EntitySpan]:
     return spans
 
 
-def span_f1(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
-    """Return the F1 over the spans of all sentences together; 0 where there are none.
-
-    References and predictions may use two schemes. Errors: UserError for tags of no scheme.
-    """
+def _span_sums(
+    references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
+) -> MetricSums:
     if [len(tags) for tags in references] != [len(tags) for tags in predictions]:
         raise ValueError("references and predictions differ in the number of sentences or words")
-    correct = set(entity_spans(_join_sentences(references)))
-    predicted = set(entity_spans(_join_sentences(predictions)))
-    return 2 * len(correct & predicted) / max(len(correct) + len(predicted), 1)
+    for sentences in (references, predictions):
+        tagging_scheme(tag for tags in sentences for tag in tags)
+    pairs = [
+        (set(entity_spans(a)), set(entity_spans(b)))
+        for a, b in zip(references, predictions, strict=True)
+    ]
+    counts = np.array([(len(a & b), len(a) + len(b)) for a, b in pairs], np.float64)
+
+    def f1(sums: FloatArray64) -> FloatArray64:
+        return 2 * sums[..., 0] / np.maximum(sums[..., 1], 1)
+
+    return MetricSums(counts, f1)
 
 
-def _join_sentences(sentences: Sequence[Sequence[str]]) -> list[str]:
-    """Join sentences, with a word outside every span between them."""
-    return [tag for sentence in sentences for tag in (*sentence, OUTSIDE)]
+span_f1 = Metric(_span_sums)
+"""The F1 over the spans of all sentences together; 0 where there are none.
+
+References and predictions may use two schemes. Errors: UserError for tags of no scheme."""
 
 
 def _prefix(tag: str) -> str:

@@ -1,119 +1,182 @@
-"""Metrics of predictions; each output type lists those that it supports.
+"""Metrics of predictions: statistics of sums over examples, so that they can be bootstrapped.
 
-Every metric takes references and predictions, equally many, and returns a float; higher is better.
-An undefined metric (a correlation with a constant, F1 without a case) is 0.
+Each output type lists the metrics that it supports. Higher is better; an undefined metric (a
+correlation with a constant, F1 without a case) is 0.
 """
 
-import math
-from collections import Counter
 from collections.abc import Callable, Sequence
-from itertools import chain
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-MetricFunction = Callable[[Sequence[Any], Sequence[Any]], float]
+FloatArray64 = NDArray[np.float64]
+
+LabelStatistic = Callable[["LabelCounts"], FloatArray64]
 
 
-def accuracy(references: Sequence[str], predictions: Sequence[str]) -> float:
+class MetricSums(NamedTuple):
+    """Values of every unit (N, K), dense or sparse, and the statistic (...) of sums (..., K)."""
+
+    values: Any
+    statistic: Callable[[FloatArray64], FloatArray64]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A function of references and predictions, equally many, to a number.
+
+    Attributes:
+        sums: the values to sum, from references and predictions.
+        is_ranking: whether it takes the relevance and the scores of the texts of each query.
+    """
+
+    sums: Callable[[Sequence[Any], Sequence[Any]], MetricSums]
+    is_ranking: bool = False
+
+    def __call__(self, references: Sequence[Any], predictions: Sequence[Any]) -> float:
+        values, statistic = self.sums(references, predictions)
+        return float(statistic(np.ones(values.shape[0]) @ values))
+
+
+def mean_sums(scores: Sequence[float]) -> MetricSums:
+    """Return the sums of a mean over units."""
+
+    def mean(sums: FloatArray64) -> FloatArray64:
+        return sums[..., 0] / sums[..., 1]
+
+    return MetricSums(np.stack([scores, np.ones(len(scores))], 1), mean)
+
+
+def mean_metric(score: Callable[[Any, Any], float]) -> Metric:
+    """Return the mean of a score of a reference and a prediction."""
+
+    def sums(references: Sequence[Any], predictions: Sequence[Any]) -> MetricSums:
+        return mean_sums([score(a, b) for a, b in zip(references, predictions, strict=True)])
+
+    return Metric(sums)
+
+
+def label_metric(
+    statistic: LabelStatistic, unit: Literal["label", "words", "labels"] = "label"
+) -> Metric:
+    """Return a metric of label counts; a unit has a label, one for each word, or several."""
+
+    def sums(references: Sequence[Any], predictions: Sequence[Any]) -> MetricSums:
+        if unit == "label":
+            references = [(str(label),) for label in references]
+            predictions = [(str(label),) for label in predictions]
+        values, labels = _count_labels(references, predictions, is_aligned=unit != "labels")
+        positive_index = labels.index("1") if "1" in labels else None
+
+        def statistic_of_sums(sums: FloatArray64) -> FloatArray64:
+            blocks = sums.reshape(*sums.shape[:-1], 3, len(labels))
+            counts = (blocks[..., 0, :], blocks[..., 1, :], blocks[..., 2, :])
+            return statistic(LabelCounts(*counts, positive_index))
+
+        return MetricSums(values, statistic_of_sums)
+
+    return Metric(sums)
+
+
+class LabelCounts(NamedTuple):
+    """Correct, predicted and reference labels (..., K), and the index of the label ``1``."""
+
+    correct: FloatArray64
+    predicted: FloatArray64
+    references: FloatArray64
+    positive_index: int | None
+
+
+def accuracy(counts: LabelCounts) -> FloatArray64:
     """Return the fraction of correct predictions."""
-    return float(_sklearn().accuracy_score(references, predictions))
+    return counts.correct.sum(-1) / np.maximum(counts.references.sum(-1), 1)
 
 
-def macro_f1(references: Sequence[str], predictions: Sequence[str]) -> float:
-    """Return the mean F1 of the classes that occur in the references.
+def micro_f1(counts: LabelCounts) -> FloatArray64:
+    """Return the F1 of all decisions together; with one label per unit this is the accuracy."""
+    total = counts.predicted.sum(-1) + counts.references.sum(-1)
+    return 2 * counts.correct.sum(-1) / np.maximum(total, 1)
 
-    A class that is predicted but not in the references only lowers the F1 of others. So the classes
+
+def macro_f1(counts: LabelCounts) -> FloatArray64:
+    """Return the mean F1 of the labels that occur in the references.
+
+    A label that is predicted but not in the references only lowers the F1 of others. So the labels
     are the same for all models, and models can be compared.
     """
-    classes = sorted(set(references))
-    return _f1(references, predictions, labels=classes, average="macro")
+    scores = 2 * counts.correct / np.maximum(counts.predicted + counts.references, 1)
+    occurs = counts.references > 0
+    return (scores * occurs).sum(-1) / np.maximum(occurs.sum(-1), 1)
 
 
-def micro_f1(references: Sequence[str], predictions: Sequence[str]) -> float:
-    """Return the F1 of all decisions together; with one class per example this is the accuracy."""
-    return _f1(references, predictions, average="micro")
+def positive_f1(counts: LabelCounts) -> FloatArray64:
+    """Return the F1 of the label ``1``, as GLUE scores paraphrases."""
+    if (index := counts.positive_index) is None:
+        return np.zeros(counts.correct.shape[:-1])
+    total = counts.predicted[..., index] + counts.references[..., index]
+    return 2 * counts.correct[..., index] / np.maximum(total, 1)
 
 
-def positive_f1(references: Sequence[str], predictions: Sequence[str]) -> float:
-    """Return the F1 of the class ``1``, as GLUE scores paraphrases."""
-    return _f1(references, predictions, labels=["1"], average="macro")
+def matthews(counts: LabelCounts) -> FloatArray64:
+    """Return Matthews' correlation, from -1 to 1, for any number of classes (Gorodkin 2004)."""
+    correct, predicted, references, _ = counts
+    total = references.sum(-1)
+    spread = (total**2 - (predicted**2).sum(-1)) * (total**2 - (references**2).sum(-1))
+    covariance = correct.sum(-1) * total - (predicted * references).sum(-1)
+    return covariance / np.sqrt(np.where(spread > 0, spread, np.inf))
 
 
-def matthews(references: Sequence[str], predictions: Sequence[str]) -> float:
-    """Return Matthews' correlation, from -1 to 1 (Matthews 1975); 0 is chance."""
-    if len(set(references)) < 2 or len(set(predictions)) < 2:
-        return 0.0
-    return float(_sklearn().matthews_corrcoef(references, predictions))
+def _count_labels(
+    references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]], is_aligned: bool
+) -> tuple[Any, list[str]]:
+    """Return the correct, predicted and reference labels of each unit, sparse (N, 3 K).
+
+    ``is_aligned``: the n-th predicted label corresponds to the n-th reference.
+    """
+    from scipy.sparse import csr_array  # a model loads without it
+
+    labels = sorted({label for unit in (*references, *predictions) for label in unit})
+    index = {label: number for number, label in enumerate(labels)}
+    entries: list[tuple[int, int]] = []
+    for unit, (true, predicted) in enumerate(zip(references, predictions, strict=True)):
+        correct = (
+            [a for a, b in zip(true, predicted, strict=True) if a == b]
+            if is_aligned
+            else set(true) & set(predicted)
+        )
+        for block, unit_labels in enumerate((correct, predicted, true)):
+            entries += [(unit, block * len(labels) + index[label]) for label in unit_labels]
+    units, columns = np.array(entries, np.int64).reshape(-1, 2).T
+    shape = (len(references), 3 * len(labels))
+    return csr_array((np.ones(len(units)), (units, columns)), shape), labels
 
 
-def pearson(references: Sequence[float], predictions: Sequence[float]) -> float:
-    """Return Pearson's correlation."""
-    return _correlation("pearsonr", references, predictions)
+def _correlation(is_ranked: bool) -> Metric:
+    def sums(references: Sequence[float], predictions: Sequence[float]) -> MetricSums:
+        from scipy.stats import rankdata
+
+        pairs = np.array([references, predictions], np.float64)
+        if is_ranked:  # among all examples
+            pairs = np.array([rankdata(numbers) for numbers in pairs])
+        # Without its mean and scale, the sums of squares are exact enough.
+        pairs = np.where(np.ptp(pairs, 1, keepdims=True) > 0, pairs - pairs.mean(1)[:, None], 0.0)
+        x, y = pairs / np.maximum(np.abs(pairs).max(1, keepdims=True), np.finfo(np.float64).tiny)
+        return MetricSums(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], 1), correlation)
+
+    def correlation(sums: FloatArray64) -> FloatArray64:
+        n, sx, sy, sxx, syy, sxy = np.moveaxis(sums, -1, 0)
+        spread = (sxx - sx * sx / n) * (syy - sy * sy / n)
+        return (sxy - sx * sy / n) / np.sqrt(np.where(spread > 1e-12, spread, np.inf))
+
+    return Metric(sums)
 
 
-def spearman(references: Sequence[float], predictions: Sequence[float]) -> float:
-    """Return Spearman's rank correlation; ties share their mean rank."""
-    return _correlation("spearmanr", references, predictions)
+PEARSON, SPEARMAN = _correlation(is_ranked=False), _correlation(is_ranked=True)
+"""Correlations of numbers; tied ranks share their mean."""
 
+NEGATIVE_MEAN_SQUARED_ERROR = mean_metric(lambda reference, value: -((reference - value) ** 2))
 
-def negative_mean_squared_error(references: Sequence[float], predictions: Sequence[float]) -> float:
-    """Return the negative mean squared error."""
-    return -float(_sklearn().mean_squared_error(references, predictions))
-
-
-def per_word(metric: MetricFunction) -> MetricFunction:
-    """Return a metric of classes as a metric of tags: every word counts once."""
-
-    def score(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
-        return metric(list(chain(*references)), list(chain(*predictions)))
-
-    return score
-
-
-def multi_label_f1(average: Literal["micro", "macro"]) -> MetricFunction:
-    """Return a multi-label F1: of all decisions, or the mean over the reference classes."""
-
-    def score(references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]) -> float:
-        true, predicted = Counter(chain(*references)), Counter(chain(*predictions))
-        correct = Counter(chain(*map(_common, references, predictions)))
-        if average == "micro":
-            return 2 * correct.total() / max(true.total() + predicted.total(), 1)
-        scores = [2 * correct[name] / (true[name] + predicted[name]) for name in true]
-        return sum(scores) / max(len(scores), 1)
-
-    return score
-
-
-def subset_accuracy(
-    references: Sequence[Sequence[str]], predictions: Sequence[Sequence[str]]
-) -> float:
-    """Return the fraction of texts whose set of classes is predicted exactly."""
-    correct = [set(a) == set(b) for a, b in zip(references, predictions, strict=True)]
-    return sum(correct) / len(correct)
-
-
-def _common(a: Sequence[str], b: Sequence[str]) -> set[str]:
-    return set(a) & set(b)
-
-
-def _f1(references: Sequence[str], predictions: Sequence[str], **settings: Any) -> float:
-    options: dict[str, Any] = {"zero_division": 0, **settings}
-    return float(_sklearn().f1_score(references, predictions, **options))
-
-
-def _correlation(name: str, references: Sequence[float], predictions: Sequence[float]) -> float:
-    if len(references) < 2 or np.ptp(references) == 0 or np.ptp(predictions) == 0:
-        return 0.0
-    from scipy import stats
-
-    correlation: Callable[..., Any] = getattr(stats, name)
-    value = float(correlation(references, predictions).statistic)
-    return value if math.isfinite(value) else 0.0
-
-
-def _sklearn() -> Any:
-    """Import scikit-learn's metrics lazily: a model loads without them."""
-    from sklearn import metrics
-
-    return metrics
+SUBSET_ACCURACY = mean_metric(lambda reference, value: float(set(reference) == set(value)))
+"""The fraction of texts whose set of labels is predicted exactly."""

@@ -1,32 +1,18 @@
 """Ranking metrics: the mean over queries, each with the relevance and the scores of its texts.
 
-Where scores tie, irrelevant texts come first: a model with one score for everything ranks nothing.
+References are the relevance (0: irrelevant) of the texts of every query, (N,) each; predictions are
+their scores. Where scores tie, irrelevant texts come first: a model with one score for everything
+ranks nothing.
 """
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-FloatArray64 = NDArray[np.float64]
-
-
-class RankedQuery(NamedTuple):
-    """Relevance (0: irrelevant) and scores of the texts of one query, (N,) each."""
-
-    relevance: FloatArray64
-    scores: FloatArray64
-
-    def sorted_relevance(self) -> FloatArray64:
-        """Return the relevance of the texts, best score first."""
-        return self.relevance[np.lexsort((self.relevance, -self.scores))]
+from bertwright.tasks.metrics.metrics import FloatArray64, Metric, MetricSums, mean_sums
 
 
-RankingMetric = Callable[[Sequence[RankedQuery]], float]
-
-
-def ndcg_at(depth: int) -> RankingMetric:
+def ndcg_at(depth: int) -> Metric:
     """Return NDCG at ``depth``, with linear gains (Järvelin and Kekäläinen 2002)."""
     discount = 1 / np.log2(np.arange(depth) + 2)
 
@@ -34,42 +20,41 @@ def ndcg_at(depth: int) -> RankingMetric:
         first = relevance[:depth]
         return float(first @ discount[: len(first)])
 
-    def score(query: RankedQuery) -> float:
-        return gain(query.sorted_relevance()) / gain(np.sort(query.relevance)[::-1])
-
-    return _mean_over_queries(score)
+    return _mean_over_queries(lambda relevance: gain(relevance) / gain(np.sort(relevance)[::-1]))
 
 
-def reciprocal_rank_at(depth: int) -> RankingMetric:
+def reciprocal_rank_at(depth: int) -> Metric:
     """Return the reciprocal rank of the first relevant text, 0 beyond ``depth``."""
 
-    def score(query: RankedQuery) -> float:
-        hits = np.flatnonzero(query.sorted_relevance()[:depth] > 0)
+    def score(relevance: FloatArray64) -> float:
+        hits = np.flatnonzero(relevance[:depth] > 0)
         return 1 / (1 + int(hits[0])) if len(hits) else 0.0
 
     return _mean_over_queries(score)
 
 
-def recall_at(depth: int) -> RankingMetric:
+def recall_at(depth: int) -> Metric:
     """Return the fraction of the relevant texts that are among the first ``depth``."""
-
-    def score(query: RankedQuery) -> float:
-        return float((query.sorted_relevance()[:depth] > 0).sum() / (query.relevance > 0).sum())
-
-    return _mean_over_queries(score)
+    return _mean_over_queries(
+        lambda relevance: float((relevance[:depth] > 0).sum() / (relevance > 0).sum())
+    )
 
 
-def _mean_over_queries(metric: Callable[[RankedQuery], float]) -> RankingMetric:
-    """Average over the queries that have relevant texts; 0 if none has."""
+def _mean_over_queries(score: Callable[[FloatArray64], float]) -> Metric:
+    """Average a score of the relevance (N,), best text first, over queries with relevant texts."""
 
-    def score(queries: Sequence[RankedQuery]) -> float:
-        values = [metric(query) for query in queries if (query.relevance > 0).any()]
-        return float(np.mean(values)) if values else 0.0
+    def sums(references: Sequence[FloatArray64], predictions: Sequence[FloatArray64]) -> MetricSums:
+        ranked = [
+            relevance[np.lexsort((relevance, -scores))]
+            for relevance, scores in zip(references, predictions, strict=True)
+            if (relevance > 0).any()
+        ]
+        return mean_sums([score(relevance) for relevance in ranked] or [0.0])
 
-    return score
+    return Metric(sums, is_ranking=True)
 
 
-RANKING_METRICS: dict[str, RankingMetric] = {
+RANKING_METRICS: dict[str, Metric] = {
     "ndcg@10": ndcg_at(10),
     "mrr@10": reciprocal_rank_at(10),
     "recall@1": recall_at(1),

@@ -12,6 +12,8 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from bertwright.tasks.metrics.metrics import Metric, mean_metric
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -26,33 +28,6 @@ def normalise_answer(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
-def exact_match(references: Sequence[ReferenceAnswers], predictions: Sequence[str]) -> float:
-    """Return the fraction of predictions that equal a reference."""
-    return _mean_over_examples(
-        references,
-        predictions,
-        lambda answer, text: float(normalise_answer(answer) == normalise_answer(text)),
-    )
-
-
-def word_f1(references: Sequence[ReferenceAnswers], predictions: Sequence[str]) -> float:
-    """Return the mean word F1, where every question has an answer."""
-    return _mean_over_examples(references, predictions, _word_overlap_f1)
-
-
-def word_f1_with_no_answer(
-    references: Sequence[ReferenceAnswers], predictions: Sequence[str]
-) -> float:
-    """Return the mean word F1, where some questions have no answer, predicted as ""."""
-
-    def f1(reference: str, prediction: str) -> float:
-        if not normalise_answer(reference) or not normalise_answer(prediction):
-            return float(normalise_answer(reference) == normalise_answer(prediction))
-        return _word_overlap_f1(reference, prediction)
-
-    return _mean_over_examples(references, predictions, f1)
-
-
 def _word_overlap_f1(reference: str, prediction: str) -> float:
     """Return the F1 over the words of two texts, as multisets."""
     true = Counter(normalise_answer(reference).split())
@@ -61,18 +36,30 @@ def _word_overlap_f1(reference: str, prediction: str) -> float:
     return 2 * correct / (true.total() + predicted.total()) if correct else 0.0
 
 
-def _mean_over_examples(
-    references: Sequence[ReferenceAnswers],
-    predictions: Sequence[str],
-    metric: Callable[[str, str], float],
-) -> float:
-    scores = [
-        max(metric(answer, prediction) for answer in _non_empty_answers(answers))
-        for answers, prediction in zip(references, predictions, strict=True)
-    ]
-    return sum(scores) / len(scores)
+def _word_overlap_f1_with_no_answer(reference: str, prediction: str) -> float:
+    if not normalise_answer(reference) or not normalise_answer(prediction):
+        return float(normalise_answer(reference) == normalise_answer(prediction))
+    return _word_overlap_f1(reference, prediction)
 
 
-def _non_empty_answers(answers: ReferenceAnswers) -> Sequence[str]:
-    """Return the answers that are not empty when normalised; the empty one if none is."""
-    return [answer for answer in answers if normalise_answer(answer)] or [""]
+def _best_of_references(score: Callable[[str, str], float]) -> Metric:
+    """Return the mean score with the best reference.
+
+    References that are empty when normalised count only if all are, or if there is none.
+    """
+
+    def best_score(answers: ReferenceAnswers, prediction: str) -> float:
+        non_empty = [answer for answer in answers if normalise_answer(answer)]
+        return max(score(answer, prediction) for answer in non_empty or [""])
+
+    return mean_metric(best_score)
+
+
+exact_match = _best_of_references(lambda a, b: float(normalise_answer(a) == normalise_answer(b)))
+"""The fraction of predictions that equal a reference."""
+
+word_f1 = _best_of_references(_word_overlap_f1)
+"""The mean word F1, where every question has an answer."""
+
+word_f1_with_no_answer = _best_of_references(_word_overlap_f1_with_no_answer)
+"""The mean word F1, where some questions have no answer, predicted as ""."""

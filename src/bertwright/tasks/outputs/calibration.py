@@ -5,9 +5,9 @@ all outputs, repairs most of what fine-tuning does to calibration (Guo et al. 20
 not change: they are made without it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,15 +18,10 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 """Search range of temperatures."""
 
 
-class CalibrationExample(NamedTuple):
-    """A decision between K classes, with outputs (R, K) whose probabilities are averaged.
+CalibrationDecision = tuple[int, int, NDArray[np.floating]]
+"""Index of the example, correct class of K, and outputs (R, K) whose probabilities are averaged.
 
-    R counts the windows of a text, or is 1.
-    """
-
-    example_index: int
-    target: int
-    outputs: NDArray[np.floating]
+R counts the windows of a text, or is 1."""
 
 
 @dataclass(frozen=True)
@@ -46,15 +41,19 @@ class CalibrationData:
     example_indices: NDArray[np.int64]
 
     @staticmethod
-    def from_examples(calibration_examples: Iterable[CalibrationExample]) -> "CalibrationData":
-        """Return all decisions, between K classes each."""
-        decisions = list(calibration_examples)
-        outputs = [d.outputs for d in decisions] or [np.empty((0, 0))]
+    def from_decisions(decisions: Sequence[CalibrationDecision]) -> "CalibrationData":
+        """Return all decisions; K is the largest number of classes."""
+        indices, targets, outputs = zip(*decisions, strict=True) if decisions else ((), (), ())
+        width = max((part.shape[1] for part in outputs), default=0)
+        padded = [
+            np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-np.inf)
+            for part in outputs
+        ]
         return CalibrationData(
-            np.concatenate(outputs).astype(np.float64),
-            np.array([d.target for d in decisions], np.int64),
-            np.array([len(d.outputs) for d in decisions], np.int64),
-            np.array([d.example_index for d in decisions], np.int64),
+            np.concatenate(padded or [np.empty((0, 0))]).astype(np.float64),
+            np.array(targets, np.int64),
+            np.array([len(part) for part in outputs], np.int64),
+            np.array(indices, np.int64),
         )
 
     def halves(self) -> tuple["CalibrationData", "CalibrationData"]:

@@ -5,9 +5,9 @@ the whole text, and their predictions are averaged.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -19,19 +19,19 @@ from torch import Tensor, nn
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
-from bertwright.tasks.formats.examples import Example, Examples
-from bertwright.tasks.formats.labels import label_names, parse_class, parse_number
+from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.labels import LabelKind, label_names, parse_class, parse_number
 from bertwright.tasks.metrics import metrics
-from bertwright.tasks.outputs.calibration import CalibrationData, CalibrationExample
+from bertwright.tasks.metrics.metrics import label_metric
 from bertwright.tasks.outputs.output_type import (
     FloatArray,
-    Metric,
+    MetricFunction,
     OutputDecoder,
     OutputType,
     Prediction,
+    SequenceOutputs,
     binary_logits,
     cross_entropy,
-    group_by_example,
     location_of,
     sigmoid,
     softmax,
@@ -53,14 +53,6 @@ class SequenceOutput(OutputType):
     def can_use_stride(self) -> bool:
         return self.stride is None
 
-    def example_types(self) -> tuple[type, ...]:
-        return (Example,)
-
-    def validate_examples(self, examples: Examples) -> None:
-        super().validate_examples(examples)
-        for example in cast(Sequence[Example], examples):
-            self.reference(example)
-
 
 class WeightedOutput(SequenceOutput):
     """Labels with loss weights.
@@ -70,105 +62,16 @@ class WeightedOutput(SequenceOutput):
     """
 
     weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
+    has_labels: ClassVar[bool] = True
+    can_calibrate: ClassVar[bool] = True
 
-    def require_known_weights(self, labels: Sequence[str]) -> None:
-        """Raise UserError for a weight of an unknown label."""
+    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> OutputDecoder:
         for name in self.weights if isinstance(self.weights, dict) and labels else ():
             if name not in labels:
                 raise UserError(
                     f"output_type.weights: no label {name!r}{did_you_mean(name, labels)}"
                 )
-
-    def label_weights(
-        self,
-        labels: Sequence[str],
-        examples: Examples,
-        balanced: Callable[[LabelCounts], LabelCounts],
-    ) -> tuple[float, ...]:
-        """Return label weights, () for none; ``balanced`` computes them from label counts."""
-        if self.weights is None:
-            return ()
-        if isinstance(self.weights, dict):
-            return tuple(self.weights.get(name, 1.0) for name in labels)
-        counts = Counter(name for e in examples for name in self.labels_in(cast(Example, e)))
-        return tuple(balanced(np.array([counts[name] for name in labels], np.float64)).tolist())
-
-
-class ClassificationOutput(WeightedOutput):
-    """One of several classes, trained with weighted cross-entropy."""
-
-    kind: Literal["class"] = "class"
-    has_labels: ClassVar[bool] = True
-    can_calibrate: ClassVar[bool] = True
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        "accuracy": metrics.accuracy,
-        "macro-f1": metrics.macro_f1,
-        "micro-f1": metrics.micro_f1,
-        "positive-f1": metrics.positive_f1,
-        "matthews": metrics.matthews,
-    }
-    default_metrics: ClassVar[tuple[str, ...]] = ("accuracy", "macro-f1")
-
-    def build_decoder(
-        self, labels: Sequence[str], temperature: float = 1.0
-    ) -> "ClassificationDecoder":
-        self.require_known_weights(labels)
-        return ClassificationDecoder(self, tuple(labels), temperature)
-
-    def reference(self, example: Example) -> str | None:
-        return None if example.label is None else parse_class(location_of(example), example.label)
-
-    def labels_in(self, example: Example) -> Sequence[str]:
-        label = self.reference(example)
-        return () if label is None else (label,)
-
-
-class MultiLabelOutput(WeightedOutput):
-    """Any number of several classes, trained with binary cross-entropy.
-
-    ``weights`` multiply the loss of positive examples. A class is predicted above ``threshold``,
-    before temperature scaling.
-    """
-
-    kind: Literal["labels"] = "labels"
-    threshold: float = Field(default=0.5, gt=0, lt=1)
-    has_labels: ClassVar[bool] = True
-    min_labels: ClassVar[int] = 1
-    can_calibrate: ClassVar[bool] = True
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        "micro-f1": metrics.multi_label_f1("micro"),
-        "macro-f1": metrics.multi_label_f1("macro"),
-        "exact": metrics.subset_accuracy,
-    }
-    default_metrics: ClassVar[tuple[str, ...]] = ("micro-f1", "macro-f1", "exact")
-
-    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "MultiLabelDecoder":
-        self.require_known_weights(labels)
-        return MultiLabelDecoder(self, tuple(labels), temperature)
-
-    def reference(self, example: Example) -> tuple[str, ...] | None:
-        return None if example.label is None else label_names(location_of(example), example.label)
-
-    def labels_in(self, example: Example) -> Sequence[str]:
-        return self.reference(example) or ()
-
-
-class RegressionOutput(SequenceOutput):
-    """A number, trained with squared error on standardised labels."""
-
-    kind: Literal["number"] = "number"
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        "spearman": metrics.spearman,
-        "pearson": metrics.pearson,
-        "negative-mean-squared-error": metrics.negative_mean_squared_error,
-    }
-    default_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
-
-    def reference(self, example: Example) -> float | None:
-        return None if example.label is None else parse_number(location_of(example), example.label)
-
-    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "RegressionDecoder":
-        return RegressionDecoder(self)
+        return super().build_decoder(labels, temperature)
 
 
 @dataclass(frozen=True)
@@ -177,7 +80,9 @@ class _WindowedDecoder(OutputDecoder):
 
     config: SequenceOutput
 
-    def encode(self, example_encoder: ExampleEncoder, examples: Examples) -> list[TaskSequence]:
+    def encode(
+        self, example_encoder: ExampleEncoder, examples: Sequence[Example]
+    ) -> list[TaskSequence]:
         return example_encoder.encode(examples, self.config.stride)
 
 
@@ -185,33 +90,27 @@ class _WindowedDecoder(OutputDecoder):
 class _LabelDecoder(_WindowedDecoder):
     """A decoder for labels; no ``label_weights`` means equal ones."""
 
-    labels: tuple[str, ...]
-    temperature: float = 1.0
+    config: WeightedOutput
     label_weights: tuple[float, ...] = ()
 
-    @property
-    def num_outputs(self) -> int:  # type: ignore[override]
-        return len(self.labels)
+    def fit(self, examples: Sequence[Example]) -> Self:
+        weights = self.config.weights
+        if weights is None:
+            return self
+        if isinstance(weights, dict):
+            return replace(self, label_weights=tuple(weights.get(n, 1.0) for n in self.labels))
+        counts = Counter(name for e in examples for name in self.config.labels_in(e))
+        numbers = np.array([counts[name] for name in self.labels], np.float64)
+        balanced = self._balanced_weights(numbers, len(examples))
+        return replace(self, label_weights=tuple(balanced.tolist()))
 
-    def fit(self, examples: Examples) -> Self:
-        def balanced(counts: LabelCounts) -> LabelCounts:
-            return self._balanced_weights(counts, len(examples))
-
-        config = cast(WeightedOutput, self.config)
-        return replace(self, label_weights=config.label_weights(self.labels, examples, balanced))
-
-    def decode(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> list[Prediction]:
-        predictions: list[Prediction] = []
-        for windows in group_by_example(sequences, outputs, len(examples)):
-            uncalibrated, probabilities = (
-                np.mean([self._probabilities(o, temperature)[0] for _, o in windows], 0)
-                for temperature in (1.0, self.temperature)
-            )
-            by_label = dict(zip(self.labels, probabilities.tolist(), strict=True))
-            predictions.append(Prediction(self._predicted_value(uncalibrated), by_label))
-        return predictions
+    def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
+        uncalibrated, probabilities = (
+            np.mean([self._probabilities(outputs, temperature)[0] for _, outputs in parts], 0)
+            for temperature in (1.0, self.temperature)
+        )
+        by_label = dict(zip(self.labels, probabilities.tolist(), strict=True))
+        return Prediction(self._predicted_value(uncalibrated), by_label)
 
     def _weight_tensor(self, device: torch.device) -> Tensor | None:
         return torch.tensor(self.label_weights, device=device) if self.label_weights else None
@@ -238,15 +137,12 @@ class ClassificationDecoder(_LabelDecoder):
     ) -> tuple[Tensor, Tensor]:
         return cross_entropy(outputs, targets, self._weight_tensor(outputs.device))
 
-    def calibration_data(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> CalibrationData:
-        index = {name: i for i, name in enumerate(self.labels)}
-        return CalibrationData.from_examples(
-            CalibrationExample(n, index[label], np.concatenate([output for _, output in windows]))
-            for n, windows in enumerate(group_by_example(sequences, outputs, len(examples)))
-            if (label := str(self.config.reference(examples[n]))) in index
-        )
+    def calibration_decisions(
+        self, example: Example, parts: Sequence[SequenceOutputs]
+    ) -> Iterable[tuple[int, FloatArray]]:
+        label = str(self.config.reference(example))
+        if label in self.labels:
+            yield self.labels.index(label), np.concatenate([outputs for _, outputs in parts])
 
     def _balanced_weights(self, counts: LabelCounts, num_examples: int) -> LabelCounts:
         return counts.sum() / np.maximum(counts, 1) / max(int((counts > 0).sum()), 1)
@@ -258,11 +154,36 @@ class ClassificationDecoder(_LabelDecoder):
         return self.labels[int(probabilities.argmax())]
 
 
+class ClassificationOutput(WeightedOutput):
+    """One of several classes, trained with weighted cross-entropy."""
+
+    kind: Literal["class"] = "class"
+    decoder_type: ClassVar[type[OutputDecoder]] = ClassificationDecoder
+    metrics: ClassVar[Mapping[str, MetricFunction]] = {
+        "accuracy": label_metric(metrics.accuracy),
+        "macro-f1": label_metric(metrics.macro_f1),
+        "micro-f1": label_metric(metrics.micro_f1),
+        "positive-f1": label_metric(metrics.positive_f1),
+        "matthews": label_metric(metrics.matthews),
+    }
+    default_metrics: ClassVar[tuple[str, ...]] = ("accuracy", "macro-f1")
+
+    def reference(self, example: Example) -> str | None:
+        return None if example.label is None else parse_class(location_of(example), example.label)
+
+    def labels_in(self, example: Example) -> Sequence[str]:
+        label = self.reference(example)
+        return () if label is None else (label,)
+
+
+@dataclass(frozen=True)
 class MultiLabelDecoder(_LabelDecoder):
     """The decoder of :class:`MultiLabelOutput`."""
 
+    config: "MultiLabelOutput"
+
     def targets(self, sequences: Sequence[TaskSequence], example: Example) -> list[float]:
-        labels = cast(tuple[str, ...], self.config.reference(example))
+        labels = self.config.labels_in(example)
         return [float(label in labels) for label in self.labels]
 
     def loss(
@@ -278,18 +199,13 @@ class MultiLabelDecoder(_LabelDecoder):
     def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
         return binary_logits(outputs)
 
-    def calibration_data(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> CalibrationData:
-        """Return one binary decision per label."""
-        decisions: list[CalibrationExample] = []
-        for index, windows in enumerate(group_by_example(sequences, outputs, len(examples))):
-            targets = self.targets((), cast(Example, examples[index]))
-            logits = np.concatenate([output for _, output in windows])
-            for logit, target in zip(logits.T, targets, strict=True):
-                binary = np.stack([np.zeros_like(logit), logit], 1)
-                decisions.append(CalibrationExample(index, int(target), binary))
-        return CalibrationData.from_examples(decisions)
+    def calibration_decisions(
+        self, example: Example, parts: Sequence[SequenceOutputs]
+    ) -> Iterable[tuple[int, FloatArray]]:
+        """Yield one binary decision per label."""
+        logits = np.concatenate([outputs for _, outputs in parts])
+        for logit, target in zip(logits.T, self.targets((), example), strict=True):
+            yield int(target), np.stack([np.zeros_like(logit), logit], 1)
 
     def _balanced_weights(self, counts: LabelCounts, num_examples: int) -> LabelCounts:
         return np.maximum(num_examples - counts, 1) / np.maximum(counts, 1)
@@ -298,8 +214,34 @@ class MultiLabelDecoder(_LabelDecoder):
         return sigmoid(outputs, temperature)
 
     def _predicted_value(self, probabilities: FloatArray) -> tuple[str, ...]:
-        is_predicted = probabilities > cast(MultiLabelOutput, self.config).threshold
+        is_predicted = probabilities > self.config.threshold
         return tuple(np.array(self.labels, object)[is_predicted].tolist())
+
+
+class MultiLabelOutput(WeightedOutput):
+    """Any number of several classes, trained with binary cross-entropy.
+
+    ``weights`` multiply the loss of positive examples. A class is predicted above ``threshold``,
+    before temperature scaling.
+    """
+
+    kind: Literal["labels"] = "labels"
+    threshold: float = Field(default=0.5, gt=0, lt=1)
+    decoder_type: ClassVar[type[OutputDecoder]] = MultiLabelDecoder
+    label_kind: ClassVar[LabelKind] = "labels"
+    min_labels: ClassVar[int] = 1
+    metrics: ClassVar[Mapping[str, MetricFunction]] = {
+        "micro-f1": label_metric(metrics.micro_f1, "labels"),
+        "macro-f1": label_metric(metrics.macro_f1, "labels"),
+        "exact": metrics.SUBSET_ACCURACY,
+    }
+    default_metrics: ClassVar[tuple[str, ...]] = ("micro-f1", "macro-f1", "exact")
+
+    def reference(self, example: Example) -> tuple[str, ...] | None:
+        return None if example.label is None else label_names(location_of(example), example.label)
+
+    def labels_in(self, example: Example) -> Sequence[str]:
+        return self.reference(example) or ()
 
 
 @dataclass(frozen=True)
@@ -309,12 +251,12 @@ class RegressionDecoder(_WindowedDecoder):
     mean: float = 0.0
     std: float = 1.0
 
-    def fit(self, examples: Examples) -> "RegressionDecoder":
-        numbers = [float(cast(float, e.label)) for e in cast(Sequence[Example], examples)]
+    def fit(self, examples: Sequence[Any]) -> Self:
+        numbers = [float(example.label) for example in examples]
         return replace(self, mean=float(np.mean(numbers)), std=float(np.std(numbers)) or 1.0)
 
-    def targets(self, sequences: Sequence[TaskSequence], example: Example) -> list[float]:
-        return [(float(cast(float, example.label)) - self.mean) / self.std]
+    def targets(self, sequences: Sequence[TaskSequence], example: Any) -> list[float]:
+        return [(float(example.label) - self.mean) / self.std]
 
     def loss(
         self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
@@ -325,13 +267,8 @@ class RegressionDecoder(_WindowedDecoder):
     def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> None:
         return None
 
-    def decode(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> list[Prediction]:
-        return [
-            Prediction(float(np.mean([output[0, 0] for _, output in windows])))
-            for windows in group_by_example(sequences, outputs, len(examples))
-        ]
+    def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
+        return Prediction(float(np.mean([outputs[0, 0] for _, outputs in parts])))
 
     def to_training_scale(self, outputs: Tensor) -> Tensor:
         return (outputs - self.mean) / self.std
@@ -347,3 +284,20 @@ class RegressionDecoder(_WindowedDecoder):
         last: Any = classifier
         last.weight.div_(self.std)
         last.bias.sub_(self.mean).div_(self.std)
+
+
+class RegressionOutput(SequenceOutput):
+    """A number, trained with squared error on standardised labels."""
+
+    kind: Literal["number"] = "number"
+    decoder_type: ClassVar[type[OutputDecoder]] = RegressionDecoder
+    label_kind: ClassVar[LabelKind] = "number"
+    metrics: ClassVar[Mapping[str, MetricFunction]] = {
+        "spearman": metrics.SPEARMAN,
+        "pearson": metrics.PEARSON,
+        "negative-mean-squared-error": metrics.NEGATIVE_MEAN_SQUARED_ERROR,
+    }
+    default_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
+
+    def reference(self, example: Example) -> float | None:
+        return None if example.label is None else parse_number(location_of(example), example.label)

@@ -8,7 +8,7 @@ few examples. Unlike in the paper, the outputs are then trained independently of
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, field_validator
@@ -20,63 +20,25 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.text_model import TextModel
 from bertwright.objectives.heads.lm_head import LMHead
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
-from bertwright.tasks.formats.examples import Example, Examples
+from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs.classification import ClassificationDecoder, ClassificationOutput
-from bertwright.tasks.outputs.output_type import OutputLevel, location_of
+from bertwright.tasks.outputs.output_type import OutputDecoder, OutputLevel, location_of
 
 TEXT, PAIR, MASK = "{text}", "{pair}", "[MASK]"
 
 _TEMPLATE_PARTS = re.compile(r"(\{text\}|\{pair\}|\[MASK\])")
 
 
-class ClozeOutput(ClassificationOutput):
-    """One of several classes, by the word at the ``[MASK]`` of a template.
-
-    ``template`` contains ``{text}``, ``{pair}`` for text pairs, and ``[MASK]`` once. ``words`` maps
-    classes to words, by default their names.
-    """
-
-    kind: Literal["cloze"] = "cloze"  # type: ignore[assignment]
-    template: str = "{text} It was [MASK]."
-    words: dict[str, str] = Field(default_factory=dict[str, str])
-    level: ClassVar[OutputLevel] = "token"
-
-    @field_validator("template")
-    @classmethod
-    def _one_mask(cls, template: str) -> str:
-        if template.count(MASK) != 1 or TEXT not in template:
-            raise ValueError(f"must contain {TEXT}, and {MASK} once: {template!r}")
-        return template
-
-    @field_validator("stride")
-    @classmethod
-    def _no_windows(cls, stride: int | None) -> int | None:
-        if stride is not None:
-            raise ValueError("a cloze has no windows: leave it out")
-        return stride
-
-    @property
-    def can_use_stride(self) -> bool:
-        return False
-
-    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "ClozeDecoder":
-        self.require_known_weights(labels)
-        return ClozeDecoder(self, tuple(labels), temperature)
-
-    def label_word(self, label: str) -> str:
-        """Return the word of a class."""
-        return self.words.get(label, label)
-
-
 @dataclass(frozen=True)
 class ClozeDecoder(ClassificationDecoder):
     """The decoder of :class:`ClozeOutput`."""
 
-    def encode(self, example_encoder: ExampleEncoder, examples: Examples) -> list[TaskSequence]:
-        return [
-            self._encode_example(example_encoder, n, cast(Example, e))
-            for n, e in enumerate(examples)
-        ]
+    config: "ClozeOutput"
+
+    def encode(
+        self, example_encoder: ExampleEncoder, examples: Sequence[Example]
+    ) -> list[TaskSequence]:
+        return [self._encode_example(example_encoder, n, e) for n, e in enumerate(examples)]
 
     def init_classifier(self, classifier: nn.Module, source: TextModel) -> None:
         """Initialise each output from the word of its class in the language-model head."""
@@ -101,7 +63,7 @@ class ClozeDecoder(ClassificationDecoder):
 
     def _label_token_ids(self, tokenizer: Tokenizer) -> list[int]:
         """Return a distinct token for every class."""
-        words = cast(ClozeOutput, self.config).words
+        words = self.config.words
         if unknown := next((label for label in words if label not in self.labels), None):
             raise UserError(
                 f"output_type.words: no example has the label {unknown!r}"
@@ -119,7 +81,7 @@ class ClozeDecoder(ClassificationDecoder):
         return list(labels)
 
     def _label_token_id(self, tokenizer: Tokenizer, label: str) -> int:
-        word = cast(ClozeOutput, self.config).label_word(label)
+        word = self.config.label_word(label)
         # In byte-level vocabularies the token of a word includes the preceding space.
         tokens = tokenizer.encode(f" {word}")
         if len(tokens) != 1 or tokens[0] == tokenizer.special_tokens.unknown:
@@ -133,7 +95,7 @@ class ClozeDecoder(ClassificationDecoder):
         self, example_encoder: ExampleEncoder, example_index: int, example: Example
     ) -> TaskSequence:
         tokenizer, special = example_encoder.tokenizer, example_encoder.tokenizer.special_tokens
-        template = cast(ClozeOutput, self.config).template
+        template = self.config.template
         if PAIR in template and example.pair is None:
             raise UserError(f"output_type.template contains {PAIR}, but there is no second text")
         if PAIR not in template and example.pair is not None:
@@ -165,6 +127,42 @@ class ClozeDecoder(ClassificationDecoder):
         return TaskSequence(
             token_ids, example_index, segment_ids, (position,), num_truncated=num_truncated
         )
+
+
+class ClozeOutput(ClassificationOutput):
+    """One of several classes, by the word at the ``[MASK]`` of a template.
+
+    ``template`` contains ``{text}``, ``{pair}`` for text pairs, and ``[MASK]`` once. ``words`` maps
+    classes to words, by default their names.
+    """
+
+    kind: Literal["cloze"] = "cloze"  # type: ignore[assignment]
+    template: str = "{text} It was [MASK]."
+    words: dict[str, str] = Field(default_factory=dict[str, str])
+    decoder_type: ClassVar[type[OutputDecoder]] = ClozeDecoder
+    level: ClassVar[OutputLevel] = "token"
+
+    @field_validator("template")
+    @classmethod
+    def _one_mask(cls, template: str) -> str:
+        if template.count(MASK) != 1 or TEXT not in template:
+            raise ValueError(f"must contain {TEXT}, and {MASK} once: {template!r}")
+        return template
+
+    @field_validator("stride")
+    @classmethod
+    def _no_windows(cls, stride: int | None) -> int | None:
+        if stride is not None:
+            raise ValueError("a cloze has no windows: leave it out")
+        return stride
+
+    @property
+    def can_use_stride(self) -> bool:
+        return False
+
+    def label_word(self, label: str) -> str:
+        """Return the word of a class."""
+        return self.words.get(label, label)
 
 
 def _truncate_longest(ids: list[list[int]], truncatable: Sequence[int], max_tokens: int) -> int:

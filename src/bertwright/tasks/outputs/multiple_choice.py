@@ -1,75 +1,37 @@
 """Multiple choice: every option is a sequence, and the highest output wins."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
-from bertwright.tasks.formats.examples import Example, Examples, MultipleChoice
-from bertwright.tasks.metrics import metrics
-from bertwright.tasks.outputs.calibration import CalibrationData, CalibrationExample
+from bertwright.tasks.formats.examples import Example, MultipleChoice
+from bertwright.tasks.metrics.metrics import accuracy, label_metric
 from bertwright.tasks.outputs.output_type import (
     FloatArray,
-    Metric,
+    MetricFunction,
     OutputDecoder,
     OutputType,
     Prediction,
+    SequenceOutputs,
     choice_logits,
-    cross_entropy,
-    group_by_example,
     location_of,
     softmax,
 )
 
 
-class MultipleChoiceOutput(OutputType):
-    """One of several options: a softmax over one output per option (Radford et al. 2018).
-
-    A sequence is the text, then the question with the option.
-    """
-
-    kind: Literal["option"] = "option"
-    can_calibrate: ClassVar[bool] = True
-    is_grouped: ClassVar[bool] = True
-    question_segment: ClassVar[int | None] = 1
-    metrics: ClassVar[Mapping[str, Metric]] = {"accuracy": metrics.accuracy}
-    default_metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
-
-    def example_types(self) -> tuple[type, ...]:
-        return (MultipleChoice,)
-
-    def validate_examples(self, examples: Examples) -> None:
-        super().validate_examples(examples)
-        for example in cast(Sequence[MultipleChoice], examples):
-            label: Any = example.label
-            is_index = isinstance(label, int) and not isinstance(label, bool)
-            if label is not None and not (is_index and 0 <= label < len(example.options)):
-                raise UserError(
-                    f"{location_of(example)}: the label {label!r} is none of the indices 0 to "
-                    f"{len(example.options) - 1} of the options"
-                )
-
-    def build_decoder(
-        self, labels: Sequence[str], temperature: float = 1.0
-    ) -> "MultipleChoiceDecoder":
-        return MultipleChoiceDecoder(temperature)
-
-
-@dataclass(frozen=True)
 class MultipleChoiceDecoder(OutputDecoder):
     """The decoder of :class:`MultipleChoiceOutput`."""
 
-    temperature: float = 1.0
-
-    def encode(self, example_encoder: ExampleEncoder, examples: Examples) -> list[TaskSequence]:
+    def encode(
+        self, example_encoder: ExampleEncoder, examples: Sequence[MultipleChoice]
+    ) -> list[TaskSequence]:
         pairs: list[Example] = []
         indices: list[int] = []
         for index, example in enumerate(examples):
-            assert isinstance(example, MultipleChoice)
             for option in example.options:
                 ending = f"{example.question} {option}".strip()
                 pairs.append(Example(example.text, ending) if example.text else Example(ending))
@@ -80,32 +42,43 @@ class MultipleChoiceDecoder(OutputDecoder):
         assert example.label is not None, "training examples have labels"
         return [example.label]
 
-    def loss(
-        self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        return cross_entropy(self.logits(outputs, output_lengths), targets)
-
     def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
         return choice_logits(outputs, output_lengths)
 
-    def decode(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> list[Prediction]:
-        predictions: list[Prediction] = []
-        for options in group_by_example(sequences, outputs, len(examples)):
-            logits = np.array([output[0, 0] for _, output in options], np.float32)
-            probabilities = softmax(logits, self.temperature)
-            predictions.append(Prediction(int(logits.argmax()), tuple(probabilities.tolist())))
-        return predictions
+    def decode_example(
+        self, example: MultipleChoice, parts: Sequence[SequenceOutputs]
+    ) -> Prediction:
+        logits = np.array([outputs[0, 0] for _, outputs in parts], np.float32)
+        probabilities = softmax(logits, self.temperature)
+        return Prediction(int(logits.argmax()), tuple(probabilities.tolist()))
 
-    def calibration_data(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> CalibrationData:
-        items = group_by_example(sequences, outputs, len(examples))
-        logits = np.full((len(items), max(map(len, items), default=1)), -np.inf)
-        for index, options in enumerate(items):
-            logits[index, : len(options)] = [output[0, 0] for _, output in options]
-        labels = [cast(int, cast(MultipleChoice, example).label) for example in examples]
-        return CalibrationData.from_examples(
-            CalibrationExample(index, labels[index], row[None]) for index, row in enumerate(logits)
-        )
+    def calibration_decisions(
+        self, example: MultipleChoice, parts: Sequence[SequenceOutputs]
+    ) -> Iterable[tuple[int, FloatArray]]:
+        assert example.label is not None, "held-out examples have labels"
+        yield example.label, np.array([[outputs[0, 0] for _, outputs in parts]], np.float32)
+
+
+class MultipleChoiceOutput(OutputType):
+    """One of several options: a softmax over one output per option (Radford et al. 2018).
+
+    A sequence is the text, then the question with the option.
+    """
+
+    kind: Literal["option"] = "option"
+    example_type: ClassVar[type] = MultipleChoice
+    decoder_type: ClassVar[type[OutputDecoder]] = MultipleChoiceDecoder
+    can_calibrate: ClassVar[bool] = True
+    is_grouped: ClassVar[bool] = True
+    question_segment: ClassVar[int | None] = 1
+    metrics: ClassVar[Mapping[str, MetricFunction]] = {"accuracy": label_metric(accuracy)}
+    default_metrics: ClassVar[tuple[str, ...]] = ("accuracy",)
+
+    def validate_example(self, example: MultipleChoice) -> None:
+        label: Any = example.label
+        is_index = isinstance(label, int) and not isinstance(label, bool)
+        if label is not None and not (is_index and 0 <= label < len(example.options)):
+            raise UserError(
+                f"{location_of(example)}: the label {label!r} is none of the indices 0 to "
+                f"{len(example.options) - 1} of the options"
+            )

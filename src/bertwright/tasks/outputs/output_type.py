@@ -9,7 +9,8 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from functools import cache
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -22,7 +23,9 @@ from bertwright.core.config import Config, did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
-from bertwright.tasks.formats.examples import Examples, TaskExample
+from bertwright.tasks.formats.examples import Example, Examples, TaskExample
+from bertwright.tasks.formats.labels import LabelKind
+from bertwright.tasks.metrics.metrics import Metric, MetricSums, mean_sums
 from bertwright.tasks.outputs.calibration import CalibrationData, fit_calibration
 
 FloatArray = NDArray[np.float32]
@@ -30,11 +33,14 @@ FloatArray = NDArray[np.float32]
 PADDING_LOGIT = -1e9
 """Logit of padding among choices: in effect -inf, but it can be subtracted."""
 
+SequenceOutputs = tuple[TaskSequence, FloatArray]
+"""A sequence of an example, and its outputs (k, K)."""
+
 OutputLevel = Literal["sequence", "token"]
 """Whether a head reads a whole sequence, or some of its positions."""
 
-Metric = Callable[[Sequence[Any], Sequence[Any]], float]
-"""References and predictions, equally many, to a number; higher is better."""
+MetricFunction = Callable[[Sequence[Any], Sequence[Any]], float]
+"""References and predictions, equally many, to a number; a :class:`Metric` has an interval too."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +68,13 @@ class Prediction:
 class OutputType(Config):
     """The axis: one type of output, with its settings."""
 
+    example_type: ClassVar[type] = Example
+    decoder_type: ClassVar[type["OutputDecoder"]]
+    needs_pair: ClassVar[bool] = False
+    """Whether an example must have two texts."""
     level: ClassVar[OutputLevel] = "sequence"
+    label_kind: ClassVar[LabelKind] = "class"
+    """How the label column of a table is parsed."""
     has_labels: ClassVar[bool] = False
     """Whether the outputs of a head are labels, read from the training examples."""
     min_labels: ClassVar[int] = 2
@@ -75,7 +87,7 @@ class OutputType(Config):
     question_segment: ClassVar[int | None] = None
     """Segment of the question, which gets global attention where an encoder supports it (Beltagy et
     al. 2020, section 3.1); None if there is no question."""
-    metrics: ClassVar[Mapping[str, Metric]] = {}
+    metrics: ClassVar[Mapping[str, MetricFunction]] = {}
     default_metrics: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -88,18 +100,9 @@ class OutputType(Config):
         """True if the examples of a step are compared, so it cannot be split."""
         return False
 
-    @property
-    def name(self) -> str:
-        """The kind, as in messages."""
-        return self.kind_name()
-
     def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "OutputDecoder":
         """Return the decoder for these labels."""
-        raise TypeError(f"{type(self).__name__} is an axis, not an output type")
-
-    def example_types(self) -> tuple[type, ...]:
-        """Return the supported classes of examples."""
-        raise TypeError(f"{type(self).__name__} is an axis, not an output type")
+        return self.decoder_type(self, tuple(labels), temperature)
 
     def reference(self, example: Any) -> Any:
         """Return the reference of an example; None if unknown."""
@@ -109,7 +112,7 @@ class OutputType(Config):
         """Return the labels of an example."""
         return ()
 
-    def trainable_examples(self, examples: Examples) -> Examples:
+    def trainable_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
         """Return the training examples that have a training signal."""
         return examples
 
@@ -124,7 +127,7 @@ class OutputType(Config):
     def require_metrics_defined(self, metrics: Sequence[str], labels: Iterable[str]) -> None:
         """Raise UserError for labels on which a metric is undefined."""
 
-    def strata(self, examples: Examples) -> list[str]:
+    def strata(self, examples: Sequence[Any]) -> list[str]:
         """Return the stratum of each example: its rarest label, "" if it has none."""
         labels = [self.labels_in(example) for example in examples]
         counts = Counter(label for names in labels for label in set(names))
@@ -132,20 +135,40 @@ class OutputType(Config):
             min(names, key=lambda label: (counts[label], label), default="") for names in labels
         ]
 
-    def metric(self, name: str) -> Metric:
+    def metric(self, name: str) -> MetricFunction:
         """Return a metric by name."""
         if name not in self.metrics:
             hint = did_you_mean(name, self.metrics)
-            raise UserError(f"no metric {name!r} for output type {self.name}{hint}")
+            raise UserError(f"no metric {name!r} for output type {self.kind_name()}{hint}")
         return self.metrics[name]
 
     def score(
-        self, metrics: Sequence[str], examples: Examples, predictions: Sequence[Prediction]
+        self, metrics: Sequence[str], examples: Sequence[Any], predictions: Sequence[Prediction]
     ) -> dict[str, float]:
         """Compute metrics over examples with known references."""
-        references = [self.reference(example) for example in examples]
-        values = [prediction.value for prediction in predictions]
-        return {name: self.metric(name)(references, values) for name in metrics}
+
+        @cache
+        def inputs(for_ranking: bool) -> tuple[Sequence[Any], Sequence[Any]]:
+            return self.metric_inputs(examples, predictions, for_ranking)
+
+        functions = {name: self.metric(name) for name in metrics}
+        return {name: f(*inputs(is_ranking_metric(f))) for name, f in functions.items()}
+
+    def metric_sums(
+        self, name: str, examples: Sequence[Any], predictions: Sequence[Prediction]
+    ) -> MetricSums:
+        """Return the sums of a metric over examples; a plain function counts as their mean."""
+        metric = self.metric(name)
+        inputs = self.metric_inputs(examples, predictions, is_ranking_metric(metric))
+        if isinstance(metric, Metric):
+            return metric.sums(*inputs)
+        return mean_sums([metric([a], [b]) for a, b in zip(*inputs, strict=True)])
+
+    def metric_inputs(
+        self, examples: Sequence[Any], predictions: Sequence[Prediction], for_ranking: bool
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return references and predictions; for rankings relevance and scores by query."""
+        return [self.reference(e) for e in examples], [p.value for p in predictions]
 
     def calibrate(
         self,
@@ -180,12 +203,16 @@ class OutputType(Config):
     def validate_examples(self, examples: Examples) -> None:
         """Raise UserError, with file and line, for an invalid example."""
         for example in examples:
-            if not isinstance(example, self.example_types()):
-                expected = " or ".join(cls.__name__ for cls in self.example_types())
+            if not isinstance(example, self.example_type):
                 raise UserError(
-                    f"{location_of(example)}: output type {self.name} needs {expected}, not "
-                    f"{type(example).__name__}"
+                    f"{location_of(example)}: output type {self.kind_name()} needs "
+                    f"{self.example_type.__name__}, not {type(example).__name__}"
                 )
+            self.validate_example(example)
+
+    def validate_example(self, example: Any) -> None:
+        """Raise UserError for invalid contents of an example."""
+        self.reference(example)
 
 
 class CalibrationResult(NamedTuple):
@@ -196,6 +223,7 @@ class CalibrationResult(NamedTuple):
     metrics: Mapping[str, float]
 
 
+@dataclass(frozen=True)
 class OutputDecoder(ABC):
     """The training and decoding of one output type.
 
@@ -203,10 +231,16 @@ class OutputDecoder(ABC):
     sequences of an example. Each sequence has as many outputs as ``output_length`` returns.
     """
 
-    num_outputs: int = 1
-    """K; 0 where the pooled states are the output, without a classifier."""
+    config: OutputType
+    labels: tuple[str, ...] = ()
+    temperature: float = 1.0
 
-    def fit(self, examples: Examples) -> "OutputDecoder":
+    @property
+    def num_outputs(self) -> int:
+        """K; 0 where the pooled states are the output, without a classifier."""
+        return len(self.labels) if self.config.has_labels else 1
+
+    def fit(self, examples: Sequence[Any]) -> Self:
         """Return the decoder fitted to training examples: label scale and weights."""
         return self
 
@@ -214,7 +248,9 @@ class OutputDecoder(ABC):
         """Initialise the classifier from a pretrained model, where possible."""
         return
 
-    def encode(self, example_encoder: ExampleEncoder, examples: Examples) -> list[TaskSequence]:
+    def encode(
+        self, example_encoder: ExampleEncoder, examples: Sequence[Any]
+    ) -> list[TaskSequence]:
         """Return the sequences of all examples, in order."""
         return example_encoder.encode(examples)
 
@@ -230,17 +266,17 @@ class OutputDecoder(ABC):
         """Return whether the targets of an example's items contain its reference."""
         return True
 
-    @abstractmethod
     def loss(
         self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Return the loss summed over the targets, and the number of correct ones.
 
         ``outputs`` (M, K) of some items are concatenated, ``output_lengths`` holds the number of
-        each; ``targets`` (T,) come from :meth:`targets`.
+        each; ``targets`` (T,) come from :meth:`targets`. By default cross-entropy of the logits.
         """
+        return cross_entropy(self.logits(outputs, output_lengths), targets)
 
-    def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor | None:
+    def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Any:
         """Return logits (N, C) over the classes; None for numbers."""
         return outputs
 
@@ -248,17 +284,35 @@ class OutputDecoder(ABC):
         """Return outputs (N, C) that can be compared with another model's."""
         return outputs
 
-    @abstractmethod
     def decode(
         self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
     ) -> list[Prediction]:
         """Return the predictions for all examples; ``outputs`` has (k, K) per sequence."""
+        groups = group_by_example(sequences, outputs, len(examples))
+        return [self.decode_example(e, parts) for e, parts in zip(examples, groups, strict=True)]
+
+    @abstractmethod
+    def decode_example(self, example: Any, parts: Sequence[SequenceOutputs]) -> Prediction:
+        """Return the prediction for an example from its sequences."""
 
     def calibration_data(
         self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> CalibrationData | None:
-        """Return the data to fit a temperature on; None for other output types."""
-        return None
+    ) -> CalibrationData:
+        """Return the data to fit a temperature on; empty for other output types."""
+        groups = group_by_example(sequences, outputs, len(examples))
+        return CalibrationData.from_decisions(
+            [
+                (index, *decision)
+                for index, (example, parts) in enumerate(zip(examples, groups, strict=True))
+                for decision in self.calibration_decisions(example, parts)
+            ]
+        )
+
+    def calibration_decisions(
+        self, example: Any, parts: Sequence[SequenceOutputs]
+    ) -> Iterable[tuple[int, FloatArray]]:
+        """Return the decisions of an example: correct class and outputs (R, K) to average."""
+        return ()
 
     def to_training_scale(self, outputs: Tensor) -> Tensor:
         """Convert outputs of a finished model to the scale of training targets."""
@@ -273,9 +327,9 @@ class OutputDecoder(ABC):
         return
 
 
-def ranking_metric_placeholder(references: Sequence[Any], predictions: Sequence[Any]) -> float:
-    """Stand in for a ranking metric, which the output type computes per query."""
-    raise TypeError("rankings are scored per query")
+def is_ranking_metric(metric: MetricFunction) -> bool:
+    """Return whether a metric takes the texts of each query."""
+    return isinstance(metric, Metric) and metric.is_ranking
 
 
 def location_of(example: TaskExample) -> str:
@@ -285,9 +339,9 @@ def location_of(example: TaskExample) -> str:
 
 def group_by_example(
     sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], num_examples: int
-) -> list[list[tuple[TaskSequence, FloatArray]]]:
+) -> list[list[SequenceOutputs]]:
     """Return the sequences and outputs of each example."""
-    groups: list[list[tuple[TaskSequence, FloatArray]]] = [[] for _ in range(num_examples)]
+    groups: list[list[SequenceOutputs]] = [[] for _ in range(num_examples)]
     for sequence, output in zip(sequences, outputs, strict=True):
         groups[sequence.example_index].append((sequence, output))
     return groups

@@ -6,7 +6,7 @@ each query.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch.nn.functional as F
@@ -14,70 +14,19 @@ from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import TaskSequence
-from bertwright.tasks.formats.examples import Example, Examples
-from bertwright.tasks.formats.labels import parse_number
-from bertwright.tasks.metrics.ranking import RANKING_METRICS, RankedQuery
+from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.labels import LabelKind, parse_number
+from bertwright.tasks.metrics.ranking import RANKING_METRICS
 from bertwright.tasks.outputs.output_type import (
-    FloatArray,
-    Metric,
+    MetricFunction,
     OutputDecoder,
     OutputType,
     Prediction,
+    SequenceOutputs,
     binary_logits,
     location_of,
-    ranking_metric_placeholder,
     sigmoid,
 )
-
-
-class RelevanceOutput(OutputType):
-    """The probability that the second text is relevant to the first: binary cross-entropy.
-
-    Labels are numbers, 0 for irrelevant, and are divided by the highest training label.
-    """
-
-    kind: Literal["relevance"] = "relevance"
-    metrics: ClassVar[Mapping[str, Metric]] = dict.fromkeys(
-        RANKING_METRICS, ranking_metric_placeholder
-    )
-    default_metrics: ClassVar[tuple[str, ...]] = ("ndcg@10", "mrr@10", "recall@1")
-
-    def example_types(self) -> tuple[type, ...]:
-        return (Example,)
-
-    def validate_examples(self, examples: Examples) -> None:
-        super().validate_examples(examples)
-        for example in cast(Sequence[Example], examples):
-            label = (
-                0.0 if example.label is None else parse_number(location_of(example), example.label)
-            )
-            if label < 0:
-                raise UserError(
-                    f"{location_of(example)}: the label {label:g} is below 0, which means "
-                    f"irrelevant: use labels of 0 or more"
-                )
-
-    def group(self, example: Example) -> str:
-        return example.text
-
-    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "RelevanceDecoder":
-        return RelevanceDecoder()
-
-    def score(
-        self, metrics: Sequence[str], examples: Examples, predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
-        queries = self.queries(examples, predictions)
-        for name in metrics:
-            self.metric(name)
-        return {name: RANKING_METRICS[name](queries) for name in metrics}
-
-    def queries(self, examples: Examples, predictions: Sequence[Prediction]) -> list[RankedQuery]:
-        """Return the ranked texts of every query, the first text of its examples."""
-        by_query: dict[str, list[tuple[float, float]]] = {}
-        for example, prediction in zip(cast(Sequence[Example], examples), predictions, strict=True):
-            pair = float(cast(float, example.label)), float(cast(float, prediction.value))
-            by_query.setdefault(example.text, []).append(pair)
-        return [RankedQuery(*np.array(pairs, np.float64).T) for pairs in by_query.values()]
 
 
 @dataclass(frozen=True)
@@ -86,12 +35,11 @@ class RelevanceDecoder(OutputDecoder):
 
     max_label: float = 1.0
 
-    def fit(self, examples: Examples) -> "RelevanceDecoder":
-        labels = [float(cast(float, e.label)) for e in cast(Sequence[Example], examples)]
-        return replace(self, max_label=max([1.0, *labels]))
+    def fit(self, examples: Sequence[Any]) -> Self:
+        return replace(self, max_label=max([1.0, *(float(e.label) for e in examples)]))
 
-    def targets(self, sequences: Sequence[TaskSequence], example: Example) -> list[float]:
-        return [float(cast(float, example.label)) / self.max_label]
+    def targets(self, sequences: Sequence[TaskSequence], example: Any) -> list[float]:
+        return [float(example.label) / self.max_label]
 
     def loss(
         self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
@@ -103,7 +51,41 @@ class RelevanceDecoder(OutputDecoder):
     def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
         return binary_logits(outputs)
 
-    def decode(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> list[Prediction]:
-        return [Prediction(float(sigmoid(output)[0, 0])) for output in outputs]
+    def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
+        return Prediction(float(sigmoid(parts[0][1])[0, 0]))
+
+
+class RelevanceOutput(OutputType):
+    """The probability that the second text is relevant to the first: binary cross-entropy.
+
+    Labels are numbers, 0 for irrelevant, and are divided by the highest training label.
+    """
+
+    kind: Literal["relevance"] = "relevance"
+    decoder_type: ClassVar[type[OutputDecoder]] = RelevanceDecoder
+    label_kind: ClassVar[LabelKind] = "number"
+    needs_pair: ClassVar[bool] = True
+    metrics: ClassVar[Mapping[str, MetricFunction]] = RANKING_METRICS
+    default_metrics: ClassVar[tuple[str, ...]] = ("ndcg@10", "mrr@10", "recall@1")
+
+    def validate_example(self, example: Example) -> None:
+        label = 0.0 if example.label is None else parse_number(location_of(example), example.label)
+        if label < 0:
+            raise UserError(
+                f"{location_of(example)}: the label {label:g} is below 0, which means irrelevant: "
+                f"use labels of 0 or more"
+            )
+
+    def group(self, example: Example) -> str:
+        return example.text
+
+    def metric_inputs(
+        self, examples: Sequence[Any], predictions: Sequence[Prediction], for_ranking: bool
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the labels and scores of the texts of every query, the first text of examples."""
+        by_query: dict[str, list[tuple[float, Any]]] = {}
+        for example, prediction in zip(examples, predictions, strict=True):
+            pair = float(example.label), prediction.value
+            by_query.setdefault(example.text, []).append(pair)
+        queries = [np.array(pairs, np.float64).T for pairs in by_query.values()]
+        return [labels for labels, _ in queries], [scores for _, scores in queries]

@@ -6,7 +6,7 @@ vectors equal the result of ``embed`` where the head pools the last layer by mea
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -16,19 +16,18 @@ from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
-from bertwright.tasks.formats.examples import Example, Examples
-from bertwright.tasks.formats.labels import parse_number
-from bertwright.tasks.metrics import metrics
-from bertwright.tasks.metrics.ranking import RANKING_METRICS, RankedQuery
+from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.labels import LabelKind, parse_number
+from bertwright.tasks.metrics.metrics import PEARSON, SPEARMAN
+from bertwright.tasks.metrics.ranking import RANKING_METRICS
 from bertwright.tasks.outputs.output_type import (
     FloatArray,
-    Metric,
+    MetricFunction,
     OutputDecoder,
     OutputType,
     Prediction,
-    group_by_example,
+    SequenceOutputs,
     location_of,
-    ranking_metric_placeholder,
 )
 
 
@@ -74,153 +73,28 @@ class PositivePairs:
         return torch.isin(pairs, self.pairs).to(example_indices.device)
 
 
-class SimilarityOutput(OutputType):
-    """The similarity of two texts: the cosine of their vectors.
-
-    Attributes:
-        loss: ``cosine``, the squared error of the cosine against the label over ``max_label``
-            (Reimers and Gurevych 2019); ``in-batch``, cross-entropy of the second text among all
-            second texts and negatives of a step (Henderson et al. 2017), without those that match
-            the same anchor in any example; ``triplet``, a hinge loss with ``margin``. The last two
-            train on matching pairs: without a label, or with one of half of ``max_label`` or more.
-        max_label: the label of two texts with the same meaning.
-        contrastive_temperature: divides the cosines of ``in-batch``.
-        matryoshka_dims: smaller widths at which the first dimensions of a vector are trained to be
-            used alone (Kusupati et al. 2022).
-    """
-
-    kind: Literal["closeness"] = "closeness"
-    loss: Literal["cosine", "in-batch", "triplet"] = "cosine"
-    max_label: float = Field(default=1.0, gt=0)
-    contrastive_temperature: float = Field(default=0.05, gt=0)
-    margin: float = Field(default=0.3, gt=0)
-    matryoshka_dims: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = ()
-    is_grouped: ClassVar[bool] = True
-    metrics: ClassVar[Mapping[str, Metric]] = {
-        "spearman": metrics.spearman,
-        "pearson": metrics.pearson,
-        **dict.fromkeys(RANKING_METRICS, ranking_metric_placeholder),
-    }
-    default_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
-
-    @property
-    def has_in_batch_negatives(self) -> bool:
-        return self.loss == "in-batch"
-
-    def example_types(self) -> tuple[type, ...]:
-        return (Example,)
-
-    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "SimilarityDecoder":
-        return SimilarityDecoder(self)
-
-    def validate_examples(self, examples: Examples) -> None:
-        super().validate_examples(examples)
-        for example in cast(Sequence[Example], examples):
-            if example.pair is None:
-                raise UserError(
-                    f"{location_of(example)}: a second text is needed: name its column (pair)"
-                )
-            if self.loss == "triplet" and not example.negatives:
-                raise UserError(
-                    f"{location_of(example)}: the loss triplet needs a third text, less similar to "
-                    f"the first: name its column (negative)"
-                )
-            label = (
-                None if example.label is None else parse_number(location_of(example), example.label)
-            )
-            if self.loss == "cosine" and label is not None and not 0 <= label <= self.max_label:
-                raise UserError(
-                    f"{location_of(example)}: the label {label:g} is not from 0 to "
-                    f"{self.max_label:g}: set output_type.max_label to the label of equivalent "
-                    f"texts"
-                )
-
-    def trainable_examples(self, examples: Examples) -> Examples:
-        """Return the matching pairs, for losses that treat all pairs as matching."""
-        if self.loss == "cosine":
-            self._require_label_scale(cast(Sequence[Example], examples))
-            return examples
-        positives = [e for e in cast(Sequence[Example], examples) if self._is_positive(e)]
-        if not positives:
-            raise UserError(
-                f"the loss {self.loss} trains on pairs whose label is {self.max_label / 2:g} or "
-                f"more, half of output_type.max_label, and there is none: choose the loss cosine"
-            )
-        return positives
-
-    def _require_label_scale(self, examples: Sequence[Example]) -> None:
-        """Raise UserError for labels of another scale, which would match no texts."""
-        highest = max(float(cast(float, example.label)) for example in examples)
-        if highest < self.max_label / 2:
-            raise UserError(
-                f"the highest label is {highest:g}, but output_type.max_label, for equivalent "
-                f"texts, is {self.max_label:g}: set output_type.max_label to yours"
-            )
-
-    def _is_positive(self, example: Example) -> bool:
-        label = self.reference(example)
-        return label is None or label >= self.max_label / 2
-
-    def reference(self, example: Example) -> float | None:
-        """Return the label; a pair without one matches, except for the loss ``cosine``."""
-        if example.label is None:
-            return None if self.loss == "cosine" else self.max_label
-        return float(cast(float, example.label))
-
-    def score(
-        self, metrics: Sequence[str], examples: Examples, predictions: Sequence[Prediction]
-    ) -> dict[str, float]:
-        ranking = [name for name in metrics if name in RANKING_METRICS]
-        scores = super().score([n for n in metrics if n not in ranking], examples, predictions)
-        queries = self.queries(examples, predictions) if ranking else []
-        return {n: RANKING_METRICS[n](queries) if n in ranking else scores[n] for n in metrics}
-
-    def queries(self, examples: Examples, predictions: Sequence[Prediction]) -> list[RankedQuery]:
-        """Return every first text as a query, for which all second texts are ranked."""
-        firsts: dict[str, FloatArray] = {}
-        seconds: dict[str, FloatArray] = {}
-        relevant: dict[str, dict[str, float]] = {}
-        pairs = cast(Sequence[Example], examples)
-        for example, prediction in zip(pairs, predictions, strict=True):
-            vectors, second = prediction.vectors, example.pair
-            assert vectors is not None
-            assert second is not None
-            firsts[example.text] = vectors[0]
-            for text, vector in zip((second, *example.negatives), vectors[1:], strict=True):
-                seconds[text] = vector
-            label = self.reference(example)
-            labels = relevant.setdefault(example.text, {})
-            labels[second] = max(labels.get(second, 0.0), 0.0 if label is None else label)
-        texts = list(seconds)
-        pool = _normalise(np.stack([seconds[text] for text in texts])).T
-        return [
-            RankedQuery(
-                np.array([relevant[query].get(text, 0.0) for text in texts]),
-                (_normalise(vector[None])[0] @ pool).astype(np.float64),
-            )
-            for query, vector in firsts.items()
-        ]
-
-
 @dataclass(frozen=True)
 class SimilarityDecoder(OutputDecoder):
     """The decoder of :class:`SimilarityOutput`."""
 
-    config: SimilarityOutput
-    num_outputs: int = 0
+    config: "SimilarityOutput"
     positive_pairs: PositivePairs | None = None
 
-    def fit(self, examples: Examples) -> "SimilarityDecoder":
+    @property
+    def num_outputs(self) -> int:
+        return 0
+
+    def fit(self, examples: Sequence[Example]) -> Self:
         if self.config.loss != "in-batch":
             return self
-        return replace(
-            self, positive_pairs=PositivePairs.from_examples(cast(Sequence[Example], examples))
-        )
+        return replace(self, positive_pairs=PositivePairs.from_examples(examples))
 
-    def encode(self, example_encoder: ExampleEncoder, examples: Examples) -> list[TaskSequence]:
+    def encode(
+        self, example_encoder: ExampleEncoder, examples: Sequence[Example]
+    ) -> list[TaskSequence]:
         texts: list[Example] = []
         indices: list[int] = []
-        for index, example in enumerate(cast(Sequence[Example], examples)):
+        for index, example in enumerate(examples):
             example_texts = [t for t in example.texts if t is not None] + [*example.negatives]
             texts += [Example(text) for text in example_texts]
             indices += [index] * len(example_texts)
@@ -290,17 +164,125 @@ class SimilarityDecoder(OutputDecoder):
         losses = F.relu(self.config.margin + negative - positive[item]) / repeats[item]
         return losses.sum(), (negative < positive[item]).sum()
 
-    def decode(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> list[Prediction]:
-        predictions: list[Prediction] = []
-        for texts in group_by_example(sequences, outputs, len(examples)):
-            vectors = np.concatenate([output for _, output in texts])
-            if len(vectors) < 2:
-                raise UserError("output type closeness compares two texts: give a pair")
-            unit = _normalise(vectors[:2])
-            predictions.append(Prediction(float(unit[0] @ unit[1]), vectors=vectors))
-        return predictions
+    def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
+        vectors = np.concatenate([outputs for _, outputs in parts])
+        if len(vectors) < 2:
+            raise UserError("output type closeness compares two texts: give a pair")
+        unit = _normalise(vectors[:2])
+        return Prediction(float(unit[0] @ unit[1]), vectors=vectors)
+
+
+class SimilarityOutput(OutputType):
+    """The similarity of two texts: the cosine of their vectors.
+
+    Attributes:
+        loss: ``cosine``, the squared error of the cosine against the label over ``max_label``
+            (Reimers and Gurevych 2019); ``in-batch``, cross-entropy of the second text among all
+            second texts and negatives of a step (Henderson et al. 2017), without those that match
+            the same anchor in any example; ``triplet``, a hinge loss with ``margin``. The last two
+            train on matching pairs: without a label, or with one of half of ``max_label`` or more.
+        max_label: the label of two texts with the same meaning.
+        contrastive_temperature: divides the cosines of ``in-batch``.
+        matryoshka_dims: smaller widths at which the first dimensions of a vector are trained to be
+            used alone (Kusupati et al. 2022).
+    """
+
+    kind: Literal["closeness"] = "closeness"
+    loss: Literal["cosine", "in-batch", "triplet"] = "cosine"
+    max_label: float = Field(default=1.0, gt=0)
+    contrastive_temperature: float = Field(default=0.05, gt=0)
+    margin: float = Field(default=0.3, gt=0)
+    matryoshka_dims: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = ()
+    decoder_type: ClassVar[type[OutputDecoder]] = SimilarityDecoder
+    label_kind: ClassVar[LabelKind] = "number"
+    needs_pair: ClassVar[bool] = True
+    is_grouped: ClassVar[bool] = True
+    metrics: ClassVar[Mapping[str, MetricFunction]] = {
+        "spearman": SPEARMAN,
+        "pearson": PEARSON,
+        **RANKING_METRICS,
+    }
+    default_metrics: ClassVar[tuple[str, ...]] = ("spearman", "pearson")
+
+    @property
+    def has_in_batch_negatives(self) -> bool:
+        return self.loss == "in-batch"
+
+    def validate_example(self, example: Example) -> None:
+        if example.pair is None:
+            raise UserError(
+                f"{location_of(example)}: a second text is needed: name its column (pair)"
+            )
+        if self.loss == "triplet" and not example.negatives:
+            raise UserError(
+                f"{location_of(example)}: the loss triplet needs a third text, less similar to the "
+                f"first: name its column (negative)"
+            )
+        if example.label is None:
+            return
+        label = parse_number(location_of(example), example.label)
+        if self.loss == "cosine" and not 0 <= label <= self.max_label:
+            raise UserError(
+                f"{location_of(example)}: the label {label:g} is not from 0 to "
+                f"{self.max_label:g}: set output_type.max_label to the label of equivalent texts"
+            )
+
+    def trainable_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
+        """Return the matching pairs, for losses that treat all pairs as matching.
+
+        Errors: UserError for labels of another scale, which would match no texts.
+        """
+        if self.loss == "cosine":
+            highest = max(float(example.label) for example in examples)
+            if highest < self.max_label / 2:
+                raise UserError(
+                    f"the highest label is {highest:g}, but output_type.max_label, for equivalent "
+                    f"texts, is {self.max_label:g}: set output_type.max_label to yours"
+                )
+            return examples
+        positives = [
+            example
+            for example in examples
+            if (label := self.reference(example)) is None or label >= self.max_label / 2
+        ]
+        if not positives:
+            raise UserError(
+                f"the loss {self.loss} trains on pairs whose label is {self.max_label / 2:g} or "
+                f"more, half of output_type.max_label, and there is none: choose the loss cosine"
+            )
+        return positives
+
+    def reference(self, example: Any) -> float | None:
+        """Return the label; a pair without one matches, except for the loss ``cosine``."""
+        if example.label is None:
+            return None if self.loss == "cosine" else self.max_label
+        return float(example.label)
+
+    def metric_inputs(
+        self, examples: Sequence[Any], predictions: Sequence[Prediction], for_ranking: bool
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """For rankings, every first text is a query, for which all second texts are ranked."""
+        if not for_ranking:
+            return super().metric_inputs(examples, predictions, for_ranking)
+        firsts: dict[str, FloatArray] = {}
+        seconds: dict[str, FloatArray] = {}
+        relevant: dict[str, dict[str, float]] = {}
+        for example, prediction in zip(examples, predictions, strict=True):
+            vectors, second = prediction.vectors, example.pair
+            assert vectors is not None
+            firsts[example.text] = vectors[0]
+            seconds.update(zip((second, *example.negatives), vectors[1:], strict=True))
+            labels = relevant.setdefault(example.text, {})
+            labels[second] = max(labels.get(second, 0.0), self.reference(example) or 0.0)
+        texts = list(seconds)
+        pool = _normalise(np.stack([seconds[text] for text in texts])).T
+        relevance = [
+            np.array([relevant[query].get(text, 0.0) for text in texts]) for query in firsts
+        ]
+        scores = [
+            (_normalise(vector[None])[0] @ pool).astype(np.float64) for vector in firsts.values()
+        ]
+        return relevance, scores
 
 
 def _normalise(vectors: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ windows without the answer and of unanswerable questions (Devlin et al. 2019, se
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, cast
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field
@@ -15,19 +15,19 @@ from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
-from bertwright.tasks.formats.examples import Examples, ExtractiveQuestion
+from bertwright.tasks.formats.examples import ExtractiveQuestion
 from bertwright.tasks.metrics.squad import exact_match, word_f1, word_f1_with_no_answer
 from bertwright.tasks.outputs.no_answer_threshold import NoAnswerScores, fit_threshold
 from bertwright.tasks.outputs.output_type import (
     CalibrationResult,
     FloatArray,
-    Metric,
+    MetricFunction,
     OutputDecoder,
     OutputLevel,
     OutputType,
     Prediction,
+    SequenceOutputs,
     choice_logits,
-    cross_entropy,
     group_by_example,
     location_of,
     softmax,
@@ -35,6 +35,104 @@ from bertwright.tasks.outputs.output_type import (
 
 N_BEST_SIZE = 20
 """Number of best starts, and of best ends, that are combined."""
+
+
+class AnswerSpan(NamedTuple):
+    """Characters [start, stop) of a text, and the score of this answer."""
+
+    start: int
+    stop: int
+    score: float
+
+
+@dataclass(frozen=True)
+class SpanDecoder(OutputDecoder):
+    """The decoder of :class:`SpanOutput`."""
+
+    config: "SpanOutput"
+
+    @property
+    def num_outputs(self) -> int:
+        return 2
+
+    def encode(
+        self, example_encoder: ExampleEncoder, examples: Sequence[ExtractiveQuestion]
+    ) -> list[TaskSequence]:
+        return example_encoder.encode_questions(
+            examples, self.config.stride, self.config.max_question_length
+        )
+
+    def targets(self, sequences: Sequence[TaskSequence], example: ExtractiveQuestion) -> list[int]:
+        """Return the positions of the first and the last token that overlap the answer.
+
+        With several answers, of the first that overlaps any token; (0, 0) where the window does not
+        hold all of it.
+        """
+        (window,) = sequences
+        tokens = _answer_tokens(window.text_offsets, example)
+        if tokens is None:
+            return [0, 0]
+        first, last = (token - window.first_token for token in tokens)
+        return [1 + first, 1 + last] if 0 <= first <= last < len(window.offsets) else [0, 0]
+
+    def has_target(self, targets: Sequence[Sequence[float]], example: ExtractiveQuestion) -> bool:
+        return not example.answers or any(any(window_targets) for window_targets in targets)
+
+    def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
+        return choice_logits(outputs, output_lengths)
+
+    def no_answer_scores(
+        self,
+        sequences: Sequence[TaskSequence],
+        outputs: Sequence[FloatArray],
+        examples: Sequence[ExtractiveQuestion],
+    ) -> NoAnswerScores:
+        """Return the scores of answering, or not, for each example."""
+        margins: list[float] = []
+        answer_f1: list[float] = []
+        no_answer_f1: list[float] = []
+        groups = group_by_example(sequences, outputs, len(examples))
+        for question, windows in zip(examples, groups, strict=True):
+            spans, no_answer = self._best_spans(windows)
+            margins.append(no_answer - spans[0].score if spans else np.inf)
+            text = _span_text(question.text, spans[0]) if spans else ""
+            references = [question.answers or ()]
+            answer_f1.append(word_f1_with_no_answer(references, [text]))
+            no_answer_f1.append(word_f1_with_no_answer(references, [""]))
+        return NoAnswerScores(np.array(margins), np.array(answer_f1), np.array(no_answer_f1))
+
+    def decode_example(
+        self, example: ExtractiveQuestion, parts: Sequence[SequenceOutputs]
+    ) -> Prediction:
+        spans, no_answer = self._best_spans(parts)
+        scores = [span.score for span in spans]
+        if self.config.unanswerable:
+            scores.append(no_answer)
+        probabilities = softmax(np.array(scores, np.float32)) if scores else np.zeros(1, np.float32)
+        best, threshold = spans[0].score if spans else -np.inf, self.config.threshold or 0.0
+        if not spans or (self.config.unanswerable and no_answer - best > threshold):
+            return Prediction("", float(probabilities[-1]))
+        return Prediction(_span_text(example.text, spans[0]), float(probabilities[0]))
+
+    def _best_spans(self, windows: Sequence[SequenceOutputs]) -> tuple[list[AnswerSpan], float]:
+        """Return the distinct spans with the best scores, and the score of no answer."""
+        spans = [s for window, output in windows for s in self._window_spans(window, output)]
+        best: dict[tuple[int, int], AnswerSpan] = {}
+        for span in sorted(spans, key=lambda span: -span.score):
+            best.setdefault((span.start, span.stop), span)
+        no_answer = min(float(output[0].sum()) for _, output in windows)
+        return list(best.values())[:N_BEST_SIZE], no_answer
+
+    def _window_spans(self, sequence: TaskSequence, output: FloatArray) -> list[AnswerSpan]:
+        """Return the best spans of a window in characters, of outputs (1 + P, 2)."""
+        starts, ends = output[1:, 0], output[1:, 1]
+        spans: list[AnswerSpan] = []
+        for first in np.argsort(-starts, kind="stable")[:N_BEST_SIZE]:
+            for last in np.argsort(-ends, kind="stable")[:N_BEST_SIZE]:
+                if first <= last < first + self.config.max_answer_length:
+                    start, stop = sequence.offsets[first][0], sequence.offsets[last][1]
+                    spans.append(AnswerSpan(start, stop, float(starts[first] + ends[last])))
+        return spans
 
 
 class SpanOutput(OutputType):
@@ -57,40 +155,34 @@ class SpanOutput(OutputType):
     unanswerable: bool = False
     threshold: float | None = None
     is_threshold_fitted: bool = False
+    example_type: ClassVar[type] = ExtractiveQuestion
+    decoder_type: ClassVar[type[OutputDecoder]] = SpanDecoder
     level: ClassVar[OutputLevel] = "token"
     question_segment: ClassVar[int | None] = 0
-    metrics: ClassVar[Mapping[str, Metric]] = {"f1": word_f1, "exact": exact_match}
+    metrics: ClassVar[Mapping[str, MetricFunction]] = {"f1": word_f1, "exact": exact_match}
     default_metrics: ClassVar[tuple[str, ...]] = ("f1", "exact")
 
-    def example_types(self) -> tuple[type, ...]:
-        return (ExtractiveQuestion,)
-
-    def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "SpanDecoder":
-        return SpanDecoder(self)
-
-    def validate_examples(self, examples: Examples) -> None:
-        super().validate_examples(examples)
-        for example in cast(Sequence[ExtractiveQuestion], examples):
-            answers = example.answers or ()
-            if len(example.starts) < min(len(answers), 1) or any(
-                example.text[start : start + len(answer)] != answer
-                for answer, start in zip(answers, example.starts, strict=False)
-            ):
-                raise UserError(
-                    f"{location_of(example)}: the answers are not in the text at the characters in "
-                    f"starts: fix the start of each"
-                )
+    def validate_example(self, example: ExtractiveQuestion) -> None:
+        answers = example.answers or ()
+        if len(example.starts) < min(len(answers), 1) or any(
+            example.text[start : start + len(answer)] != answer
+            for answer, start in zip(answers, example.starts, strict=False)
+        ):
+            raise UserError(
+                f"{location_of(example)}: the answers are not in the text at the characters in "
+                f"starts: fix the start of each"
+            )
 
     def reference(self, example: ExtractiveQuestion) -> tuple[str, ...] | None:
         return example.answers
 
-    def strata(self, examples: Examples) -> list[str]:
-        return ["answered" if _as_question(example).answers else "" for example in examples]
+    def strata(self, examples: Sequence[ExtractiveQuestion]) -> list[str]:
+        return ["answered" if example.answers else "" for example in examples]
 
-    def has_distinct_references(self, examples: Examples) -> bool:
+    def has_distinct_references(self, examples: Sequence[Any]) -> bool:
         return len(set(self.strata(examples))) > 1
 
-    def metric(self, name: str) -> Metric:
+    def metric(self, name: str) -> MetricFunction:
         metric = super().metric(name)
         return word_f1_with_no_answer if metric is word_f1 and self.unanswerable else metric
 
@@ -99,7 +191,7 @@ class SpanOutput(OutputType):
         output_decoder: OutputDecoder,
         sequences: Sequence[TaskSequence],
         read_outputs: Callable[[], Sequence[FloatArray]],
-        examples: Examples,
+        examples: Sequence[Any],
     ) -> CalibrationResult | None:
         """Fit the no-answer threshold to the best word F1."""
         if (
@@ -118,113 +210,6 @@ class SpanOutput(OutputType):
         if not self.is_threshold_fitted:
             return self
         return self.model_copy(update={"threshold": None, "is_threshold_fitted": False})
-
-
-class AnswerSpan(NamedTuple):
-    """Characters [start, stop) of a text, and the score of this answer."""
-
-    start: int
-    stop: int
-    score: float
-
-
-@dataclass(frozen=True)
-class SpanDecoder(OutputDecoder):
-    """The decoder of :class:`SpanOutput`."""
-
-    config: SpanOutput
-    num_outputs: int = 2
-
-    def encode(self, example_encoder: ExampleEncoder, examples: Examples) -> list[TaskSequence]:
-        questions = [_as_question(example) for example in examples]
-        return example_encoder.encode_questions(
-            questions, self.config.stride, self.config.max_question_length
-        )
-
-    def targets(self, sequences: Sequence[TaskSequence], example: ExtractiveQuestion) -> list[int]:
-        """Return the positions of the first and the last token that overlap the answer.
-
-        With several answers, of the first that overlaps any token; (0, 0) where the window does not
-        hold all of it.
-        """
-        (window,) = sequences
-        tokens = _answer_tokens(window.text_offsets, example)
-        if tokens is None:
-            return [0, 0]
-        first, last = (token - window.first_token for token in tokens)
-        return [1 + first, 1 + last] if 0 <= first <= last < len(window.offsets) else [0, 0]
-
-    def has_target(self, targets: Sequence[Sequence[float]], example: ExtractiveQuestion) -> bool:
-        return not example.answers or any(any(window_targets) for window_targets in targets)
-
-    def loss(
-        self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        return cross_entropy(self.logits(outputs, output_lengths), targets)
-
-    def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
-        return choice_logits(outputs, output_lengths)
-
-    def decode(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> list[Prediction]:
-        groups = group_by_example(sequences, outputs, len(examples))
-        return [
-            self._prediction(_as_question(example), windows)
-            for example, windows in zip(examples, groups, strict=True)
-        ]
-
-    def no_answer_scores(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> NoAnswerScores:
-        """Return the scores of answering, or not, for each example."""
-        margins: list[float] = []
-        answer_f1: list[float] = []
-        no_answer_f1: list[float] = []
-        groups = group_by_example(sequences, outputs, len(examples))
-        for question, windows in zip(map(_as_question, examples), groups, strict=True):
-            spans, no_answer = self._best_spans(windows)
-            margins.append(no_answer - spans[0].score if spans else np.inf)
-            text = _span_text(question.text, spans[0]) if spans else ""
-            references = [question.answers or ()]
-            answer_f1.append(word_f1_with_no_answer(references, [text]))
-            no_answer_f1.append(word_f1_with_no_answer(references, [""]))
-        return NoAnswerScores(np.array(margins), np.array(answer_f1), np.array(no_answer_f1))
-
-    def _prediction(
-        self, example: ExtractiveQuestion, windows: Sequence[tuple[TaskSequence, FloatArray]]
-    ) -> Prediction:
-        spans, no_answer = self._best_spans(windows)
-        scores = [span.score for span in spans]
-        if self.config.unanswerable:
-            scores.append(no_answer)
-        probabilities = softmax(np.array(scores, np.float32)) if scores else np.zeros(1, np.float32)
-        best, threshold = spans[0].score if spans else -np.inf, self.config.threshold or 0.0
-        if not spans or (self.config.unanswerable and no_answer - best > threshold):
-            return Prediction("", float(probabilities[-1]))
-        return Prediction(_span_text(example.text, spans[0]), float(probabilities[0]))
-
-    def _best_spans(
-        self, windows: Sequence[tuple[TaskSequence, FloatArray]]
-    ) -> tuple[list[AnswerSpan], float]:
-        """Return the distinct spans with the best scores, and the score of no answer."""
-        spans = [s for window, output in windows for s in self._window_spans(window, output)]
-        best: dict[tuple[int, int], AnswerSpan] = {}
-        for span in sorted(spans, key=lambda span: -span.score):
-            best.setdefault((span.start, span.stop), span)
-        no_answer = min(float(output[0].sum()) for _, output in windows)
-        return list(best.values())[:N_BEST_SIZE], no_answer
-
-    def _window_spans(self, sequence: TaskSequence, output: FloatArray) -> list[AnswerSpan]:
-        """Return the best spans of a window in characters, of outputs (1 + P, 2)."""
-        starts, ends = output[1:, 0], output[1:, 1]
-        spans: list[AnswerSpan] = []
-        for first in np.argsort(-starts, kind="stable")[:N_BEST_SIZE]:
-            for last in np.argsort(-ends, kind="stable")[:N_BEST_SIZE]:
-                if first <= last < first + self.config.max_answer_length:
-                    start, stop = sequence.offsets[first][0], sequence.offsets[last][1]
-                    spans.append(AnswerSpan(start, stop, float(starts[first] + ends[last])))
-        return spans
 
 
 def _answer_tokens(
@@ -252,8 +237,3 @@ def _span_text(text: str, span: AnswerSpan) -> str:
     while stop < len(text) and unicodedata.category(text[stop]).startswith("M"):
         stop += 1
     return text[span.start : stop]
-
-
-def _as_question(example: object) -> ExtractiveQuestion:
-    assert isinstance(example, ExtractiveQuestion), "output type span needs questions"
-    return example

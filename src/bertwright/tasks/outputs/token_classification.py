@@ -1,54 +1,80 @@
 """Token classification: one tag per word, read at the first token of the word."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import numpy as np
-from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import TaskSequence
-from bertwright.tasks.formats.examples import Examples, TaggedSentence
-from bertwright.tasks.metrics import metrics
+from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.metrics.entity_spans import are_word_tags, span_f1, tagging_scheme
-from bertwright.tasks.outputs.calibration import CalibrationData, CalibrationExample
+from bertwright.tasks.metrics.metrics import accuracy, label_metric, macro_f1
 from bertwright.tasks.outputs.output_type import (
     FloatArray,
-    Metric,
+    MetricFunction,
     OutputDecoder,
     OutputLevel,
     OutputType,
     Prediction,
-    cross_entropy,
-    group_by_example,
+    SequenceOutputs,
     location_of,
     softmax,
 )
+
+
+class TokenClassificationDecoder(OutputDecoder):
+    """The decoder of :class:`TokenClassificationOutput`."""
+
+    def output_length(self, sequence: TaskSequence) -> int:
+        return len(sequence.positions)
+
+    def targets(self, sequences: Sequence[TaskSequence], example: TaggedSentence) -> list[int]:
+        assert example.tags is not None, "training examples have tags"
+        return [
+            self.labels.index(tag)
+            for s in sequences
+            for tag in example.tags[s.first_word : s.first_word + len(s.positions)]
+        ]
+
+    def calibration_decisions(
+        self, example: TaggedSentence, parts: Sequence[SequenceOutputs]
+    ) -> Iterable[tuple[int, FloatArray]]:
+        index = {label: i for i, label in enumerate(self.labels)}
+        for sequence, outputs in parts:
+            tags = (example.tags or ())[sequence.first_word :]
+            for tag, logits in zip(tags, outputs, strict=False):
+                if tag in index:
+                    yield index[tag], logits[None]
+
+    def decode_example(
+        self, example: TaggedSentence, parts: Sequence[SequenceOutputs]
+    ) -> Prediction:
+        tags: list[str] = []
+        tag_probabilities: list[float] = []
+        for _, outputs in parts:
+            best, probabilities = outputs.argmax(1), softmax(outputs, self.temperature)
+            tags += [self.labels[index] for index in best]
+            tag_probabilities += probabilities[np.arange(len(best)), best].tolist()
+        return Prediction(tuple(tags), tuple(tag_probabilities))
 
 
 class TokenClassificationOutput(OutputType):
     """One of several tags for every word, trained with cross-entropy."""
 
     kind: Literal["tags"] = "tags"
+    example_type: ClassVar[type] = TaggedSentence
+    decoder_type: ClassVar[type[OutputDecoder]] = TokenClassificationDecoder
     level: ClassVar[OutputLevel] = "token"
     has_labels: ClassVar[bool] = True
     allows_unseen_labels: ClassVar[bool] = True
     can_calibrate: ClassVar[bool] = True
-    metrics: ClassVar[Mapping[str, Metric]] = {
+    metrics: ClassVar[Mapping[str, MetricFunction]] = {
         "span-f1": span_f1,
-        "accuracy": metrics.per_word(metrics.accuracy),
-        "macro-f1": metrics.per_word(metrics.macro_f1),
+        "accuracy": label_metric(accuracy, "words"),
+        "macro-f1": label_metric(macro_f1, "words"),
     }
     default_metrics: ClassVar[tuple[str, ...]] = ("span-f1", "accuracy")
-
-    def example_types(self) -> tuple[type, ...]:
-        return (TaggedSentence,)
-
-    def build_decoder(
-        self, labels: Sequence[str], temperature: float = 1.0
-    ) -> "TokenClassificationDecoder":
-        return TokenClassificationDecoder(tuple(labels), temperature)
 
     def reference(self, example: TaggedSentence) -> tuple[str, ...] | None:
         return example.tags
@@ -66,79 +92,17 @@ class TokenClassificationOutput(OutputType):
         if "span-f1" in metrics:
             tagging_scheme(labels)
 
-    def validate_examples(self, examples: Examples) -> None:
-        super().validate_examples(examples)
-        for example in cast(Sequence[TaggedSentence], examples):
-            if example.tags is not None:
-                _require_tags(example)
-
-
-@dataclass(frozen=True)
-class TokenClassificationDecoder(OutputDecoder):
-    """The decoder of :class:`TokenClassificationOutput`."""
-
-    labels: tuple[str, ...]
-    temperature: float = 1.0
-
-    @property
-    def num_outputs(self) -> int:  # type: ignore[override]
-        return len(self.labels)
-
-    def output_length(self, sequence: TaskSequence) -> int:
-        return len(sequence.positions)
-
-    def targets(self, sequences: Sequence[TaskSequence], example: TaggedSentence) -> list[int]:
-        assert example.tags is not None, "training examples have tags"
-        return [
-            self.labels.index(tag)
-            for s in sequences
-            for tag in example.tags[s.first_word : s.first_word + len(s.positions)]
-        ]
-
-    def loss(
-        self, outputs: Tensor, output_lengths: Sequence[int], targets: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        return cross_entropy(outputs, targets)
-
-    def decode(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> list[Prediction]:
-        return [
-            self._prediction([output for _, output in parts])
-            for parts in group_by_example(sequences, outputs, len(examples))
-        ]
-
-    def calibration_data(
-        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
-    ) -> CalibrationData:
-        index = {label: i for i, label in enumerate(self.labels)}
-        decisions: list[CalibrationExample] = []
-        for sequence, output in zip(sequences, outputs, strict=True):
-            example_index = sequence.example_index
-            tags = cast(TaggedSentence, examples[example_index]).tags or ()
-            for tag, logits in zip(tags[sequence.first_word :], output, strict=False):
-                if tag in index:
-                    decisions.append(CalibrationExample(example_index, index[tag], logits[None]))
-        return CalibrationData.from_examples(decisions)
-
-    def _prediction(self, outputs: Sequence[FloatArray]) -> Prediction:
-        tags: list[str] = []
-        tag_probabilities: list[float] = []
-        for output in outputs:
-            best, probabilities = output.argmax(1), softmax(output, self.temperature)
-            tags += [self.labels[index] for index in best]
-            tag_probabilities += probabilities[np.arange(len(best)), best].tolist()
-        return Prediction(tuple(tags), tuple(tag_probabilities))
-
-
-def _require_tags(example: TaggedSentence) -> None:
-    """Raise UserError unless every word has a tag."""
-    tags: Sequence[Any] = example.tags or ()
-    if len(tags) != len(example.words):
-        raise UserError(
-            f"{location_of(example)}: {len(example.words)} words have {len(tags)} tags: give each "
-            f"word one tag"
-        )
-    for word, tag in zip(example.words, tags, strict=True):
-        if not isinstance(cast(Any, tag), str) or not tag.strip():
-            raise UserError(f"{location_of(example)}: no tag for the word {word!r}, but {tag!r}")
+    def validate_example(self, example: TaggedSentence) -> None:
+        tags: Any = example.tags
+        if tags is None:
+            return
+        if len(tags) != len(example.words):
+            raise UserError(
+                f"{location_of(example)}: {len(example.words)} words have {len(tags)} tags: give "
+                f"each word one tag"
+            )
+        for word, tag in zip(example.words, tags, strict=True):
+            if not (isinstance(tag, str) and tag.strip()):
+                raise UserError(
+                    f"{location_of(example)}: no tag for the word {word!r}, but {tag!r}"
+                )

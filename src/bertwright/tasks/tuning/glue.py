@@ -22,6 +22,7 @@ from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.finetune import SeedEvaluation, finetune
 from bertwright.tasks.finetuning.run import ReporterFactory, no_reporter
 from bertwright.tasks.formats.tables import TableReader, read_table
+from bertwright.tasks.outputs import RegressionOutput
 from bertwright.tasks.provenance import HELD_OUT, MODEL, TRAIN, provenance
 from bertwright.tasks.task import Task
 
@@ -206,6 +207,6 @@ def _test_predictions(model: FineTunedModel, test_file: Path) -> Iterator[tuple[
         task.reader.unlabelled_example(location, row)
         for location, row in read_table(test_file, None, names)
     ]
-    is_number = task.output_type.name == "number"
+    is_number = isinstance(task.output_type, RegressionOutput)
     for index, prediction in enumerate(model.predict(examples)):
         yield index, f"{prediction.value:.3f}" if is_number else str(prediction.value)

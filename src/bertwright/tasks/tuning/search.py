@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from bertwright.core.errors import MissingExtra, UserError
+from bertwright.core.statistics import expected_best
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters.adaptation import DEFAULT_LEARNING_RATE
@@ -129,13 +130,6 @@ class SearchResult:
             },
             "expected_best": expected_best(scores),
         }
-
-
-def expected_best(scores: Sequence[float]) -> list[float]:
-    """Return the expected best score of 1, 2, ... of these trials (Dodge et al. 2019)."""
-    ordered, num_scores = np.sort(np.asarray(scores)), len(scores)
-    quantiles = np.arange(num_scores + 1) / num_scores
-    return [float(ordered @ np.diff(quantiles**draws)) for draws in range(1, num_scores + 1)]
 
 
 def search_grid(

@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.significance import bootstrap_ratio
-from bertwright.data.readers.text_lines import parse_json_object, read_lines
+from bertwright.data.readers.text_lines import (
+    format_suffix,
+    parse_json_object,
+    read_located_lines,
+    require_key,
+)
 from bertwright.models.text_model import TextModel
 
 
@@ -106,19 +110,18 @@ def _count_pairs(margins: Sequence[float]) -> PairCounts:
     return PairCounts(len(margins), num_correct, num_ties)
 
 
-_GOOD, _BAD = "sentence_good", "sentence_bad"
-
-
 def read_minimal_pairs(path: Path) -> list[MinimalPair]:
     """Read the pairs of a file (``.jsonl`` or ``.jsonl.gz``), or of all such files of a folder.
 
     Errors: UserError, with file, line and key.
     """
-    files = sorted(path.glob("*.jsonl*")) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if format_suffix(file) == ".jsonl")
     pairs = [
-        _parse_pair(file, number, line)
+        _parse_pair(file, location, line)
         for file in files
-        for number, line in read_lines(file)
+        for location, line in read_located_lines(file)
         if line.strip()
     ]
     if not pairs:
@@ -137,12 +140,7 @@ def first_of_each_paradigm(pairs: Iterable[MinimalPair], max_pairs: int) -> list
     return selected
 
 
-def _parse_pair(file: Path, number: int, line: str) -> MinimalPair:
-    location = f"{file} line {number}"
+def _parse_pair(file: Path, location: str, line: str) -> MinimalPair:
     record = parse_json_object(location, line)
-    for key in (_GOOD, _BAD):
-        if key not in record:
-            raise UserError(f"{location}: no key {key!r}{did_you_mean(key, record)}")
-        if not isinstance(record[key], str):
-            raise UserError(f"{location}: {key} is not a text: {record[key]!r}")
-    return MinimalPair(record[_GOOD], record[_BAD], str(record.get("UID", file.name.split(".")[0])))
+    good, bad = (require_key(location, record, key) for key in ("sentence_good", "sentence_bad"))
+    return MinimalPair(good, bad, str(record.get("UID", file.name.split(".")[0])))

@@ -224,7 +224,7 @@ def test_memory_holds_a_few_chunks_only(pretrained, tmp_path: Path) -> None:
     assert sum(len(sequence.token_ids) for sequence in sequences) == sequences.lengths.sum()
     for number in range(0, 300, 3):
         assert sequences[number].example_index == number
-    assert len(sequences._cache) == lazy_examples.CACHE_SIZE
+    assert sequences._make.cache_info().currsize == lazy_examples.CACHE_SIZE
 
 
 def test_a_method_keeps_its_augmented_texts(pretrained, tmp_path: Path) -> None:

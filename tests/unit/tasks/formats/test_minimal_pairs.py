@@ -25,6 +25,7 @@ def test_paradigm_defaults_to_the_file_name(tmp_path: Path) -> None:
     expected = [MinimalPair("Cats sleep.", "Cats sleeps.", name) for name in ("agreement", "mine")]
     assert read_minimal_pairs(tmp_path / "mine.jsonl.gz") == expected
     (tmp_path / "another.jsonl").write_text(json.dumps(ROW))
+    (tmp_path / "unfinished.jsonl.part").write_text("{")
     assert [p.paradigm for p in read_minimal_pairs(tmp_path)] == ["another", "agreement", "mine"]
 
 
@@ -32,7 +33,7 @@ def test_paradigm_defaults_to_the_file_name(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ('{"sentence_goood": "a"}', "no key 'sentence_good': did you mean 'sentence_goood'?"),
-        (json.dumps(ROW | {"sentence_bad": 3}), "sentence_bad is not a text: 3"),
+        (json.dumps(ROW | {"sentence_bad": 3}), "'sentence_bad' is not a text: 3"),
         ("[]", "expected a JSON object, got list"),
         ("{", "is not JSON"),
         ("", "has no minimal pairs"),

@@ -74,10 +74,10 @@ def test_unanswerable_questions_are_left_out_of_squad_1(tmp_path: Path) -> None:
             {"answers": [{"text": "red bird", "answer_start": 5}]},
             r"question q1: the answer 'red bird' is not at character 5 of its text",
         ),
-        ({"answers": 3}, r"question q1: 'answers' has the wrong type int"),
+        ({"answers": 3}, r"question q1: 'answers' is not a list: 3"),
         ({"answers": [{"text": "red"}]}, r"question q1: no key 'answer_start'"),
         ({"answers": [{"text": "", "answer_start": 4}]}, r"question q1: an answer is empty"),
-        ({"question": None}, r"question q1: 'question' has the wrong type NoneType"),
+        ({"question": None}, r"question q1: 'question' is not a text: None"),
     ],
 )
 def test_invalid_question_is_reported(

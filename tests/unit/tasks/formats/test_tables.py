@@ -121,7 +121,7 @@ def test_file_without_header_or_labels(tmp_path: Path) -> None:
         (
             "x.csv",
             'a,b,label\nx,y,"z\nx,y,z\n',
-            "x.csv line 2: the row that begins here is not CSV (unexpected end of data): look for",
+            "x.csv: the row that begins in line 2 is not CSV (unexpected end of data): close its",
         ),
         ("x.jsonl", '{"a": "x"}\n', "x.jsonl line 1: no column 'b'"),
         ("x.jsonl", '{"a": "x",\n', "x.jsonl line 1 is not JSON"),

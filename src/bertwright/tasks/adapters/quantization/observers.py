@@ -16,7 +16,8 @@ class ObserverConfig(Config):
 
     def build(self, num_parts: int, scheme: QuantizationScheme) -> "ActivationRangeObserver":
         """Return an observer without values, for values in ``num_parts`` parts."""
-        raise TypeError(f"{type(self).__name__} is an axis, not an observer")
+        settings = self.model_dump(exclude={"kind"})
+        return ActivationRangeObserver(num_parts, scheme, **settings)
 
 
 class MovingAverageObserverConfig(ObserverConfig):
@@ -28,17 +29,11 @@ class MovingAverageObserverConfig(ObserverConfig):
     kind: Literal["moving"] = "moving"
     decay: float = Field(default=0.999, ge=0, lt=1)
 
-    def build(self, num_parts: int, scheme: QuantizationScheme) -> "ActivationRangeObserver":
-        return ActivationRangeObserver(num_parts, scheme, decay=self.decay)
-
 
 class MinMaxObserverConfig(ObserverConfig):
     """The minimum and maximum of all values."""
 
     kind: Literal["extremes"] = "extremes"
-
-    def build(self, num_parts: int, scheme: QuantizationScheme) -> "ActivationRangeObserver":
-        return ActivationRangeObserver(num_parts, scheme)
 
 
 class PercentileObserverConfig(ObserverConfig):
@@ -50,9 +45,6 @@ class PercentileObserverConfig(ObserverConfig):
     kind: Literal["percentile"] = "percentile"
     percentile: float = Field(default=99.9, gt=50, le=100)
     decay: float = Field(default=0.999, ge=0, lt=1)
-
-    def build(self, num_parts: int, scheme: QuantizationScheme) -> "ActivationRangeObserver":
-        return ActivationRangeObserver(num_parts, scheme, decay=self.decay, percent=self.percentile)
 
 
 class ActivationRangeObserver(nn.Module):
@@ -71,11 +63,11 @@ class ActivationRangeObserver(nn.Module):
         scheme: QuantizationScheme,
         *,
         decay: float | None = None,
-        percent: float = 100.0,
+        percentile: float = 100.0,
     ) -> None:
         super().__init__()
         self.scheme: QuantizationScheme = scheme
-        self.decay, self.percent = decay, percent
+        self.decay, self.percentile = decay, percentile
         self.register_buffer("low", torch.zeros(num_parts))
         self.register_buffer("high", torch.zeros(num_parts))
         self.register_buffer("count", torch.zeros((), dtype=torch.int64))
@@ -93,10 +85,10 @@ class ActivationRangeObserver(nn.Module):
             return
         flat = values.float().transpose(0, 1).flatten(1)
         if self.scheme == "symmetric":
-            high = percentile(flat.abs(), self.percent)
+            high = percentile(flat.abs(), self.percentile)
             low = -high
         else:
-            high, low = percentile(flat, self.percent), -percentile(-flat, self.percent)
+            high, low = percentile(flat, self.percentile), -percentile(-flat, self.percentile)
         self.count += 1
         if self.decay is None:
             self.low.copy_(torch.minimum(self.low, low))
