@@ -50,10 +50,8 @@ def compare(recipe_name: str, num_texts: int, num_rounds: int, log: Log) -> dict
     configure_process()
     model = _build_analysed_model(recipe_name)
     inputs = AnalysisInput(model, _texts(model, num_texts))
-    consumers = [
-        analysis.consumer(inputs)
-        for analysis in select_analyses([GROUP])
-        if isinstance(analysis, StreamingAnalysis)
+    analyses = [
+        analysis for analysis in select_analyses([GROUP]) if isinstance(analysis, StreamingAnalysis)
     ]
     _read(model, inputs.texts[:1])
     bytes_before = _resident_bytes()
@@ -66,8 +64,8 @@ def compare(recipe_name: str, num_texts: int, num_rounds: int, log: Log) -> dict
         middle = time.perf_counter()
         for batch in activation_batches(model, texts, HOOK_POINTS):
             numbered = replace(batch, text_indices=[int(indices[n]) for n in batch.text_indices])
-            for consumer in consumers:
-                consumer.update(numbered)
+            for analysis in analyses:
+                analysis.measure(inputs, numbered)
         forward_seconds.append(middle - start)
         analysis_seconds.append(time.perf_counter() - middle)
         log(
@@ -78,7 +76,7 @@ def compare(recipe_name: str, num_texts: int, num_rounds: int, log: Log) -> dict
     return {
         "model": recipe_name,
         "texts": num_texts,
-        "analyses": len(consumers),
+        "analyses": len(analyses),
         "texts_per_second": num_texts / sum(analysis_seconds),
         "relative_speed": sum(forward_seconds) / sum(analysis_seconds),
         "mebibytes": (peak_bytes - bytes_before) / 2**20,

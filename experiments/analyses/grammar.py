@@ -14,7 +14,7 @@ from bertwright.analysis.behaviour.agreement import PARADIGMS as AGREEMENT
 from bertwright.analysis.behaviour.agreement import PLURAL, PREPOSITIONS, SINGULAR, sample_pair
 from bertwright.analysis.behaviour.facts import FACT_RELATIONS
 from bertwright.analysis.behaviour.negation import negation_items
-from bertwright.analysis.behaviour.word_lists import PROPER_NAMES
+from bertwright.analysis.behaviour.word_substitution import PROPER_NAMES
 from bertwright.analysis.geometry.sense_sentences import SENSE_SENTENCES
 from bertwright.analysis.probing.main_auxiliary import sample_sentence
 from bertwright.core.rng import stream_key

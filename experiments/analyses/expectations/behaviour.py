@@ -33,13 +33,11 @@ from bertwright.analysis.behaviour.name_substitution import (
     NameSubstitution,
 )
 from bertwright.analysis.behaviour.negation import AFFIRMED, NEGATED
-from bertwright.analysis.behaviour.triggers.trigger_probe import (
-    TriggerProbe,
-    TriggerTokens,
-)
 from bertwright.analysis.behaviour.triggers.trigger_search import (
     TOKEN_EMBEDDINGS_TAP,
+    TriggerProbe,
     TriggerSearch,
+    TriggerTokens,
     allowed_tokens,
     first_order_scores,
     token_embedding_matrix,
@@ -48,7 +46,7 @@ from bertwright.analysis.behaviour.triggers.trigger_search import (
 from bertwright.analysis.behaviour.triggers.universal_triggers import (
     UniversalTriggers,
 )
-from bertwright.analysis.behaviour.word_lists import COMMON_NOUNS, PROPER_NAMES
+from bertwright.analysis.behaviour.word_substitution import COMMON_NOUNS, PROPER_NAMES
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.result import StoredResult

@@ -4,6 +4,7 @@ Texts are resampled, never tokens: tokens of the same text are not independent. 
 ratio of two sums over texts, which covers accuracies over words, F1 and means per text.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -254,3 +255,12 @@ def _percentile_interval(
         return ConfidenceInterval(float(value), float("nan"), float("nan"), num_units)
     low, high = np.nanquantile(resampled, [0.5 - level / 2, 0.5 + level / 2])
     return ConfidenceInterval(float(value), float(low), float(high), num_units)
+
+
+def spearman(first: Sequence[float] | FloatArray, second: Sequence[float] | FloatArray) -> float:
+    """Return Spearman's rank correlation; 0 if one side is constant."""
+    if len(first) < 2 or np.ptp(first) == 0 or np.ptp(second) == 0:
+        return 0.0
+    correlation: Any = stats.spearmanr(first, second)
+    value = float(correlation.statistic)
+    return value if math.isfinite(value) else 0.0

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.interventions import gate_heads, open_gates
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.prediction_probe import MaskedLMProbe, prediction_probe, split_probes
@@ -14,14 +14,14 @@ from bertwright.analysis.core.result import StoredResult
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.analysis.dynamics.layer_redundancy import linear_cka, remove_part
 from bertwright.analysis.heads.fixed_heads import FIXED_PATTERNS, fixed_patterns
-from bertwright.analysis.heads.head_ablation import HeadAblation
+from bertwright.analysis.heads.head_ablation import HeadAblation, losses_by_head
 from bertwright.analysis.heads.head_importance import (
     HeadImportance,
-    ablation_losses,
     head_importances,
     normalise_by_layer,
 )
 from bertwright.analysis.heads.learned_gates import LearnedGates
+from bertwright.analysis.heads.one_head_per_layer import OneHeadPerLayer
 from bertwright.core.significance import split_halves
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
@@ -137,7 +137,7 @@ def test_the_curve_ends_without_heads() -> None:
     for name in ("importance", "oracle"):
         assert arrays[name][-1] == expected
     assert (arrays["random"][:, -1] == expected).all()
-    order = np.argsort(ablation_losses(train), axis=None)
+    order = np.argsort(losses_by_head(train).sum(-1), axis=None)
     gates = open_gates(inputs.model)
     gates.view(-1)[order[:2].copy()] = 0
     with gate_heads(inputs.model, gates):
@@ -146,7 +146,7 @@ def test_the_curve_ends_without_heads() -> None:
 
 def test_the_only_active_head_is_enough_and_the_best_is_chosen_on_other_texts() -> None:
     inputs = make_inputs(single_head=True)
-    result = Analysis.parse("one-head").run(inputs)
+    result = OneHeadPerLayer().run(inputs)
     losses, full = result.arrays["losses"], result.arrays["full"]
     others = [head for head in range(4) if head != ACTIVE[1]]
     assert (losses[ACTIVE] == full).all()

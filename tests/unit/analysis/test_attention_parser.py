@@ -1,6 +1,5 @@
 """A parser from attention: random trees are not parsed, a chain is."""
 
-from bertwright.analysis.core.activations import stream_activations
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.analysis.syntax.attention_parser import (
@@ -26,9 +25,7 @@ def test_distances_predict_a_chain() -> None:
     chain = DependencyTree(WORDS[:9], (-1, *range(8)), ("dep",) * 9, ("X",) * 9)
     model = small_model()
     inputs = AnalysisInput(model, encode_texts(model, [chain]))
-    consumer = AttentionParser().consumer(inputs)
-    stream_activations(model, inputs.texts, [consumer])
-    example = distance_example(consumer.examples[0])
+    example = distance_example(AttentionParser().read_examples(inputs)[0])
     scores = example.scores(train_parser([example], AttentionParser(epochs=100), 0))
     assert scores.shape == (9, 10)
     assert (scores[1:].argmax(1) == example.target[1:]).all()

@@ -13,13 +13,13 @@ from bertwright.analysis.behaviour.agreement import (
     SubjectVerbAgreement,
     sample_pair,
 )
-from bertwright.analysis.behaviour.cloze import SentenceWords, word_log_probabilities
+from bertwright.analysis.behaviour.cloze import word_log_probabilities
 from bertwright.analysis.behaviour.facts import FACT_RELATIONS, FactualKnowledge
 from bertwright.analysis.behaviour.negation import CATEGORY_EXAMPLES, Negation, negation_items
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.result import AnalysisResult, StoredResult
-from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.core.texts import SentenceWords, encode_texts
 from bertwright.analysis.geometry.word_senses import WordSenses
 from bertwright.analysis.probing.main_auxiliary import MainAuxiliary
 from bertwright.analysis.probing.numeracy import Numeracy

@@ -9,11 +9,13 @@ from bertwright.analysis.behaviour.name_substitution import (
     OTHER_NAME,
     num_word_tokens,
 )
-from bertwright.analysis.behaviour.word_lists import COMMON_NOUNS, PROPER_NAMES, proper_nouns
 from bertwright.analysis.behaviour.word_substitution import (
+    COMMON_NOUNS,
+    PROPER_NAMES,
     WordSubstitution,
     find_substitutions,
     match_case,
+    proper_nouns,
 )
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel

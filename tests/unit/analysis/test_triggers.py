@@ -4,15 +4,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bertwright.analysis.behaviour.triggers.trigger_probe import (
+from bertwright.analysis.behaviour.triggers.trigger_search import (
     MASKED_TOKENS,
     TriggerProbe,
-    prepend_trigger,
-    probes_by_class,
-)
-from bertwright.analysis.behaviour.triggers.trigger_search import (
     TriggerSearch,
     allowed_tokens,
+    prepend_trigger,
+    probes_by_class,
     token_embedding_matrix,
 )
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput

@@ -1,19 +1,19 @@
 """Attention mass on special tokens, punctuation and neighbours (Clark et al. 2019)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves, values_by_head
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings, StoredResult
+from bertwright.core.significance import FloatArray
 
 AttendedToken = Literal["opening", "separator", "punctuation", "self", "previous", "next"]
 
@@ -37,7 +37,6 @@ class AttentionMass(StreamingAnalysis):
 
     kind: Literal["attention-mass"] = "attention-mass"
     survey_id = "B2"
-    group = "attention"
     title = "How much attention goes to special tokens, punctuation and neighbours?"
     source = "Clark et al. 2019"
     taps = ("blocks.*.attention.weights",)
@@ -75,49 +74,35 @@ class AttentionMass(StreamingAnalysis):
         ),
     )
 
-    def consumer(self, inputs: AnalysisInput) -> "AttentionMassConsumer":
-        return AttentionMassConsumer(inputs)
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        columns = batch.category_columns("opening", "separator", "punctuation")
+        mass: list[FloatArray] = []
+        uniform: list[FloatArray] = []
+        for layer in range(inputs.model.num_layers):
+            mass.append(attention_mass(batch.attention(layer), columns, batch.lengths))
+            of_uniform = attention_mass(batch.uniform_attention(layer), columns, batch.lengths)
+            uniform.append(np.broadcast_to(of_uniform, mass[-1].shape))
+        return {"mass": np.stack(mass, 1), "uniform": np.stack(uniform, 1)}
 
-
-class AttentionMassConsumer:
-    """The consumer of attention mass: (N, layers, heads, targets)."""
-
-    taps = AttentionMass.taps
-
-    def __init__(self, inputs: AnalysisInput) -> None:
-        model = inputs.model
-        shape = (len(inputs.texts), model.num_layers, model.num_heads, len(ATTENDED_TOKENS))
-        self.mass, self.uniform_mass = np.zeros(shape), np.zeros(shape)
-        self.seed = inputs.seed
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Store the attention mass of the texts of a batch."""
-        categories = [
-            batch.category_mask("opening"),
-            batch.category_mask("separator"),
-            batch.category_mask("punctuation"),
-        ]
-        columns = torch.stack(categories, -1).float()
-        lengths = batch.lengths
-        for layer in range(self.mass.shape[1]):
-            self.mass[batch.text_indices, layer] = attention_mass(
-                batch.attention(layer), columns, lengths
-            )
-            self.uniform_mass[batch.text_indices, layer] = attention_mass(
-                batch.uniform_attention(layer), columns, lengths
-            )
-
-    def result(self) -> AnalysisResult:
-        """Return means over texts, with uniform attention as the baseline."""
-        uniform = self.uniform_mass.mean(0)
-        findings = Findings(self.seed)
-        findings.add_by_head(ATTENDED_TOKENS, self.mass, ("uniform", uniform))
-        for name, half in layer_halves(self.mass.shape[1]).items():
-            mass, baseline = (m[:, half].mean((1, 2)) for m in (self.mass, self.uniform_mass))
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        mass, uniform = np.array(measured["mass"]), np.array(measured["uniform"])
+        findings = Findings(inputs.seed)
+        findings.add_by_head(ATTENDED_TOKENS, mass, ("uniform", uniform.mean(0)))
+        for name, half in layer_halves(mass.shape[1]).items():
+            by_text, baseline = (m[:, half].mean((1, 2)) for m in (mass, uniform))
             for number, target in enumerate(ATTENDED_TOKENS):
                 uniform_mean = BaselineValue("uniform", float(baseline[:, number].mean()))
-                findings.add_ratio(f"{target}, {name}", mass[:, number], baseline=uniform_mean)
-        return AnalysisResult(findings, {"mass": self.mass.mean(0), "uniform": uniform})
+                findings.add_ratio(f"{target}, {name}", by_text[:, number], baseline=uniform_mean)
+        return AnalysisResult(findings, {"mass": mass.mean(0), "uniform": uniform.mean(0)})
+
+
+def mass_by_layer(*names: str) -> Callable[[StoredResult], dict[str, FloatArray]]:
+    """Return curves of the attention to special tokens and punctuation, in these arrays."""
+    return lambda result: {
+        f"{target}, {name}": result.arrays[name][..., n].mean(1)
+        for n, target in enumerate(ATTENDED_TOKENS[:3])
+        for name in names
+    }
 
 
 def layer_halves(num_layers: int) -> dict[str, slice]:
@@ -128,7 +113,7 @@ def layer_halves(num_layers: int) -> dict[str, slice]:
     }
 
 
-def attention_mass(weights: Tensor, category_masks: Tensor, lengths: Tensor) -> NDArray[np.float64]:
+def attention_mass(weights: Tensor, category_masks: Tensor, lengths: Tensor) -> FloatArray:
     """Return the attention mass (B, H, 6) of weights (B, H, L, L), 0 for padding.
 
     The targets are the categories (B, L, 3), the position itself, the previous and the next one.

@@ -7,11 +7,13 @@ import torch
 from torch import Tensor
 
 from bertwright.analysis.attention.attention_mass import layer_halves
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves, values_by_head
 from bertwright.analysis.core.result import AnalysisResult, Findings
+
+METRICS = ("entropy", "entropy of the first position")
 
 SMOOTHING = 1e-4
 """Fraction of uniform attention mixed into the weights, as in the released code."""
@@ -25,7 +27,6 @@ class AttentionEntropy(StreamingAnalysis):
 
     kind: Literal["attention-entropy"] = "attention-entropy"
     survey_id = "B4"
-    group = "attention"
     title = "How broadly do heads attend?"
     source = "Clark et al. 2019"
     taps = ("blocks.*.attention.weights",)
@@ -37,51 +38,32 @@ class AttentionEntropy(StreamingAnalysis):
             "entropy, first half minus second half",
         ),
     )
-    plots = (
-        LayerCurves(
-            "nats", values_by_head("entropy", "entropy of the first position"), has_embeddings=False
-        ),
-    )
+    plots = (LayerCurves("nats", values_by_head(*METRICS), has_embeddings=False),)
 
-    def consumer(self, inputs: AnalysisInput) -> "AttentionEntropyConsumer":
-        return AttentionEntropyConsumer(inputs)
-
-
-METRICS = ("entropy", "entropy of the first position")
-
-
-class AttentionEntropyConsumer:
-    """The consumer of entropies: (N, layers, heads, 2), of the model and of uniform attention."""
-
-    taps = AttentionEntropy.taps
-
-    def __init__(self, inputs: AnalysisInput) -> None:
-        model = inputs.model
-        shape = (len(inputs.texts), model.num_layers, model.num_heads, len(METRICS))
-        self.entropies, self.uniform_entropies = np.zeros(shape), np.zeros(shape)
-        self.seed = inputs.seed
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Store the entropies of the texts of a batch."""
-        for layer in range(self.entropies.shape[1]):
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        entropies: list[Tensor] = []
+        uniform_entropies: list[Tensor] = []
+        for layer in range(inputs.model.num_layers):
             uniform = batch.uniform_attention(layer)
-            for target, weights in (
-                (self.entropies, batch.attention(layer)),
-                (self.uniform_entropies, uniform),
+            for values, weights in (
+                (entropies, batch.attention(layer)),
+                (uniform_entropies, uniform),
             ):
-                entropies = entropy((1 - SMOOTHING) * weights + SMOOTHING * uniform)
-                mean = entropies.sum(-1) / batch.lengths[:, None]
-                target[batch.text_indices, layer] = torch.stack((mean, entropies[..., 0]), -1).cpu()
+                by_position = entropy((1 - SMOOTHING) * weights + SMOOTHING * uniform)
+                mean = by_position.sum(-1) / batch.lengths[:, None]
+                values.append(torch.stack((mean, by_position[..., 0]), -1).double())
+            uniform_entropies[-1] = uniform_entropies[-1].expand_as(entropies[-1])
+        by_name = {"entropies": entropies, "uniform": uniform_entropies}
+        return {name: torch.stack(layers, 1).cpu().numpy() for name, layers in by_name.items()}
 
-    def result(self) -> AnalysisResult:
-        """Return means over texts."""
-        uniform = self.uniform_entropies.mean(0)
-        findings = Findings(self.seed)
-        findings.add_by_head(METRICS, self.entropies, ("uniform", uniform))
-        halves = layer_halves(self.entropies.shape[1]).values()
-        first, second = (self.entropies[:, half, :, 0].mean((1, 2)) for half in halves)
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        entropies, uniform = np.array(measured["entropies"]), np.array(measured["uniform"]).mean(0)
+        findings = Findings(inputs.seed)
+        findings.add_by_head(METRICS, entropies, ("uniform", uniform))
+        halves = layer_halves(entropies.shape[1]).values()
+        first, second = (entropies[:, half, :, 0].mean((1, 2)) for half in halves)
         findings.add_ratio("entropy, first half minus second half", first - second)
-        return AnalysisResult(findings, {"entropies": self.entropies.mean(0), "uniform": uniform})
+        return AnalysisResult(findings, {"entropies": entropies.mean(0), "uniform": uniform})
 
 
 def entropy(weights: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ Jain and Wallace (2019); Wiegreffe and Pinter (2019); Serrano and Smith (2019).
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -15,9 +16,10 @@ from torch import Tensor
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars, LayerCurves
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings, StoredResult
+from bertwright.analysis.core.requirements import missing_long_texts, missing_text_prediction
+from bertwright.analysis.core.result import AnalysisResult, Findings, StoredResult
 from bertwright.analysis.core.text_prediction import TextPrediction
-from bertwright.analysis.core.texts import has_several_tokens, missing_long_texts
+from bertwright.analysis.core.texts import has_several_tokens
 from bertwright.core.rng import stream_key
 from bertwright.core.significance import FloatArray
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -60,10 +62,10 @@ class AttentionExplanation(Analysis):
     max_prediction_change: float = Field(default=0.05, gt=0, lt=1)
     max_texts: int = Field(default=60, ge=1)
     survey_id = "B50"
-    group = "attention"
     title = "Does attention explain the prediction?"
     source = "Jain and Wallace 2019"
     taps = ("blocks.*.attention.weights", "blocks.*.attention.scores")
+    requires = (missing_text_prediction,)
     claims = (
         Claim(
             "removing the most attended position changes the prediction more than removing "
@@ -90,10 +92,8 @@ class AttentionExplanation(Analysis):
     )
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = TextPrediction.not_applicable(inputs.model) or missing_long_texts(
-            inputs.texts[: self.max_texts]
-        )
-        return reason or super().not_applicable(inputs)
+        first = replace(inputs, texts=inputs.texts[: self.max_texts])
+        return super().not_applicable(inputs) or missing_long_texts(first)
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         predictions = [
@@ -127,11 +127,8 @@ class AttentionExplanation(Analysis):
             "prediction change, most attended minus random position", most, other
         )
         findings.add_ratio("attention change with the prediction kept", attention_change)
-        findings.append(
-            AnalysisFinding(
-                "largest prediction change of that", max(change for _, change in adversary)
-            )
-        )
+        largest = max(change for _, change in adversary)
+        findings.add_value("largest prediction change of that", largest)
         return AnalysisResult(findings, {**table, "adversary": np.array(adversary)})
 
     @torch.no_grad()
@@ -219,7 +216,6 @@ def head_positions(prediction: TextPrediction) -> Tensor:
     if positions is None:
         positions = torch.arange(length)
     read = torch.zeros(length, dtype=torch.bool, device=prediction.token_ids.device)
-    read[positions] = True
     read[positions] = True
     return read
 

@@ -13,12 +13,8 @@ from bertwright.analysis.attention.attention_mass import layer_halves
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
-from bertwright.analysis.core.prediction_probe import (
-    PredictionProbe,
-    missing_plain_attention,
-    missing_predictions,
-    prediction_probe,
-)
+from bertwright.analysis.core.prediction_probe import PredictionProbe, prediction_probe
+from bertwright.analysis.core.requirements import missing_plain_attention, missing_predictions
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
 from bertwright.analysis.core.texts import AnalysedText
 from bertwright.core.significance import FloatArray
@@ -37,10 +33,10 @@ class AttentionGradients(Analysis):
 
     kind: Literal["attention-slopes"] = "attention-slopes"
     survey_id = "B3"
-    group = "attention"
     title = "Does the loss depend on the attention that separators get?"
     source = "Clark et al. 2019"
     taps = (f"blocks.*.{WEIGHTS_TAP}",)
+    requires = (missing_predictions, missing_plain_attention)
     claims = (
         Claim(
             "in the second half of the layers the loss depends less on attention to separators "
@@ -57,10 +53,6 @@ class AttentionGradients(Analysis):
             has_embeddings=False,
         ),
     )
-
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = super().not_applicable(inputs) or missing_predictions(inputs.model)
-        return reason or missing_plain_attention(inputs.model)
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         sizes = attention_gradient_sizes(prediction_probe(inputs))

@@ -11,11 +11,11 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.analysis.attention.entropy import entropy
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, StoredResult
-from bertwright.core.significance import NUM_PERMUTATIONS
+from bertwright.core.significance import NUM_PERMUTATIONS, FloatArray
 
 
 def _distance_within_layers(result: StoredResult) -> Mapping[str, Any]:
@@ -36,7 +36,6 @@ class HeadClusters(StreamingAnalysis):
     kind: Literal["head-clusters"] = "head-clusters"
     max_texts: int = Field(default=20, ge=1)
     survey_id = "B5"
-    group = "attention"
     title = "Which heads attend alike, and do they belong to one layer?"
     source = "Clark et al. 2019"
     taps = ("blocks.*.attention.weights",)
@@ -56,8 +55,36 @@ class HeadClusters(StreamingAnalysis):
             return "it needs two layers of two heads or more"
         return super().not_applicable(inputs)
 
-    def consumer(self, inputs: AnalysisInput) -> "HeadClustersConsumer":
-        return HeadClustersConsumer(inputs, self.max_texts)
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        layers = [batch.attention(layer) for layer in range(inputs.model.num_layers)]
+        divergences: list[FloatArray | None] = [None] * len(batch.texts)
+        for index, (number, text) in enumerate(zip(batch.text_indices, batch.texts, strict=True)):
+            if number < self.max_texts:
+                tokens = slice(len(text))
+                weights = torch.cat([layer[index, :, tokens, tokens] for layer in layers])
+                divergences[index] = jensen_shannon_divergences(weights).double().cpu().numpy()
+        return {"divergences": divergences}
+
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        from sklearn.manifold import MDS
+
+        num_positions = sum(map(len, inputs.texts[: self.max_texts]))
+        distance = np.sum(measured["divergences"][: self.max_texts], axis=0) / num_positions
+        layer = np.repeat(np.arange(inputs.model.num_layers), inputs.model.num_heads)
+        first, second = np.triu_indices(len(layer), 1)
+        same = layer[first] == layer[second]
+        pairs = distance[first, second]
+        within, between = pairs[same], pairs[~same]
+        p_value = layer_permutation_p_value(distance, layer, inputs.seed)
+        findings = [
+            AnalysisFinding("distance within layers", float(within.mean()), p_value=p_value),
+            AnalysisFinding("distance between layers", float(between.mean())),
+        ]
+        scaling: Any = MDS(
+            2, metric="precomputed", n_init=4, init="random", random_state=inputs.seed
+        )
+        points = np.asarray(scaling.fit_transform(distance), np.float64)
+        return AnalysisResult(findings, {"distances": distance, "points": points, "layer": layer})
 
     def plot(self, result: StoredResult, figure: Figure) -> None:
         axes = figure.subplots()
@@ -66,49 +93,6 @@ class HeadClusters(StreamingAnalysis):
         figure.colorbar(drawn, ax=axes, label="layer")
         axes.set_xticks([])
         axes.set_yticks([])
-
-
-class HeadClustersConsumer:
-    """The consumer that sums divergences (heads, heads) over positions."""
-
-    taps = HeadClusters.taps
-
-    def __init__(self, inputs: AnalysisInput, max_texts: int) -> None:
-        self.num_layers, self.num_heads = inputs.model.num_layers, inputs.model.num_heads
-        self.max_texts, self.seed = max_texts, inputs.seed
-        number = self.num_layers * self.num_heads
-        self.divergence_sums, self.num_positions = np.zeros((number, number)), 0
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Compare the heads on the first texts."""
-        included = [n for n, number in enumerate(batch.text_indices) if number < self.max_texts]
-        if not included:
-            return
-        weights = torch.cat([batch.attention(n)[included] for n in range(self.num_layers)], 1)
-        for index, text_weights in zip(included, weights, strict=True):
-            size = len(batch.texts[index])
-            divergences = jensen_shannon_divergences(text_weights[:, :size, :size])
-            self.divergence_sums += divergences.double().cpu().numpy()
-            self.num_positions += size
-
-    def result(self) -> AnalysisResult:
-        """Return distances within and between layers, and a map of the heads."""
-        from sklearn.manifold import MDS
-
-        distance = self.divergence_sums / self.num_positions
-        layer = np.repeat(np.arange(self.num_layers), self.num_heads)
-        first, second = np.triu_indices(len(layer), 1)
-        same = layer[first] == layer[second]
-        pairs = distance[first, second]
-        within, between = pairs[same], pairs[~same]
-        p_value = layer_permutation_p_value(distance, layer, self.seed)
-        findings = [
-            AnalysisFinding("distance within layers", float(within.mean()), p_value=p_value),
-            AnalysisFinding("distance between layers", float(between.mean())),
-        ]
-        scaling: Any = MDS(2, metric="precomputed", n_init=4, init="random", random_state=self.seed)
-        points = np.asarray(scaling.fit_transform(distance), np.float64)
-        return AnalysisResult(findings, {"distances": distance, "points": points, "layer": layer})
 
 
 def layer_permutation_p_value(

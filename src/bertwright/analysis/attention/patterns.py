@@ -7,7 +7,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars, HeatMap
@@ -35,7 +35,6 @@ class AttentionPatterns(StreamingAnalysis):
     vertical_threshold: float = Field(default=0.5, gt=0, lt=1)
     block_threshold: float = Field(default=0.35, gt=0, lt=1)
     survey_id = "B1"
-    group = "attention"
     title = "Which pattern does the attention of a head form?"
     source = "Kovaleva et al. 2019"
     taps = ("blocks.*.attention.weights",)
@@ -54,8 +53,24 @@ class AttentionPatterns(StreamingAnalysis):
         HeatMap("fraction heterogeneous", lambda r: r.arrays["fractions"][..., -1]),
     )
 
-    def consumer(self, inputs: AnalysisInput) -> "AttentionPatternsConsumer":
-        return AttentionPatternsConsumer(inputs, self)
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        segment_ids = batch.segment_ids()
+        patterns = [
+            self.classify_maps(
+                batch.attention(layer), batch.uniform_attention(layer), batch.lengths, segment_ids
+            )
+            for layer in range(inputs.model.num_layers)
+        ]
+        return {"patterns": torch.stack(patterns, 1).numpy()}
+
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        is_pattern = np.array(measured["patterns"])[..., None] == np.arange(len(PATTERNS))
+        metrics = [f"fraction {name}" for name in PATTERNS]
+        findings = Findings(inputs.seed)
+        for number, metric in enumerate(metrics):
+            findings.add_ratio(metric, is_pattern[..., number].mean((1, 2)))
+        findings.add_by_head(metrics, is_pattern.astype(np.float64))
+        return AnalysisResult(findings, {"fractions": is_pattern.mean(0)})
 
     def classify_maps(
         self, weights: Tensor, uniform: Tensor, lengths: Tensor, segment_ids: Tensor
@@ -88,34 +103,3 @@ class AttentionPatterns(StreamingAnalysis):
         patterns[is_diagonal] = PATTERNS.index("diagonal")
         patterns[is_vertical & is_diagonal] = PATTERNS.index("vertical and diagonal")
         return patterns
-
-
-class AttentionPatternsConsumer:
-    """The consumer of pattern indices: (N, layers, heads)."""
-
-    taps = AttentionPatterns.taps
-
-    def __init__(self, inputs: AnalysisInput, config: AttentionPatterns) -> None:
-        model = inputs.model
-        self.config, self.seed = config, inputs.seed
-        shape = (len(inputs.texts), model.num_layers, model.num_heads)
-        self.pattern_ids = np.zeros(shape, np.int64)
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Classify the maps of a batch."""
-        segment_ids = batch.segment_ids()
-        for layer in range(self.pattern_ids.shape[1]):
-            patterns = self.config.classify_maps(
-                batch.attention(layer), batch.uniform_attention(layer), batch.lengths, segment_ids
-            )
-            self.pattern_ids[batch.text_indices, layer] = patterns.cpu()
-
-    def result(self) -> AnalysisResult:
-        """Return fractions over texts, of each head and of all heads."""
-        is_pattern = self.pattern_ids[..., None] == np.arange(len(PATTERNS))
-        findings = Findings(self.seed)
-        for number, name in enumerate(PATTERNS):
-            findings.add_ratio(f"fraction {name}", is_pattern[..., number].mean((1, 2)))
-        metrics = [f"fraction {name}" for name in PATTERNS]
-        findings.add_by_head(metrics, is_pattern.astype(np.float64))
-        return AnalysisResult(findings, {"fractions": is_pattern.mean(0)})

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import HeatMap, LayerCurves
@@ -26,7 +26,6 @@ class AttentionRollout(StreamingAnalysis):
 
     kind: Literal["attention-rollout"] = "attention-rollout"
     survey_id = "B13"
-    group = "attention"
     title = "Which inputs does attention rollout lead back to?"
     source = "Abnar and Zuidema 2020"
     taps = ("blocks.*.attention.weights",)
@@ -52,59 +51,37 @@ class AttentionRollout(StreamingAnalysis):
         ),
     )
 
-    def consumer(self, inputs: AnalysisInput) -> "AttentionRolloutConsumer":
-        return AttentionRolloutConsumer(inputs)
-
-
-class AttentionRolloutConsumer:
-    """The consumer of rollout fractions (N, layers, targets) and the rollout of the first text."""
-
-    taps = AttentionRollout.taps
-
-    def __init__(self, inputs: AnalysisInput) -> None:
-        self.fractions = np.zeros(
-            (len(inputs.texts), inputs.model.num_layers, len(TRACKED_POSITIONS))
-        )
-        self.first_text_rollout = np.zeros((1, 1))
-        self.seed = inputs.seed
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Compute the rollout of a batch."""
-        num_layers = self.fractions.shape[1]
-        steps = attention_rollout([batch.attention(layer).mean(1) for layer in range(num_layers)])
-        categories = torch.stack(
-            [batch.category_mask("opening"), batch.category_mask("separator")], -1
-        )
-        for layer, rolled in enumerate(steps):
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        layers = range(inputs.model.num_layers)
+        steps = attention_rollout([batch.attention(layer).mean(1) for layer in layers])
+        categories = batch.category_columns("opening", "separator")
+        fractions: list[Tensor] = []
+        for rolled in steps:
             masked = rolled * batch.token_mask[..., None]
             itself = torch.diagonal(masked, dim1=-2, dim2=-1).sum(-1, keepdim=True)
             marked = (masked.sum(1)[:, None] @ categories.to(masked))[:, 0]
-            fractions = torch.cat((itself, marked), -1) / batch.lengths[:, None]
-            self.fractions[batch.text_indices, layer] = fractions.double().cpu().numpy()
-        if 0 in batch.text_indices:
-            index = batch.text_indices.index(0)
-            size = len(batch.texts[index])
-            self.first_text_rollout = steps[-1][index, :size, :size].double().cpu().numpy()
+            fractions.append(torch.cat((itself, marked), -1) / batch.lengths[:, None])
+        first_text = [
+            rolled[: len(text), : len(text)].double().cpu().numpy() if number == 0 else None
+            for number, text, rolled in zip(batch.text_indices, batch.texts, steps[-1], strict=True)
+        ]
+        by_layer = torch.stack(fractions, 1).double().cpu().numpy()
+        return {"fractions": by_layer, "first_text": first_text}
 
-    def result(self) -> AnalysisResult:
-        """Return means over texts."""
-        findings = Findings(self.seed)
-        for layer in range(self.fractions.shape[1]):
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        fractions = np.array(measured["fractions"])
+        findings = Findings(inputs.seed)
+        for layer in range(fractions.shape[1]):
             for number, name in enumerate(TRACKED_POSITIONS):
+                baseline = BaselineValue("first layer", float(fractions[:, 0, number].mean()))
                 findings.add_ratio(
-                    name,
-                    self.fractions[:, layer, number],
-                    layer=layer,
-                    baseline=BaselineValue(
-                        "first layer", float(self.fractions[:, 0, number].mean())
-                    ),
+                    name, fractions[:, layer, number], layer=layer, baseline=baseline
                 )
         findings.add_difference(
-            "itself, first layer minus last", self.fractions[:, 0, 0], self.fractions[:, -1, 0]
+            "itself, first layer minus last", fractions[:, 0, 0], fractions[:, -1, 0]
         )
-        return AnalysisResult(
-            findings, {"fractions": self.fractions.mean(0), "first_text": self.first_text_rollout}
-        )
+        arrays = {"fractions": fractions.mean(0), "first_text": measured["first_text"][0]}
+        return AnalysisResult(findings, arrays)
 
 
 def attention_rollout(attention_by_layer: list[Tensor]) -> list[Tensor]:

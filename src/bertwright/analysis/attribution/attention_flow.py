@@ -4,14 +4,13 @@ Of the last layer, by rollout, or by maximum flow (Abnar and Zuidema 2020).
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
 from pydantic import Field
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
-from scipy.stats import spearmanr
 from torch import Tensor
 
 from bertwright.analysis.attention.rollout import attention_rollout
@@ -19,9 +18,9 @@ from bertwright.analysis.attribution.input_attribution import MaskedTokenPredict
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
-from bertwright.analysis.core.prediction_probe import missing_masked_prediction
+from bertwright.analysis.core.requirements import missing_masked_prediction
 from bertwright.analysis.core.result import AnalysisResult, Findings
-from bertwright.core.significance import FloatArray
+from bertwright.core.significance import FloatArray, spearman
 
 ATTENTION_ESTIMATES = ("last layer", "rollout", "flow")
 
@@ -42,10 +41,10 @@ class AttentionFlow(Analysis):
     max_length: int = Field(default=24, ge=6)
     max_texts: int = Field(default=30, ge=2)
     survey_id = "B13"
-    group = "attribution"
     title = "Does attention, followed through the layers, show what a prediction depends on?"
     source = "Abnar and Zuidema 2020"
     taps = ("blocks.*.attention.weights",)
+    requires = (missing_masked_prediction,)
     claims = tuple(
         Claim(
             f"{estimate} agrees better than the last layer with what a prediction depends on",
@@ -62,11 +61,10 @@ class AttentionFlow(Analysis):
     )
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        if reason := missing_masked_prediction(inputs.model):
-            return reason
-        if not self._text_indices(inputs):
+        reason = super().not_applicable(inputs)
+        if reason is None and not self._text_indices(inputs):
             return f"it needs texts of five to {self.max_length} tokens"
-        return super().not_applicable(inputs)
+        return reason
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         predictions = [
@@ -100,14 +98,7 @@ class AttentionFlow(Analysis):
         others = others[others != prediction.position]
         flows = maximum_flows(attention, prediction.position)
         estimates = (attention[-1][prediction.position], rollout[prediction.position], flows)
-        return [_rank_correlation(estimate[others], changes[others]) for estimate in estimates]
-
-
-def _rank_correlation(estimate: FloatArray, score_changes: FloatArray) -> float:
-    if not (np.ptp(estimate) and np.ptp(score_changes)):
-        return 0.0  # Constant values have no correlation.
-    result: Any = spearmanr(estimate, score_changes)
-    return float(result.statistic)
+        return [spearman(estimate[others], changes[others]) for estimate in estimates]
 
 
 @torch.no_grad()

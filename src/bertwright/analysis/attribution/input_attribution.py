@@ -9,7 +9,6 @@ from typing import Literal, get_args
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -18,15 +17,12 @@ from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.interventions import EMBEDDINGS_TAP, embed_tokens, replace_embeddings
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import FindingBars
-from bertwright.analysis.core.prediction_probe import missing_masked_prediction
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings
-from bertwright.analysis.core.texts import (
-    AnalysedText,
-    encoder_inputs,
-    has_several_tokens,
-    missing_long_texts,
-)
+from bertwright.analysis.core.requirements import missing_long_texts, missing_masked_prediction
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.analysis.core.text_prediction import draw_position
+from bertwright.analysis.core.texts import AnalysedText, encoder_inputs, has_several_tokens
 from bertwright.core.rng import stream_key, uniform
+from bertwright.core.significance import FloatArray
 from bertwright.modules.token_tensors import TokenInfo
 
 AttributionMethod = Literal["gradient", "gradient times input", "integrated gradients"]
@@ -52,10 +48,10 @@ class InputAttribution(Analysis):
     kind: Literal["input-attribution"] = "input-attribution"
     num_points: int = Field(default=64, ge=2)
     survey_id = "B20"
-    group = "attribution"
     title = "Which tokens does a prediction depend on?"
     source = "Sundararajan et al. 2017"
     taps = (EMBEDDINGS_TAP,)
+    requires = (missing_masked_prediction, missing_long_texts)
     claims = (
         Claim(
             "integrated gradients add up to the difference of the scores",
@@ -82,11 +78,6 @@ class InputAttribution(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        if reason := missing_masked_prediction(inputs.model):
-            return reason
-        return missing_long_texts(inputs.texts) or super().not_applicable(inputs)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         predictions = [
             MaskedTokenPrediction.from_text(inputs.model, text, inputs.seed, number)
@@ -95,7 +86,7 @@ class InputAttribution(Analysis):
         ]
         drops: dict[str, list[float]] = {}
         errors: list[float] = []
-        arrays: dict[str, NDArray[np.float64]] = {}
+        arrays: dict[str, FloatArray] = {}
         for number, prediction in enumerate(predictions):
             attributions, error = prediction.attribute(self.num_points)
             errors.append(error)
@@ -107,10 +98,8 @@ class InputAttribution(Analysis):
             if number == 0:
                 arrays = {f"first_text, {name}": values for name, values in attributions.items()}
         findings = Findings(inputs.seed)
-        findings.append(
-            AnalysisFinding(
-                "largest relative completeness error", max(errors), num_units=len(errors)
-            )
+        findings.add_value(
+            "largest relative completeness error", max(errors), num_units=len(errors)
         )
         random = np.array(drops[RANDOM])
         for name, values in drops.items():
@@ -136,9 +125,7 @@ class MaskedTokenPrediction:
         model: AnalysedModel, text: AnalysedText, seed: int, text_index: int
     ) -> "MaskedTokenPrediction":
         """Mask a position of the text drawn by the seed."""
-        maskable = np.flatnonzero(text.word_ids >= 0)
-        drawn = uniform(stream_key(seed, "asked"), text_index, maskable)
-        position = int(maskable[drawn.argmin()])
+        position = draw_position(text, stream_key(seed, "asked"), text_index)
         token_ids, token_info = encoder_inputs(model, text)
         target = int(token_ids[0, position])
         token_ids[0, position] = model.tokenizer.special_tokens.mask
@@ -155,9 +142,7 @@ class MaskedTokenPrediction:
             states = model(self.token_ids.expand(len(embeddings), -1), self.token_info)
         return model.logits(states[:, self.position]).log_softmax(-1)[:, self.target_id]
 
-    def attribute(
-        self, num_points: int
-    ) -> tuple[Mapping[AttributionMethod, NDArray[np.float64]], float]:
+    def attribute(self, num_points: int) -> tuple[Mapping[AttributionMethod, FloatArray], float]:
         """Attribute the score to positions, (T,) by method.
 
         The second value is the relative completeness error of integrated gradients.
@@ -186,7 +171,7 @@ class MaskedTokenPrediction:
         return {name: value.double().cpu().numpy() for name, value in attributions.items()}, error
 
     @torch.no_grad()
-    def score_drop(self, importance: NDArray[np.float64]) -> float:
+    def score_drop(self, importance: FloatArray) -> float:
         """Return how much the score drops when the most important tokens are masked."""
         others = np.flatnonzero(self.text.word_ids >= 0)
         others = others[others != self.position]

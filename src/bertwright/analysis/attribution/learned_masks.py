@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
-from bertwright.analysis.core.interventions import EMBEDDINGS_TAP, replace_embeddings
+from bertwright.analysis.core.interventions import EMBEDDINGS_TAP, embed_tokens, replace_embeddings
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import FindingBars, HeatMap
+from bertwright.analysis.core.requirements import missing_text_prediction
 from bertwright.analysis.core.result import AnalysisResult, Findings
 from bertwright.analysis.core.text_prediction import TextPrediction
 from bertwright.analysis.core.texts import AnalysedText, has_several_tokens
@@ -50,10 +51,10 @@ class LearnedMasks(Analysis):
     max_divergence: float = Field(default=0.1, gt=0)
     max_texts: int = Field(default=100, ge=4)
     survey_id = "B19"
-    group = "attribution"
     title = "Which tokens can be masked without changing the prediction?"
     source = "De Cao et al. 2020"
     taps = (EMBEDDINGS_TAP, "blocks.*.residual")
+    requires = (missing_text_prediction,)
     claims = (
         Claim(
             "some tokens can be masked with the prediction kept",
@@ -84,7 +85,7 @@ class LearnedMasks(Analysis):
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
         if len(self._eligible_texts(inputs)) < 8:
             return "it needs eight texts of three tokens: four to train on, four to test on"
-        return TextPrediction.not_applicable(inputs.model) or super().not_applicable(inputs)
+        return super().not_applicable(inputs)
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         texts = self._eligible_texts(inputs)
@@ -97,7 +98,7 @@ class LearnedMasks(Analysis):
         changes: list[list[float]] = []
         probabilities: list[Tensor] = []
         for number, text in enumerate(test):
-            maskable = text.maskable_positions
+            maskable = text.is_maskable.nonzero().flatten()
             with torch.no_grad():
                 is_open = gates.gate_values(text, gates.num_layers).squeeze(-1) > 0.5
                 probabilities.append(gates.open_probabilities(text, gates.num_layers))
@@ -105,7 +106,7 @@ class LearnedMasks(Analysis):
                 num_open = int(is_open[maskable].sum())
                 random_open = torch.zeros_like(is_open)
                 random_open[maskable[torch.from_numpy(drawn).argsort()[:num_open]]] = True
-                random_open[text.fixed_positions] = is_open[text.fixed_positions]
+                random_open |= is_open & ~text.is_maskable
                 predictions = [
                     text.predict_with_gates(gate.to(text.embeddings), gates.mask_embedding)
                     for gate in (is_open, random_open)
@@ -142,9 +143,7 @@ class LearnedMasks(Analysis):
                 values = gates.gate_values(text, layer, generator)
                 probabilities = text.predict_with_gates(values, gates.mask_embedding)
                 excess = kl_divergence(text.probabilities, probabilities) - self.max_divergence
-                open_fraction = gates.open_probabilities(text, layer)[-1][
-                    text.maskable_positions
-                ].mean()
+                open_fraction = gates.open_probabilities(text, layer)[-1][text.is_maskable].mean()
                 optimizer.zero_grad()
                 (open_fraction + multiplier * excess).backward()
             optimizer.step()
@@ -159,15 +158,14 @@ class MaskableText:
     Attributes:
         prediction: The text with its original prediction.
         embeddings: (T, D) input of the blocks; ``hidden_states`` their outputs.
-        maskable_positions: Positions that may be masked; ``fixed_positions`` the others.
+        is_maskable: Positions that may be masked, (T,) bool.
     """
 
     model: AnalysedModel
     prediction: TextPrediction
     embeddings: Tensor
     hidden_states: Sequence[Tensor]
-    maskable_positions: Tensor
-    fixed_positions: Tensor
+    is_maskable: Tensor
 
     @staticmethod
     @torch.no_grad()
@@ -183,8 +181,7 @@ class MaskableText:
         is_maskable = torch.from_numpy(text.word_ids >= 0).to(embeddings.device)
         if prediction.masked_position is not None:
             is_maskable[prediction.masked_position] = False
-        maskable, fixed = is_maskable.nonzero().flatten(), (~is_maskable).nonzero().flatten()
-        return MaskableText(model, prediction, embeddings, states, maskable, fixed)
+        return MaskableText(model, prediction, embeddings, states, is_maskable)
 
     @property
     def probabilities(self) -> Tensor:
@@ -212,9 +209,8 @@ class MaskGates(nn.Module):
         self.num_layers = num_layers
         device = model.text_model.device
         mask_id = torch.tensor([[model.tokenizer.special_tokens.mask]], device=device)
-        with torch.no_grad(), model.encoder.record(EMBEDDINGS_TAP) as recorded:
-            model.encoder(mask_id, TokenInfo.from_token_ids(mask_id), stop_after=0)
-        self.mask_embedding = nn.Parameter(recorded[EMBEDDINGS_TAP][0, 0].clone())
+        mask_embedding = embed_tokens(model, mask_id, TokenInfo.from_token_ids(mask_id))
+        self.mask_embedding = nn.Parameter(mask_embedding[0, 0].clone())
         hidden_width = max(8, width // 4)
         self.gate_networks = nn.ModuleList(
             nn.Sequential(nn.Linear(2 * width, hidden_width), nn.Tanh(), nn.Linear(hidden_width, 1))
@@ -255,10 +251,7 @@ class MaskGates(nn.Module):
             if generator is not None:
                 drawn = torch.rand(logits.shape, generator=generator).to(logits)
             product = product * GATE_DISTRIBUTION.gates(logits, drawn)
-        kept = torch.ones_like(product).index_put(
-            (text.maskable_positions,), product[text.maskable_positions]
-        )
-        return kept[:, None]
+        return product.where(text.is_maskable, 1.0)[:, None]
 
 
 def kl_divergence(reference: Tensor, other: Tensor) -> Tensor:

@@ -3,18 +3,19 @@
 Marvin and Linzen (2018); Goldberg (2019); Warstadt et al. (2020).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from bertwright.analysis.behaviour.cloze import SentenceWords, missing_cloze, word_log_probabilities
+from bertwright.analysis.behaviour.cloze import word_log_probabilities
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.requirements import missing_lm_head
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
+from bertwright.analysis.core.texts import SentenceWords
 from bertwright.core.rng import stream_key
 
 SINGULAR = ("boy", "girl", "teacher", "farmer", "doctor", "driver", "player", "writer")
@@ -36,9 +37,9 @@ class SubjectVerbAgreement(Analysis):
     kind: Literal["agreement"] = "agreement"
     num_pairs: int = Field(default=200, ge=1)
     survey_id = "B27"
-    group = "behaviour"
     title = "Does a verb agree with its subject, whatever stands between?"
     source = "Marvin and Linzen 2018; Goldberg 2019"
+    requires = (missing_lm_head,)
     claims = (
         Claim(
             "a verb agrees with its subject in simple sentences",
@@ -60,14 +61,13 @@ class SubjectVerbAgreement(Analysis):
     )
     plots = (FindingBars("fraction of correct forms", ""),)
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        sentences = [
-            sentence
-            for pairs in self.sample_pairs(inputs.seed).values()
+    def own_sentences(self, seed: int) -> list[SentenceWords]:
+        return [
+            pair.sentence(is_correct)
+            for pairs in self.sample_pairs(seed).values()
             for pair in pairs
-            for sentence in (pair.sentence(True), pair.sentence(False))
+            for is_correct in (True, False)
         ]
-        return missing_cloze(inputs, sentences)
 
     def sample_pairs(self, seed: int) -> dict[str, list["AgreementPair"]]:
         """Sample the pairs of all paradigms."""
@@ -111,97 +111,31 @@ class AgreementPair:
         return (*self.words[: self.verb_index], verb, *self.words[self.verb_index + 1 :])
 
 
-@dataclass(frozen=True)
-class AgreementWords:
-    """The words of a paradigm; ``other_noun`` has the other number than the subject."""
-
-    subject: str
-    other_noun: str
-    verb: str
-    wrong_verb: str
-    ending: str
-    clause_verb: str
-    wrong_clause_verb: str
-    preposition: str
-
-
-def simple_pair(words: AgreementWords) -> AgreementPair:
-    """Build "The boy is here."."""
-    return AgreementPair(("the", words.subject, words.verb, words.ending, "."), 2, words.wrong_verb)
-
-
-def attractor_pair(words: AgreementWords) -> AgreementPair:
-    """Build "The boy near the girls is here."."""
-    sentence = (
-        "the",
-        words.subject,
-        words.preposition,
-        "the",
-        words.other_noun,
-        words.verb,
-        words.ending,
-        ".",
-    )
-    return AgreementPair(sentence, 5, words.wrong_verb)
-
-
-def after_clause_pair(words: AgreementWords) -> AgreementPair:
-    """Build "The boy who likes the girls is here."."""
-    sentence = (
-        "the",
-        words.subject,
-        "who",
-        words.clause_verb,
-        "the",
-        words.other_noun,
-        words.verb,
-        words.ending,
-        ".",
-    )
-    return AgreementPair(sentence, 6, words.wrong_verb)
-
-
-def inside_clause_pair(words: AgreementWords) -> AgreementPair:
-    """Build "The girls whom the boy likes left early."."""
-    sentence = (
-        "the",
-        words.other_noun,
-        "whom",
-        "the",
-        words.subject,
-        words.clause_verb,
-        "left",
-        "early",
-        ".",
-    )
-    return AgreementPair(sentence, 5, words.wrong_clause_verb)
-
-
 PARADIGMS = {
-    "simple": simple_pair,
-    "attractor": attractor_pair,
-    "behind a clause": after_clause_pair,
-    "inside a clause": inside_clause_pair,
+    "simple": "the SUBJECT *VERB ENDING .",
+    "attractor": "the SUBJECT PREPOSITION the OTHER *VERB ENDING .",
+    "behind a clause": "the SUBJECT who CLAUSE-VERB the OTHER *VERB ENDING .",
+    "inside a clause": "the OTHER whom the SUBJECT *CLAUSE-VERB left early .",
 }
+"""Sentences by name; OTHER has the other number than the subject, and * marks the tested verb."""
 
 
-def sample_pair(
-    paradigm: Callable[[AgreementWords], AgreementPair], generator: np.random.Generator
-) -> AgreementPair:
-    """Sample a pair with a singular or plural subject."""
+def sample_pair(paradigm: str, generator: np.random.Generator) -> AgreementPair:
+    """Sample a pair of a paradigm, with a singular or plural subject."""
     is_plural = int(generator.integers(2))
     nouns = (SINGULAR, PLURAL)
     verb = MAIN_VERBS[generator.integers(len(MAIN_VERBS))]
     clause_verb = CLAUSE_VERBS[generator.integers(len(CLAUSE_VERBS))]
-    return paradigm(
-        AgreementWords(
-            str(generator.choice(nouns[is_plural])),
-            str(generator.choice(nouns[1 - is_plural])),
-            verb[is_plural],
-            verb[1 - is_plural],
-            SENTENCE_ENDINGS[verb[0]],
-            clause_verb[is_plural],
-            clause_verb[1 - is_plural],
-            str(generator.choice(PREPOSITIONS)),
-        )
-    )
+    words = {
+        "SUBJECT": str(generator.choice(nouns[is_plural])),
+        "OTHER": str(generator.choice(nouns[1 - is_plural])),
+        "VERB": verb[is_plural],
+        "ENDING": SENTENCE_ENDINGS[verb[0]],
+        "CLAUSE-VERB": clause_verb[is_plural],
+        "PREPOSITION": str(generator.choice(PREPOSITIONS)),
+    }
+    slots = paradigm.split()
+    (index,) = (n for n, slot in enumerate(slots) if slot.startswith("*"))
+    wrong = {"*VERB": verb, "*CLAUSE-VERB": clause_verb}[slots[index]][1 - is_plural]
+    sentence = tuple(words.get(slot.removeprefix("*"), slot) for slot in slots)
+    return AgreementPair(sentence, index, wrong)

@@ -2,21 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.analysis.core.prediction_probe import is_classifier
 from bertwright.analysis.core.texts import AnalysedText
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
 
 PartWords = list[str]
-
-
-def missing_classes(inputs: AnalysisInput) -> str | None:
-    """Return why the model has no classes, or None."""
-    if is_classifier(inputs.model):
-        return None
-    return "it needs a model fine-tuned to classify texts"
 
 
 def class_probabilities(

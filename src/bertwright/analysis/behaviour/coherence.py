@@ -5,7 +5,6 @@ Lan et al. (2020, table 5).
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -19,12 +18,9 @@ from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
 from bertwright.analysis.core.prediction_probe import MaskedLMProbe
 from bertwright.analysis.core.result import (
-    AnalysisFinding,
     AnalysisResult,
     BaselineValue,
     Findings,
-    difference_finding,
-    ratio_finding,
 )
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.core.significance import FloatArray, split_halves
@@ -51,7 +47,6 @@ class InterSentenceCoherence(Analysis):
     kind: Literal["inter-sentence-coherence"] = "inter-sentence-coherence"
     inverse_regularisation: float = Field(default=0.1, gt=0)
     survey_id = "B46"
-    group = "behaviour"
     title = "What does a model know about the order of texts without having been trained on it?"
     source = "Lan et al. 2020"
     claims = (
@@ -102,7 +97,6 @@ class InterSentenceCoherence(Analysis):
             ],
             SENTENCE_ORDER: [(second, first) for first, second in parts],
         }
-        random = replace(inputs, model=inputs.model.with_random_weights(inputs.seed))
         trained, untrained = (
             {
                 name: self._probe_accuracy(
@@ -110,7 +104,7 @@ class InterSentenceCoherence(Analysis):
                 )
                 for name, pairs in negatives.items()
             }
-            for one in (inputs, random)
+            for one in (inputs, inputs.untrained())
         )
         chance = BaselineValue("chance", 0.5)
         findings = Findings(inputs.seed)
@@ -122,7 +116,11 @@ class InterSentenceCoherence(Analysis):
             CONTINUATION_MINUS_ORDER, trained[CONTINUATION], trained[SENTENCE_ORDER]
         )
         if inputs.model.text_model.has_lm_head:
-            findings += _masked_lm_findings(inputs)
+            probe = MaskedLMProbe(inputs.model, inputs.texts, inputs.seed)
+            scores = probe.evaluate()
+            confidence = probe.confidence_sums(), scores.num_targets
+            findings.add_ratio("masked tokens predicted correctly", *scores.accuracy_ratio)
+            findings.add_difference("confidence minus accuracy", confidence, scores.accuracy_ratio)
         return AnalysisResult(findings, trained)
 
     def _probe_accuracy(
@@ -172,15 +170,3 @@ def _split_texts(inputs: AnalysisInput) -> list[tuple[str, str]]:
 
 def _strip_final_punctuation(words: Sequence[str]) -> list[str]:
     return re.sub(r"\W+$", "", " ".join(words)).split()
-
-
-def _masked_lm_findings(inputs: AnalysisInput) -> list[AnalysisFinding]:
-    """Return the accuracy of masked-token predictions, and confidence minus accuracy."""
-    probe = MaskedLMProbe(inputs.model, inputs.texts, inputs.seed)
-    scores = probe.evaluate()
-    correct = scores.num_correct, scores.num_targets
-    confidence = probe.confidence_sums(), scores.num_targets
-    return [
-        ratio_finding("masked tokens predicted correctly", *correct, seed=inputs.seed),
-        difference_finding("confidence minus accuracy", confidence, correct, seed=inputs.seed),
-    ]

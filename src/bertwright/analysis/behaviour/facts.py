@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bertwright.analysis.behaviour.cloze import SentenceWords, missing_cloze, word_log_probabilities
+from bertwright.analysis.behaviour.cloze import word_log_probabilities
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.requirements import missing_lm_head
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
+from bertwright.analysis.core.texts import SentenceWords
+from bertwright.core.significance import FloatArray
 
 
 @dataclass(frozen=True)
@@ -38,15 +40,18 @@ class FactRelation:
         """The candidate objects, sorted."""
         return sorted({target for _, target in self.facts})
 
+    def words(self, is_negated: bool) -> list[str]:
+        """Return the words of the template."""
+        return (self.negated_template if is_negated else self.template).split()
+
     def sentence(self, subject: str, candidate: str, is_negated: bool) -> SentenceWords:
         """Return the filled template as words."""
         filled = {"X": subject, "Y": candidate}
-        words = (self.negated_template if is_negated else self.template).split()
-        return tuple(filled.get(word, word) for word in words)
+        return tuple(filled.get(word, word) for word in self.words(is_negated))
 
     def candidate_index(self, is_negated: bool) -> int:
         """Return the index of the object in the sentence."""
-        return (self.negated_template if is_negated else self.template).split().index("Y")
+        return self.words(is_negated).index("Y")
 
     def sentences(self, is_negated: bool) -> list[SentenceWords]:
         """Return the sentences of all subjects with all candidates, (facts * candidates)."""
@@ -127,9 +132,9 @@ class FactualKnowledge(Analysis):
 
     kind: Literal["facts"] = "facts"
     survey_id = "B29"
-    group = "behaviour"
     title = "Which facts does a model know, and does it repeat them when they are negated?"
     source = "Petroni et al. 2019; Kassner and Schütze 2020"
+    requires = (missing_lm_head,)
     claims = (
         Claim(
             "facts are known better than the most frequent answer of their relation",
@@ -149,20 +154,17 @@ class FactualKnowledge(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_cloze(
-            inputs,
-            [
-                sentence
-                for relation in FACT_RELATIONS
-                for is_negated in (False, True)
-                for sentence in relation.sentences(is_negated)
-            ],
-        )
+    def own_sentences(self, seed: int) -> list[SentenceWords]:
+        return [
+            sentence
+            for relation in FACT_RELATIONS
+            for is_negated in (False, True)
+            for sentence in relation.sentences(is_negated)
+        ]
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         findings = Findings(inputs.seed)
-        by_relation: list[NDArray[np.float64]] = []
+        by_relation: list[FloatArray] = []
         for relation in FACT_RELATIONS:
             affirmed, negated = (
                 self._candidate_log_probabilities(inputs.model, relation, is_negated)
@@ -198,7 +200,7 @@ class FactualKnowledge(Analysis):
 
     def _candidate_log_probabilities(
         self, model: AnalysedModel, relation: FactRelation, is_negated: bool
-    ) -> NDArray[np.float64]:
+    ) -> FloatArray:
         """Return the log-probabilities of all candidates in nats, (facts, candidates)."""
         sentences = relation.sentences(is_negated)
         indices = [relation.candidate_index(is_negated)] * len(sentences)

@@ -8,27 +8,25 @@ from collections.abc import Callable
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.analysis.behaviour.classification import (
     PartWords,
     class_probabilities,
-    missing_classes,
     most_likely_classes,
     split_parts,
 )
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.requirements import missing_classes
 from bertwright.analysis.core.result import (
-    AnalysisFinding,
     AnalysisResult,
     BaselineValue,
-    interval_finding,
+    Findings,
 )
 from bertwright.core.rng import stream_key
-from bertwright.core.significance import bootstrap_ratio
+from bertwright.core.significance import FloatArray
 
 WordPerturbation = Callable[[PartWords, np.random.Generator], PartWords]
 
@@ -54,9 +52,9 @@ class MalformedInput(Analysis):
     kind: Literal["malformed-input"] = "malformed-input"
     num_repetitions: int = Field(default=5, ge=1)
     survey_id = "B31"
-    group = "behaviour"
     title = "Does a fine-tuned model notice that its input is no longer a text?"
     source = "Pham et al. 2021"
+    requires = (missing_classes,)
     claims = (
         Claim(
             "most texts keep their predicted class when all words are shuffled",
@@ -68,11 +66,9 @@ class MalformedInput(Analysis):
     plots = (FindingBars("fraction of unchanged predictions", UNCHANGED_PREDICTIONS),)
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        if (reason := missing_classes(inputs)) is not None:
-            return reason
-        if any(len(part) > 1 for text in inputs.texts for part in split_parts(text)):
-            return None
-        return "no text has two words separated by a space"
+        has_words = any(len(part) > 1 for text in inputs.texts for part in split_parts(text))
+        missing = None if has_words else "no text has two words separated by a space"
+        return super().not_applicable(inputs) or missing
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         text_parts = [split_parts(text) for text in inputs.texts]
@@ -81,8 +77,8 @@ class MalformedInput(Analysis):
         _, counts = np.unique(classes, return_counts=True)
         same_class = float(((counts / len(classes)) ** 2).sum())
         chance = BaselineValue("two texts have the same class, or half", max(same_class, 0.5))
-        findings: list[AnalysisFinding] = []
-        unchanged: dict[str, NDArray[np.float64]] = {}
+        findings = Findings(inputs.seed)
+        unchanged: dict[str, FloatArray] = {}
         for name, perturbation in PERTURBATIONS.items():
             is_same, drop = np.zeros((2, self.num_repetitions, len(text_parts)))
             for draw in range(self.num_repetitions):
@@ -93,12 +89,8 @@ class MalformedInput(Analysis):
                     is_same[draw, n] = max(new, key=new.__getitem__) == label
                     drop[draw, n] = old[label] - new[label]
             unchanged[name] = is_same.mean(0)
-            interval = bootstrap_ratio(unchanged[name], seed=inputs.seed)
-            findings.append(
-                interval_finding(f"{UNCHANGED_PREDICTIONS}{name}", interval, baseline=chance)
-            )
-            interval = bootstrap_ratio(drop.mean(0), seed=inputs.seed)
-            findings.append(interval_finding(f"{CONFIDENCE_DROP}{name}", interval))
+            findings.add_ratio(f"{UNCHANGED_PREDICTIONS}{name}", unchanged[name], baseline=chance)
+            findings.add_ratio(f"{CONFIDENCE_DROP}{name}", drop.mean(0))
         return AnalysisResult(findings, unchanged)
 
 

@@ -1,40 +1,35 @@
 """Whether a prediction depends on a name that could be any other (Balasubramanian et al. 2020)."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from pydantic import Field
 
-from bertwright.analysis.behaviour.classification import missing_classes, split_parts
-from bertwright.analysis.behaviour.word_lists import (
+from bertwright.analysis.behaviour.classification import split_parts
+from bertwright.analysis.behaviour.word_substitution import (
     COMMON_NOUNS,
     PROPER_NAMES,
-    common_nouns,
-    proper_nouns,
-)
-from bertwright.analysis.behaviour.word_substitution import (
     WordSubstitution,
+    common_nouns,
     find_substitutions,
     prediction_changes,
+    proper_nouns,
 )
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.analysis.core.plots import error_bars
+from bertwright.analysis.core.plots import FindingBars, LayerCurves
+from bertwright.analysis.core.requirements import missing_classes
 from bertwright.analysis.core.result import (
     AnalysisFinding,
     AnalysisResult,
     BaselineValue,
     Findings,
-    StoredResult,
-    interval_finding,
-    ratio_finding,
 )
-from bertwright.core.significance import FloatArray, bootstrap_ratio
+from bertwright.core.significance import FloatArray
 
 OTHER_NAME, OTHER_NOUN, OTHER_CASE = "another name", "another common noun", "other letters"
 """What is substituted: a name, a common noun, or the case of a name."""
@@ -57,9 +52,9 @@ class NameSubstitution(Analysis):
     kind: Literal["names"] = "names"
     num_alternatives: int = Field(default=10, ge=1)
     survey_id = "B33"
-    group = "behaviour"
     title = "Does the prediction depend on a name that could be any other?"
     source = "Balasubramanian et al. 2020"
+    requires = (missing_classes,)
     claims = (
         Claim(
             "some predictions change with nothing but a name",
@@ -75,11 +70,19 @@ class NameSubstitution(Analysis):
             is_optional=True,
         ),
     )
+    plots = (
+        LayerCurves(
+            "fraction of texts whose prediction changes at least once",
+            lambda r: {name: curve.mean(0) for name, curve in r.arrays.items()},
+            False,
+            "number of substitutions",
+        ),
+        FindingBars("fraction of substitutions that change the prediction", CHANGED_FRACTION),
+    )
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        if (reason := missing_classes(inputs)) is not None:
-            return reason
-        return None if self._name_substitutions(inputs) else "no text has a known name"
+        missing = None if self._name_substitutions(inputs) else "no text has a known name"
+        return super().not_applicable(inputs) or missing
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         names, limit, seed = self._name_substitutions(inputs), self.num_alternatives, inputs.seed
@@ -100,27 +103,11 @@ class NameSubstitution(Analysis):
         nouns = substitutions[OTHER_NOUN]
         both = {item.text_index for item in names} & {item.text_index for item in nouns}
         if both:
-            counts = (
-                effects[kind].for_texts(both).counts_by_text() for kind in (OTHER_NAME, OTHER_NOUN)
-            )
+            counts = (effects[kind].counts_in(both) for kind in (OTHER_NAME, OTHER_NOUN))
             findings.add_difference(NAME_MINUS_NOUN, *counts)
         return AnalysisResult(
             findings, {kind: effect.cumulative_changes() for kind, effect in effects.items()}
         )
-
-    def plot(self, result: StoredResult, figure: Figure) -> None:
-        by_number, by_kind = figure.subplots(1, 2)
-        for name, curve in result.arrays.items():
-            by_number.plot(range(1, 1 + curve.shape[1]), curve.mean(0), "o-", label=name)
-        by_number.set_xlabel("number of substitutions")
-        by_number.set_ylabel("fraction of texts whose prediction changes at least once")
-        by_number.set_ylim(bottom=0)
-        by_number.legend()
-        findings = [f for f in result.findings if f["metric"].startswith(CHANGED_FRACTION)][::-1]
-        values = [f["value"] for f in findings]
-        names = [f["metric"].removeprefix(CHANGED_FRACTION) for f in findings]
-        by_kind.barh(names, values, xerr=error_bars(findings))
-        by_kind.set_xlabel("fraction of substitutions that change the prediction")
 
     def _name_substitutions(self, inputs: AnalysisInput) -> list[WordSubstitution]:
         return find_substitutions(
@@ -137,23 +124,17 @@ class SubstitutionEffects:
 
     def findings(self, name: str, seed: int) -> list[AnalysisFinding]:
         """Return how often the prediction changes."""
-        baseline = BaselineValue("a model that ignores it", 0.0)
-        return [
-            interval_finding(f"{metric}{name}", interval, baseline=baseline)
-            for metric, interval in (
-                (CHANGED_FRACTION, bootstrap_ratio(*self.counts_by_text(), seed=seed)),
-                (
-                    CHANGED_AT_LEAST_ONCE,
-                    bootstrap_ratio(self.cumulative_changes()[:, -1], seed=seed),
-                ),
-            )
-        ]
+        findings, baseline = Findings(seed), BaselineValue("a model that ignores it", 0.0)
+        findings.add_ratio(f"{CHANGED_FRACTION}{name}", *self.counts_by_text(), baseline=baseline)
+        changed_once = self.cumulative_changes()[:, -1]
+        findings.add_ratio(f"{CHANGED_AT_LEAST_ONCE}{name}", changed_once, baseline=baseline)
+        return findings
 
-    def for_texts(self, texts: Collection[int]) -> "SubstitutionEffects":
-        """Return the effects in some texts."""
-        pairs = zip(self.substitutions, self.has_changed, strict=True)
-        kept = [(item, changed) for item, changed in pairs if item.text_index in texts]
-        return SubstitutionEffects([item for item, _ in kept], [changed for _, changed in kept])
+    def counts_in(self, texts: Collection[int]) -> tuple[FloatArray, FloatArray]:
+        """Return the counts of some texts."""
+        is_included = [item.text_index in texts for item in self.substitutions]
+        changes, totals = self.counts_by_text()
+        return changes[is_included], totals[is_included]
 
     def counts_by_text(
         self, is_counted: Callable[[str], bool] = lambda _: True
@@ -176,8 +157,8 @@ class SubstitutionEffects:
 
 def findings_by_name_type(
     inputs: AnalysisInput, effects: SubstitutionEffects
-) -> Iterator[AnalysisFinding]:
-    """Yield how often the prediction changes by type of the new name."""
+) -> list[AnalysisFinding]:
+    """Return how often the prediction changes by type of the new name."""
     words = {word.lower() for text in inputs.texts for word in text.words}
     name_types: Mapping[str, Callable[[str], bool]] = {
         "name of one token": lambda name: num_word_tokens(inputs.model, name) == 1,
@@ -185,10 +166,12 @@ def findings_by_name_type(
         "name that occurs in the texts": lambda name: name.lower() in words,
         "name that occurs in none": lambda name: name.lower() not in words,
     }
+    findings = Findings(inputs.seed)
     for name_type, is_counted in name_types.items():
         changes, totals = effects.counts_by_text(is_counted)
         if totals.any():
-            yield ratio_finding(f"{CHANGED_FRACTION}{name_type}", changes, totals, seed=inputs.seed)
+            findings.add_ratio(f"{CHANGED_FRACTION}{name_type}", changes, totals)
+    return findings
 
 
 def num_word_tokens(model: AnalysedModel, word: str) -> int:

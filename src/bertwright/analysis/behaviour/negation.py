@@ -5,16 +5,17 @@ from typing import Literal
 
 import numpy as np
 
-from bertwright.analysis.behaviour.cloze import SentenceWords, missing_cloze, word_log_probabilities
+from bertwright.analysis.behaviour.cloze import word_log_probabilities
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.requirements import missing_lm_head
 from bertwright.analysis.core.result import (
-    AnalysisFinding,
     AnalysisResult,
     BaselineValue,
-    interval_finding,
+    Findings,
 )
+from bertwright.analysis.core.texts import SentenceWords
 from bertwright.core.significance import binomial_interval, mcnemar_test
 
 CATEGORY_EXAMPLES = {
@@ -45,9 +46,9 @@ class Negation(Analysis):
 
     kind: Literal["negation"] = "negation"
     survey_id = "B28"
-    group = "behaviour"
     title = "Does a model understand negation?"
     source = "Ettinger 2020"
+    requires = (missing_lm_head,)
     claims = (
         Claim(
             "in affirmative sentences the true completion is preferred",
@@ -65,16 +66,13 @@ class Negation(Analysis):
     )
     plots = (FindingBars("fraction of true completions preferred", (AFFIRMED, NEGATED)),)
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_cloze(
-            inputs,
-            [
-                item.sentence(is_negated, completion)
-                for item in negation_items()
-                for is_negated in (False, True)
-                for completion in ("kind", "other")
-            ],
-        )
+    def own_sentences(self, seed: int) -> list[SentenceWords]:
+        return [
+            item.sentence(is_negated, completion)
+            for item in negation_items()
+            for is_negated in (False, True)
+            for completion in ("kind", "other")
+        ]
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         items = negation_items()
@@ -94,16 +92,15 @@ class Negation(Analysis):
         affirmed = scores[False, "kind"] > scores[False, "other"]
         negated = scores[True, "other"] > scores[True, "kind"]
         chance = BaselineValue("chance", 0.5)
-        intervals = [binomial_interval(int(v.sum()), len(v)) for v in (affirmed, negated)]
-        findings = [
-            interval_finding(AFFIRMED, intervals[0], baseline=chance),
-            interval_finding(NEGATED, intervals[1], baseline=chance),
-            AnalysisFinding(
-                "affirmed minus negated",
-                intervals[0].value - intervals[1].value,
-                p_value=mcnemar_test(affirmed.tolist(), negated.tolist()),
-            ),
-        ]
+        findings = Findings(inputs.seed)
+        for metric, values in ((AFFIRMED, affirmed), (NEGATED, negated)):
+            interval = binomial_interval(int(values.sum()), len(values))
+            findings.add_interval(metric, interval, baseline=chance)
+        findings.add_value(
+            "affirmed minus negated",
+            findings[0].value - findings[1].value,
+            p_value=mcnemar_test(affirmed.tolist(), negated.tolist()),
+        )
         return AnalysisResult(findings, {"differences": np.stack(differences)})
 
 

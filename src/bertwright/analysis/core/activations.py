@@ -1,21 +1,19 @@
-"""One pass over texts for several consumers.
+"""One pass over texts for several analyses.
 
-Activations are handed on batch by batch and are not kept.
+Activations are measured batch by batch and not kept.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.analysis.core.result import AnalysisResult
-from bertwright.analysis.core.texts import AnalysedText, TokenCategory
+from bertwright.analysis.core.texts import AnalysedText, TokenCategory, token_batches
 from bertwright.encoder.encoder import Encoder
-from bertwright.models.text_batches import text_batches
 from bertwright.modules.token_tensors import TokenInfo
 
 MAX_TOKENS_PER_BATCH = 1024
@@ -56,6 +54,10 @@ class ActivationBatch:
             mask[index, : len(text)] = torch.from_numpy(text.category_masks[category])
         return mask.to(self.token_mask.device)
 
+    def category_columns(self, *categories: TokenCategory) -> Tensor:
+        """Return the masks of several categories, (B, L, K) bool."""
+        return torch.stack([self.category_mask(category) for category in categories], -1)
+
     def word_to_token_attention(self, index: int, weights: Tensor) -> Tensor:
         """Return attention from words to tokens, (H, W, T), from weights (H, L, L).
 
@@ -84,31 +86,28 @@ class ActivationBatch:
         return segments.to(self.token_mask.device)
 
 
-class ActivationConsumer(Protocol):
-    """A consumer that accumulates a result from the activations of each batch."""
+Measurements = Mapping[str, Iterable[Any]]
+"""Values by name, one for every text."""
 
-    @property
-    def taps(self) -> Sequence[str]:
-        """Names of the activations to record."""
-        ...
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Process one batch."""
-        ...
-
-    def result(self) -> AnalysisResult:
-        """Return the result over all batches."""
-        ...
+Measured = Mapping[str, list[Any]]
+"""The values of all texts, by name."""
 
 
-def stream_activations(
-    model: AnalysedModel, texts: Sequence[AnalysedText], consumers: Sequence[ActivationConsumer]
-) -> None:
-    """Run the model over the texts once and hand every batch to all consumers."""
-    taps = sorted({tap for consumer in consumers for tap in consumer.taps})
-    for batch in activation_batches(model, texts, taps):
-        for consumer in consumers:
-            consumer.update(batch)
+def collect_measurements(
+    model: AnalysedModel,
+    texts: Sequence[AnalysedText],
+    taps: Iterable[str],
+    measures: Sequence[Callable[[ActivationBatch], Measurements]],
+) -> list[Measured]:
+    """Run the model over the texts once and return what each function measures in all batches."""
+    collected: list[dict[str, list[Any]]] = [{} for _ in measures]
+    for batch in activation_batches(model, texts, sorted(set(taps))):
+        for by_name, measure in zip(collected, measures, strict=True):
+            for name, values in measure(batch).items():
+                by_text = by_name.setdefault(name, [None] * len(texts))
+                for index, value in zip(batch.text_indices, values, strict=True):
+                    by_text[index] = value
+    return [*collected]
 
 
 @torch.no_grad()
@@ -116,15 +115,7 @@ def activation_batches(
     model: AnalysedModel, texts: Sequence[AnalysedText], taps: Sequence[str]
 ) -> Iterator[ActivationBatch]:
     """Yield the activations of the texts batch by batch, longest texts first."""
-    has_segments = bool(texts) and texts[0].has_segments
-    batches = text_batches(
-        [text.token_ids for text in texts],
-        model.tokenizer.special_tokens.pad,
-        model.text_model.device,
-        [text.segment_ids for text in texts] if has_segments else None,
-        MAX_TOKENS_PER_BATCH,
-    )
-    for batch in batches:
+    for batch in token_batches(model, texts, MAX_TOKENS_PER_BATCH):
         document_ids = batch.token_info.document_ids
         token_mask = (batch.token_ids >= 0) if document_ids is None else document_ids >= 0
         with model.encoder.record(*taps) as values:

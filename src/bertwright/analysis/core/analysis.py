@@ -1,18 +1,25 @@
-"""The base classes of analyses, their inputs, and the tables of a report."""
+"""The base classes of analyses, and their inputs."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from matplotlib.figure import Figure
 
-from bertwright.analysis.core.activations import ActivationConsumer, stream_activations
+from bertwright.analysis.core.activations import (
+    ActivationBatch,
+    Measured,
+    Measurements,
+    collect_measurements,
+)
 from bertwright.analysis.core.claims import Claim, ClaimResult
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import Plot
 from bertwright.analysis.core.result import AnalysisResult, StoredResult
-from bertwright.analysis.core.texts import AnalysedText
+from bertwright.analysis.core.texts import AnalysedText, SentenceWords, encode_sentences
 from bertwright.core.config import Config
 
 
@@ -32,14 +39,13 @@ class AnalysisInput:
     cache_folder: Path | None = None
     other_model: AnalysedModel | None = None
 
+    def untrained(self) -> "AnalysisInput":
+        """Return the same inputs with randomly initialised weights."""
+        return replace(self, model=self.model.with_random_weights(self.seed))
 
-@dataclass(frozen=True)
-class ReportTable:
-    """A table of numbers for a document: heading, columns by key, and rows."""
 
-    heading: str
-    columns: Mapping[str, str]
-    rows: Sequence[Mapping[str, object]]
+Requirement = Callable[[AnalysisInput], str | None]
+"""Returns why an analysis does not apply to the inputs, or None."""
 
 
 class Analysis(Config):
@@ -47,7 +53,7 @@ class Analysis(Config):
 
     Attributes:
         survey_id: Number in the survey.
-        group: Name that selects several analyses at once.
+        group: Name that selects several analyses at once; by default their package.
         title: Question that the analysis answers.
         source: Publication.
     """
@@ -58,12 +64,20 @@ class Analysis(Config):
     source: ClassVar[str]
     taps: ClassVar[tuple[str, ...]] = ()
     """Activations that it records."""
+    requires: ClassVar[tuple[Requirement, ...]] = ()
+    """What it requires besides these activations."""
     claims: ClassVar[tuple[Claim, ...]] = ()
     """Published claims."""
     plots: ClassVar[tuple[Plot, ...]] = ()
     """Panels of the figure."""
     compares_models: ClassVar[bool] = False
     """True if the result depends on the second model."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **settings: Any) -> None:
+        super().__pydantic_init_subclass__(**settings)
+        if "group" not in vars(cls):
+            cls.group = cls.__module__.removeprefix("bertwright.analysis.").split(".")[0]
 
     def describe(self) -> dict[str, str]:
         """Return the name, number, group, title and source."""
@@ -77,20 +91,27 @@ class Analysis(Config):
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
         """Return why the analysis does not apply to the inputs, or None."""
+        for requirement in self.requires:
+            if (reason := requirement(inputs)) is not None:
+                return reason
+        sentences = encode_sentences(inputs.model, self.own_sentences(inputs.seed))
+        if any(text.is_truncated for text in sentences):
+            length = inputs.model.encoder.max_length
+            return f"its maximum length of {length} is too short for the sentences of this analysis"
         return inputs.model.missing_taps(*self.taps) if self.taps else None
 
+    def own_sentences(self, seed: int) -> Sequence[SentenceWords]:
+        """Return the sentences that the analysis brings along, none of which may be truncated."""
+        return ()
+
+    @abstractmethod
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         """Run the analysis."""
-        raise TypeError(f"{type(self).__name__} is a base class, not an analysis")
 
     def check_claims(self, result: StoredResult) -> list[ClaimResult]:
         """Check the published claims against the result."""
         results = (claim.check(result) for claim in self.claims)
         return [claim_result for claim_result in results if claim_result is not None]
-
-    def tables(self, result: StoredResult) -> list[ReportTable]:
-        """Return tables for a document, in addition to the claims."""
-        return []
 
     def plot(self, result: StoredResult, figure: Figure) -> None:
         """Plot the result into a figure, by default one panel for each of ``plots``."""
@@ -100,13 +121,29 @@ class Analysis(Config):
 
 
 class StreamingAnalysis(Analysis):
-    """A base class of analyses that consume activations and share one pass over the texts."""
+    """A base class of analyses that measure activations and share one pass over the texts."""
 
-    def consumer(self, inputs: AnalysisInput) -> ActivationConsumer:
-        """Return the consumer of activations."""
-        raise TypeError(f"{type(self).__name__} is a base class, not an analysis")
+    @abstractmethod
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        """Return values for every text of a batch, by name."""
+
+    @abstractmethod
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        """Return the result from the values of all texts, by name."""
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
-        consumer = self.consumer(inputs)
-        stream_activations(inputs.model, inputs.texts, [consumer])
-        return consumer.result()
+        return run_in_one_pass(inputs, [self])[0]
+
+
+def run_in_one_pass(
+    inputs: AnalysisInput, analyses: Sequence[StreamingAnalysis]
+) -> list[AnalysisResult]:
+    """Run several analyses in one pass over the texts."""
+    collected = collect_measurements(
+        inputs.model,
+        inputs.texts,
+        {tap for analysis in analyses for tap in analysis.taps},
+        [partial(analysis.measure, inputs) for analysis in analyses],
+    )
+    pairs = zip(analyses, collected, strict=True)
+    return [analysis.summarise(inputs, measured) for analysis, measured in pairs]

@@ -84,6 +84,23 @@ class ClaimResult:
         return null_non_finite({**vars(self), "verdict": self.verdict, **extra})
 
 
+def significant_findings(
+    sign: Literal[1, -1], prefix: str = "", as_fraction: bool = True
+) -> Callable[[StoredResult], Mapping[str, Any]]:
+    """Return a function that counts the findings significantly above (1) or below (-1) 0."""
+
+    def count(result: StoredResult) -> Mapping[str, Any]:
+        is_significant = [
+            f["adjusted_p_value"] < 0.05 and sign * f["value"] > 0
+            for f in result.findings
+            if f["metric"].startswith(prefix)
+        ]
+        number = sum(is_significant)
+        return result.computed_finding(number / len(is_significant) if as_fraction else number)
+
+    return count
+
+
 @dataclass(frozen=True)
 class Claim:
     """A published claim about one finding, and the side of its baseline that it lies on.

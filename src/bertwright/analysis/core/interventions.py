@@ -36,9 +36,4 @@ def gate_heads(model: AnalysedModel, gates: Tensor) -> AbstractContextManager[No
 
 def open_gates(model: AnalysedModel) -> Tensor:
     """Return gates of 1, (layers, H)."""
-    return torch.ones(
-        model.num_layers,
-        model.num_heads,
-        dtype=model.text_model.model.embedding_table.dtype,
-        device=model.text_model.device,
-    )
+    return torch.ones(model.num_layers, model.num_heads).to(model.text_model.model.embedding_table)

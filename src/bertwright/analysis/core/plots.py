@@ -29,27 +29,30 @@ class LayerCurves(Plot):
         curves: Returns values by label: (layers,), (layers, heads) for a dot per head and the mean
             of the layer, or one value for a dotted line.
         has_embeddings: True if layer 0 is the embeddings, not the first block.
+        x: Array of the positions on the horizontal axis, if they are not layers.
     """
 
     ylabel: str
     curves: Callable[[StoredResult], Mapping[str, Array]] = lambda result: result.arrays
     has_embeddings: bool = True
     xlabel: str = ""
+    x: str | None = None
 
     def draw(self, axes: Axes, result: StoredResult) -> None:
         for number, (label, values) in enumerate(self.curves(result).items()):
-            color = f"C{number}"
+            color, label = f"C{number}", label.replace("$", r"\$")
             if values.ndim == 0:
                 axes.axhline(float(values), linestyle=":", color=color, label=label)
                 continue
             layers = np.arange(len(values)) + (0 if self.has_embeddings else 1)
+            layers = layers if self.x is None else result.arrays[self.x]
             if values.ndim == 2:
                 axes.scatter(layers.repeat(values.shape[1]), values.ravel(), s=8, color=color)
                 values = values.mean(1)
             axes.plot(layers, values, marker="o", color=color, label=label)
         default = "layer (0: embeddings)" if self.has_embeddings else "layer"
         axes.set_xlabel(self.xlabel or default)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=self.x is None))
         axes.set_ylabel(self.ylabel)
         axes.legend()
 

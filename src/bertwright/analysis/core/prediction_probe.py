@@ -16,17 +16,20 @@ from torch import Tensor
 
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.analysis.core.texts import AnalysedText
+from bertwright.analysis.core.result import (
+    AnalysisFinding,
+    BaselineValue,
+    interval_finding,
+)
+from bertwright.analysis.core.texts import AnalysedText, token_batches
 from bertwright.core.errors import UserError
 from bertwright.core.rng import stream_key, uniform
-from bertwright.core.significance import FloatArray, split_halves
+from bertwright.core.significance import FloatArray, bootstrap_difference, split_halves
 from bertwright.models.scoring.likelihood import causal_visibility
 from bertwright.models.scoring.masked_states import (
-    final_objective,
-    final_objectives,
     masked_hidden_states,
 )
-from bertwright.models.text_batches import TextBatch, text_batches
+from bertwright.models.text_batches import TextBatch
 from bertwright.tasks.evaluation.evaluate import task_examples
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
@@ -66,15 +69,13 @@ class PredictionScores:
         """Fraction of correct predictions."""
         return float(self.num_correct.sum() / self.num_targets.sum())
 
-    @staticmethod
-    def from_batches(batches: "ScoredBatches", num_texts: int) -> "PredictionScores":
-        """Collect the scores of batches in the order of the texts."""
-        scores = PredictionScores(*(np.zeros(num_texts) for _ in range(3)))
-        for indices, *values in batches:
-            arrays = (scores.loss, scores.num_correct, scores.num_targets)
-            for array, value in zip(arrays, values, strict=True):
-                array[indices] = value.double().cpu()
-        return scores
+    def loss_minus(
+        self, other: "PredictionScores", metric: str, *, seed: int, layer: int | None = None
+    ) -> AnalysisFinding:
+        """Return a finding for the loss minus that of other scores."""
+        difference = bootstrap_difference(self.loss_ratio, other.loss_ratio, seed=seed)
+        baseline = BaselineValue("loss compared with", other.mean_loss)
+        return interval_finding(metric, difference, layer, baseline=baseline)
 
 
 ScoredBatches = Iterator[tuple[list[int], Tensor, Tensor, Tensor]]
@@ -96,7 +97,12 @@ class PredictionProbe(ABC):
     @torch.inference_mode()
     def evaluate(self) -> PredictionScores:
         """Score the model as it is now, including active gates and replacements."""
-        return PredictionScores.from_batches(self.scored_batches(), len(self.texts))
+        scores = PredictionScores(*(np.zeros(len(self.texts)) for _ in range(3)))
+        for indices, *values in self.scored_batches():
+            arrays = (scores.loss, scores.num_correct, scores.num_targets)
+            for array, value in zip(arrays, values, strict=True):
+                array[indices] = value.double().cpu()
+        return scores
 
     @abstractmethod
     def scored_batches(self, context: BatchContext = lambda _: nullcontext()) -> ScoredBatches:
@@ -110,7 +116,7 @@ class MaskedLMProbe(PredictionProbe):
     seed: int = 0
 
     def scored_batches(self, context: BatchContext = lambda _: nullcontext()) -> ScoredBatches:
-        for batch in self._token_batches():
+        for batch in token_batches(self.model, self.texts, MAX_TOKENS_PER_BATCH):
             with context(batch):
                 logits, target, is_target = self._logits_and_targets(batch)
             log_probabilities = logits.log_softmax(-1).gather(-1, target[..., None])[..., 0]
@@ -126,20 +132,11 @@ class MaskedLMProbe(PredictionProbe):
     def confidence_sums(self) -> FloatArray:
         """Return the probabilities of the predicted tokens, summed over each text, (N,)."""
         confidence = np.zeros(len(self.texts))
-        for batch in self._token_batches():
+        for batch in token_batches(self.model, self.texts, MAX_TOKENS_PER_BATCH):
             logits, _, is_target = self._logits_and_targets(batch)
             sums = (logits.softmax(-1).amax(-1) * is_target).sum(-1)
             confidence[batch.indices] = sums.double().cpu().numpy()
         return confidence
-
-    def _token_batches(self) -> Iterator[TextBatch]:
-        return text_batches(
-            [text.token_ids for text in self.texts],
-            self.model.tokenizer.special_tokens.pad,
-            self.model.text_model.device,
-            [text.segment_ids for text in self.texts] if self.texts[0].has_segments else None,
-            MAX_TOKENS_PER_BATCH,
-        )
 
     def _logits_and_targets(self, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
         """Return logits (B, m, V), target ids (B, m), and which of these are targets (B, m)."""
@@ -244,19 +241,10 @@ def _class_logits(
 ) -> Iterator[tuple[list[int], Tensor]]:
     text_model = model.text_model
     assert isinstance(text_model, FineTunedModel)
-    for batch in text_batches(
-        [text.token_ids for text in texts],
-        model.tokenizer.special_tokens.pad,
-        text_model.device,
-        [text.segment_ids for text in texts] if texts[0].has_segments else None,
-        MAX_TOKENS_PER_BATCH,
-    ):
+    for batch in token_batches(model, texts, MAX_TOKENS_PER_BATCH):
         with context(batch):
             logits = text_model.task_model(batch.token_ids, batch.token_info)
         yield batch.indices.tolist(), logits
-
-
-IN_POSITION_PREDICTION = "masked tokens in their own positions"
 
 
 def prediction_probe(inputs: AnalysisInput) -> PredictionProbe:
@@ -277,36 +265,3 @@ def split_probes(inputs: AnalysisInput) -> tuple[PredictionProbe, PredictionProb
         for half in split_halves(len(inputs.texts), inputs.seed)
     )
     return first, second
-
-
-def missing_predictions(model: AnalysedModel) -> str | None:
-    """Return why the model makes no predictions that can be scored, or None."""
-    text_model = model.text_model
-    if is_classifier(model):
-        assert isinstance(text_model, FineTunedModel)
-        if text_model.task.output_type.level != "sequence":
-            return "its classes are words in a template that surrounds every text"
-    elif not text_model.has_lm_head:
-        return "the model has neither a language-model head nor a classifier"
-    return None
-
-
-def missing_plain_attention(model: AnalysedModel) -> str | None:
-    """Return why attention covers more than the positions of the text, or None."""
-    if final_objective(model.text_model.model, "permutation") is not None:
-        return (
-            "the model predicts tokens in extra positions behind the text, which this analysis "
-            "does not cover"
-        )
-    return None
-
-
-def missing_masked_prediction(model: AnalysedModel) -> str | None:
-    """Return why the model does not predict masked tokens in their own positions, or None."""
-    text_model = model.text_model
-    elsewhere = missing_plain_attention(model) is not None or any(
-        objective.prediction_shift for objective in final_objectives(text_model.model)
-    )
-    if not text_model.has_lm_head or text_model.is_causal or elsewhere:
-        return f"it needs a model that predicts {IN_POSITION_PREDICTION}"
-    return None

@@ -1,4 +1,4 @@
-"""One self-contained HTML page, and a Markdown table, with the results of all analyses."""
+"""One self-contained HTML page with the results of all analyses."""
 
 import base64
 from collections.abc import Sequence
@@ -11,7 +11,6 @@ from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.claims import ClaimResult
 from bertwright.analysis.core.runner import OTHER_MODEL_FOLDER, AnalysisReport
 from bertwright.core.files import write_text
-from bertwright.runtime.markdown_report import markdown_table, write_section
 
 PAGE_NAME = "report.html"
 
@@ -38,48 +37,6 @@ def write_report(
     )
     write_text(output / PAGE_NAME, page)
     return output / PAGE_NAME
-
-
-def write_findings_document(
-    inputs: AnalysisInput, reports: Sequence[AnalysisReport], document: Path
-) -> None:
-    """Write the table of claims into a Markdown document, one section per model."""
-    rows: list[dict[str, object]] = []
-    for report in reports:
-        survey_id = report.analysis.survey_id
-        for result in report.claim_results:
-            other = report.other_claim_result(result.claim)
-            rows.append(
-                {
-                    "id": survey_id,
-                    "claim": result.claim,
-                    "published": result.published,
-                    "here": _format_value(result),
-                    "baseline": f"{_format_number(result.baseline)} ({result.baseline_name})",
-                    "verdict": result.verdict_text,
-                    "other": other and f"{_format_value(other)}: {other.verdict_text}",
-                }
-            )
-        if report.not_applicable is not None:
-            reason = {"verdict": "not testable", "here": report.not_applicable}
-            rows.append({"id": survey_id, "claim": report.analysis.title, **reason})
-    model = inputs.model
-    columns = {
-        "id": "",
-        "claim": "claim",
-        "published": "published",
-        "here": model.name,
-        "baseline": "baseline",
-        "verdict": "verdict",
-        "other": "" if inputs.other_model is None else inputs.other_model.name,
-    }
-    summary = (
-        f"{model.size_description}, {len(inputs.texts)} texts, weights {model.weights_digest}."
-    )
-    lines = [f"## {model.name}", "", summary, "", *markdown_table(columns, rows)]
-    for table in (table for report in reports for table in report.tables):
-        lines += ["", table.heading, "", *markdown_table(dict(table.columns), table.rows)]
-    write_section(document, f"inside {model.name}", lines)
 
 
 def _format_value(claim_result: ClaimResult) -> str:

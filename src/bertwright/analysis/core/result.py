@@ -7,7 +7,7 @@ import hashlib
 import io
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_file, loads_json, write_text
 from bertwright.core.significance import (
     ConfidenceInterval,
+    FloatArray,
     benjamini_hochberg,
     bootstrap_difference,
     bootstrap_ratio,
@@ -83,59 +84,50 @@ def interval_finding(
     layer: int | None = None,
     head: int | None = None,
     baseline: BaselineValue | None = None,
-    includes_embeddings: bool = False,
+    **fields: Any,
 ) -> AnalysisFinding:
     """Return a finding with the value, interval and units of ``interval``."""
+    bounds = interval_bounds(interval)
     return AnalysisFinding(
-        metric,
-        interval.value,
-        layer,
-        head,
-        interval_bounds(interval),
-        interval.num_units,
-        baseline,
-        includes_embeddings=includes_embeddings,
+        metric, interval.value, layer, head, bounds, interval.num_units, baseline, **fields
     )
 
 
-def ratio_finding(
-    metric: str,
-    numerators: ArrayLike,
-    denominators: ArrayLike | None = None,
-    *,
-    seed: int,
-    **options: Any,
-) -> AnalysisFinding:
-    """Return a ratio of sums over texts, or a mean, with its bootstrap interval."""
-    return interval_finding(metric, bootstrap_ratio(numerators, denominators, seed=seed), **options)
-
-
-def difference_finding(
-    metric: str, first: "Ratio", second: "Ratio", *, seed: int, **options: Any
-) -> AnalysisFinding:
-    """Return the difference of two ratios over the same texts with its bootstrap interval.
-
-    Each is a pair (numerators, denominators), or one array (N,) for its mean.
-    """
-    pairs = (r if isinstance(r, tuple) else (r, np.ones(len(r))) for r in (first, second))
-    return interval_finding(metric, bootstrap_difference(*pairs, seed=seed), **options)
+def adjust_p_values(
+    findings: Sequence[AnalysisFinding],
+    correction: Callable[[ArrayLike], FloatArray] = benjamini_hochberg,
+) -> list[AnalysisFinding]:
+    """Adjust the p-values of findings for the number of them."""
+    adjusted = correction([finding.p_value or 0.0 for finding in findings]) if findings else ()
+    return [
+        replace(finding, adjusted_p_value=float(p_value), num_tests=len(findings))
+        for finding, p_value in zip(findings, adjusted, strict=True)
+    ]
 
 
 Ratio = NDArray[Any] | tuple[ArrayLike, ArrayLike]
+"""Numerators and denominators, (N,) each, or one array (N,) for its mean."""
 
 
 class Findings(list[AnalysisFinding]):
-    """Findings over the same texts, whose bootstrap intervals share a seed."""
+    """Findings over the same texts, whose bootstrap intervals share a seed.
 
-    def __init__(self, seed: int) -> None:
+    ``defaults`` are fields of all of them.
+    """
+
+    def __init__(self, seed: int, **defaults: Any) -> None:
         super().__init__()
-        self.seed = seed
+        self.seed, self.defaults = seed, defaults
+
+    def add_value(self, metric: str, value: float, **fields: Any) -> None:
+        """Add a value without an interval."""
+        self.append(AnalysisFinding(metric, float(value), **{**self.defaults, **fields}))
 
     def add_interval(
         self, metric: str, interval: ConfidenceInterval, *at: Any, **fields: Any
     ) -> None:
         """Add :func:`interval_finding`."""
-        self.append(interval_finding(metric, interval, *at, **fields))
+        self.append(interval_finding(metric, interval, *at, **{**self.defaults, **fields}))
 
     def add_ratio(
         self,
@@ -144,12 +136,14 @@ class Findings(list[AnalysisFinding]):
         denominators: ArrayLike | None = None,
         **fields: Any,
     ) -> None:
-        """Add :func:`ratio_finding`."""
-        self.append(ratio_finding(metric, numerators, denominators, seed=self.seed, **fields))
+        """Add a ratio of sums over texts, or a mean, with its bootstrap interval."""
+        interval = bootstrap_ratio(numerators, denominators, seed=self.seed)
+        self.add_interval(metric, interval, **fields)
 
-    def add_difference(self, metric: str, first: "Ratio", second: "Ratio", **fields: Any) -> None:
-        """Add :func:`difference_finding`."""
-        self.append(difference_finding(metric, first, second, seed=self.seed, **fields))
+    def add_difference(self, metric: str, first: Ratio, second: Ratio, **fields: Any) -> None:
+        """Add the difference of two ratios over the same texts with its bootstrap interval."""
+        pairs = (r if isinstance(r, tuple) else (r, np.ones(len(r))) for r in (first, second))
+        self.add_interval(metric, bootstrap_difference(*pairs, seed=self.seed), **fields)
 
     def add_loss_increases(
         self,
@@ -163,24 +157,19 @@ class Findings(list[AnalysisFinding]):
 
         ``removed`` are the layers and heads removed; the p-values are adjusted together.
         """
-        p_values = [sign_flip_test(loss - full_loss, seed=self.seed) for loss in losses]
-        adjusted = benjamini_hochberg(p_values)
         full = BaselineValue("loss of the full model", float(full_loss.sum() / num_targets.sum()))
-        for number, (layer, head) in enumerate(removed):
-            self.add_difference(
+        increases = Findings(self.seed)
+        for (layer, head), loss in zip(removed, losses, strict=True):
+            increases.add_difference(
                 metric,
-                (losses[number], num_targets),
+                (loss, num_targets),
                 (full_loss, num_targets),
                 layer=layer,
                 head=head,
                 baseline=full,
+                p_value=sign_flip_test(loss - full_loss, seed=self.seed),
             )
-            self[-1] = replace(
-                self[-1],
-                p_value=p_values[number],
-                adjusted_p_value=float(adjusted[number]),
-                num_tests=len(p_values),
-            )
+        self += adjust_p_values(increases)
 
     def add_by_head(
         self,

@@ -13,12 +13,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from bertwright import __version__
-from bertwright.analysis.core.activations import stream_activations
+from bertwright.analysis.core.activations import activation_batches
 from bertwright.analysis.core.analysis import (
     Analysis,
     AnalysisInput,
-    ReportTable,
     StreamingAnalysis,
+    run_in_one_pass,
 )
 from bertwright.analysis.core.claims import ClaimResult
 from bertwright.analysis.core.result import AnalysisResult, has_result, read_result, write_result
@@ -51,13 +51,12 @@ OTHER_MODEL_FOLDER = "other-model"
 
 @dataclass(frozen=True)
 class AnalysisReport:
-    """Claims and tables of an analysis, or why it does not apply; optionally of a second model."""
+    """Claims of an analysis, or why it does not apply; optionally of a second model."""
 
     analysis: Analysis
     claim_results: Sequence[ClaimResult] = ()
     not_applicable: str | None = None
     other_report: "AnalysisReport | None" = None
-    tables: Sequence[ReportTable] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return what ``analyse --json`` prints."""
@@ -111,10 +110,9 @@ def run_analyses(
     streaming = [analysis for analysis in pending if isinstance(analysis, StreamingAnalysis)]
     if streaming:
         start = time.monotonic()
-        consumers = [analysis.consumer(inputs) for analysis in streaming]
-        stream_activations(inputs.model, inputs.texts, consumers)
-        for analysis, consumer in zip(streaming, consumers, strict=True):
-            _save_result(analysis, inputs, consumer.result(), output)
+        results = run_in_one_pass(inputs, streaming)
+        for analysis, result in zip(streaming, results, strict=True):
+            _save_result(analysis, inputs, result, output)
         log(
             f"{len(streaming)} analyses in one pass over {len(inputs.texts)} texts: "
             f"{time.monotonic() - start:.0f} s"
@@ -165,7 +163,8 @@ def estimate_pass_seconds(inputs: AnalysisInput) -> float:
     sample = inputs.texts[:8]
     start = time.monotonic()
     with torch.inference_mode():
-        stream_activations(inputs.model, sample, [])
+        for _ in activation_batches(inputs.model, sample, ()):
+            pass
     return (time.monotonic() - start) * len(inputs.texts) / max(len(sample), 1)
 
 
@@ -222,4 +221,4 @@ def _report(analysis: Analysis, not_applicable: str | None, output: Path) -> Ana
     if not_applicable is not None:
         return AnalysisReport(analysis, not_applicable=not_applicable)
     stored = read_result(output, analysis.kind_name())
-    return AnalysisReport(analysis, analysis.check_claims(stored), tables=analysis.tables(stored))
+    return AnalysisReport(analysis, analysis.check_claims(stored))

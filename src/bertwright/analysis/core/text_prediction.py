@@ -9,11 +9,7 @@ import torch
 from torch import Tensor
 
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.analysis.core.prediction_probe import (
-    IN_POSITION_PREDICTION,
-    is_classifier,
-    missing_masked_prediction,
-)
+from bertwright.analysis.core.prediction_probe import is_classifier
 from bertwright.analysis.core.texts import AnalysedText, encoder_inputs
 from bertwright.core.rng import stream_key, uniform
 from bertwright.modules.token_tensors import TokenInfo
@@ -39,13 +35,6 @@ class TextPrediction:
     attention: Sequence[Tensor]
 
     @staticmethod
-    def not_applicable(model: AnalysedModel) -> str | None:
-        """Return why the model makes no such prediction, or None."""
-        if is_classifier(model) or missing_masked_prediction(model) is None:
-            return None
-        return f"it needs a classifier, or a model that predicts {IN_POSITION_PREDICTION}"
-
-    @staticmethod
     @torch.no_grad()
     def from_text(
         model: AnalysedModel, text: AnalysedText, seed: int, text_index: int
@@ -53,9 +42,7 @@ class TextPrediction:
         """Predict a text; the masked position is drawn."""
         (token_ids, token_info), position = encoder_inputs(model, text), None
         if not is_classifier(model):
-            maskable = np.flatnonzero(text.word_ids >= 0)
-            drawn = uniform(stream_key(seed, "saying"), text_index, maskable)
-            position = int(maskable[drawn.argmin()])
+            position = draw_position(text, stream_key(seed, "saying"), text_index)
             token_ids[0, position] = model.tokenizer.special_tokens.mask
         with model.encoder.record("blocks.*.attention.weights") as values:
             probabilities = _predict(model, token_ids, token_info, position)
@@ -94,6 +81,12 @@ class TextPrediction:
             )
             probabilities = self.predict()
         return [values[tap.format(n, "weights")] for n in range(len(offsets))], probabilities
+
+
+def draw_position(text: AnalysedText, key: int, text_index: int) -> int:
+    """Draw the position of a token of a word."""
+    maskable = np.flatnonzero(text.word_ids >= 0)
+    return int(maskable[uniform(key, text_index, maskable).argmin()])
 
 
 def _predict(

@@ -2,9 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Literal, get_args
 
@@ -17,6 +17,7 @@ from bertwright.analysis.core.model import AnalysedModel
 from bertwright.batches.formats.text_layout import truncate_longest_first
 from bertwright.core.errors import UserError
 from bertwright.data.readers.text_lines import format_suffix, read_lines
+from bertwright.models.text_batches import TextBatch, text_batches
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.formats.dependency_trees import DependencyTree, read_trees
@@ -30,6 +31,7 @@ TOKEN_CATEGORIES: tuple[TokenCategory, ...] = get_args(TokenCategory)
 
 PUNCTUATION = (".", ",")
 
+SentenceWords = tuple[str, ...]
 SourceText = Example | TaggedSentence | DependencyTree
 
 
@@ -59,6 +61,17 @@ class AnalysedText:
 
     def __len__(self) -> int:
         return len(self.token_ids)
+
+    @property
+    def tree(self) -> DependencyTree:
+        """The tree that the text was read from; the analysis requires one."""
+        assert isinstance(self.source, DependencyTree)
+        return self.source
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Part-of-speech tags of the words, from the tree."""
+        return self.tree.tags[: len(self.words)]
 
     @property
     def is_truncated(self) -> bool:
@@ -116,6 +129,13 @@ def encode_texts(
     return [_encode_text(model, encoder, text) for text in texts]
 
 
+def encode_sentences(
+    model: AnalysedModel, sentences: Iterable[SentenceWords], max_length: int = 128
+) -> list[AnalysedText]:
+    """Encode sentences that are split into words."""
+    return encode_texts(model, [TaggedSentence(words) for words in sentences], max_length)
+
+
 def encode_nonempty_texts(
     model: AnalysedModel, texts: Sequence[SourceText], max_length: int = 128
 ) -> list[AnalysedText]:
@@ -129,35 +149,9 @@ def encode_nonempty_texts(
     return encoded
 
 
-def missing_whole_texts(model: AnalysedModel, texts: Sequence[SourceText]) -> str | None:
-    """Return why an analysis with its own sentences does not apply: some are truncated."""
-    if any(text.is_truncated for text in encode_texts(model, texts)):
-        length = model.encoder.max_length
-        return f"its maximum length of {length} is too short for the sentences of this analysis"
-    return None
-
-
 def has_several_tokens(text: AnalysedText) -> bool:
     """Return True if one token can be masked and at least two remain."""
     return int((text.word_ids >= 0).sum()) > 2
-
-
-def missing_long_texts(texts: Sequence[AnalysedText]) -> str | None:
-    """Return why no text is long enough to compare tokens, or None."""
-    long_enough = any(map(has_several_tokens, texts))
-    return None if long_enough else "it needs a text of three tokens or more"
-
-
-def missing_halves(texts: Sequence[AnalysedText], purpose: str = "train on") -> str | None:
-    """Return why there are too few texts for two halves, or None."""
-    return None if len(texts) >= 4 else f"it needs four texts: two to {purpose}, two to test on"
-
-
-def missing_trees(texts: Sequence[AnalysedText]) -> str | None:
-    """Return why dependency trees are missing, or None."""
-    if all(isinstance(text.source, DependencyTree) for text in texts):
-        return None
-    return "it needs sentences with dependency trees: give a CoNLL-U file"
 
 
 def model_mismatch(
@@ -179,6 +173,19 @@ def model_mismatch(
             f"{model.size_description}: compare models of the same size"
         )
     return None
+
+
+def token_batches(
+    model: AnalysedModel, texts: Sequence[AnalysedText], batch_tokens: int
+) -> Iterator[TextBatch]:
+    """Yield padded batches of at most ``batch_tokens`` tokens, longest texts first."""
+    return text_batches(
+        [text.token_ids for text in texts],
+        model.tokenizer.special_tokens.pad,
+        model.text_model.device,
+        [text.segment_ids for text in texts] if texts and texts[0].has_segments else None,
+        batch_tokens,
+    )
 
 
 def texts_digest(texts: Sequence[AnalysedText]) -> str:
@@ -270,13 +277,8 @@ def _token_budgets(parts: Sequence[list[tuple[str, list[int]]]], num_tokens: int
 def _truncate_words(
     words: list[tuple[str, list[int]]], num_tokens: int
 ) -> list[tuple[str, list[int]]]:
-    kept: list[tuple[str, list[int]]] = []
-    for word, ids in words:
-        num_tokens -= len(ids)
-        if num_tokens < 0:
-            break
-        kept.append((word, ids))
-    return kept
+    ends = accumulate(len(ids) for _, ids in words)
+    return [word for word, end in zip(words, ends, strict=True) if end <= num_tokens]
 
 
 def _category_masks(

@@ -5,7 +5,8 @@ A memory-mapped array for a model and texts is shared by all analyses that read 
 
 import hashlib
 import json
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from bertwright.analysis.core.activations import activation_batches
 from bertwright.analysis.core.analysis import AnalysisInput
-from bertwright.analysis.core.texts import texts_digest
+from bertwright.analysis.core.texts import SentenceWords, encode_sentences, texts_digest
 from bertwright.core.files import atomic_file
 
 WORD_STATE_TAPS = ("embeddings.output", "blocks.*.residual")
@@ -37,9 +38,25 @@ class WordStates:
     words: tuple[str, ...]
 
     @property
+    def starts(self) -> NDArray[np.int64]:
+        """Indices of the first words of the texts, (N,)."""
+        return np.flatnonzero(self.positions == 0)
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """Index of each word in its text, (W,)."""
+        return np.arange(len(self.text_ids)) - np.searchsorted(self.text_ids, self.text_ids)
+
+    @property
     def num_layers(self) -> int:
         """Number of layers, embeddings included."""
         return len(self.states)
+
+
+def sentence_states(inputs: AnalysisInput, sentences: Iterable[SentenceWords]) -> WordStates:
+    """Compute the hidden states of the words of other sentences."""
+    texts = encode_sentences(inputs.model, sentences)
+    return compute_word_states(replace(inputs, texts=texts, cache_folder=None))
 
 
 def compute_word_states(inputs: AnalysisInput) -> WordStates:

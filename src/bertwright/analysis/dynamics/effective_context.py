@@ -3,12 +3,13 @@
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 from pydantic import Field
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings, StoredResult
+from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.requirements import missing_lm_head
+from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings
 from bertwright.core.rng import stream_key
 from bertwright.core.significance import bootstrap_difference
 from bertwright.models.scoring.likelihood import cloze_log_probabilities, token_log_probabilities
@@ -30,9 +31,9 @@ class EffectiveContext(Analysis):
     max_context: int = Field(default=64, ge=2)
     positions_per_text: int = Field(default=4, ge=1)
     survey_id = "B45"
-    group = "dynamics"
     title = "How much context does a model use?"
     source = "Khandelwal et al. 2018; Dai et al. 2019"
+    requires = (missing_lm_head,)
     claims = (
         Claim(
             "more context helps",
@@ -42,14 +43,19 @@ class EffectiveContext(Analysis):
             "none",
         ),
     )
+    plots = (
+        LayerCurves(
+            "loss, nats",
+            lambda r: {"loss": r.arrays["losses"].sum(1) / r.arrays["num_targets"].sum()},
+            xlabel="context tokens, as a power of 2",
+        ),
+    )
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        if not inputs.model.text_model.has_lm_head:
-            return "the model has no language-model head"
         longest = self._context_lengths(inputs)[-1]
-        if not any(len(text) - 2 > longest for text in inputs.texts):
-            return f"it needs texts of more than {longest} tokens"
-        return None
+        has_long_texts = any(len(text) - 2 > longest for text in inputs.texts)
+        missing = None if has_long_texts else f"it needs texts of more than {longest} tokens"
+        return super().not_applicable(inputs) or missing
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         contexts, model = self._context_lengths(inputs), inputs.model.text_model.model
@@ -94,14 +100,6 @@ class EffectiveContext(Analysis):
         findings.add_difference(FULL_GAIN, (losses[0], num_targets), (losses[-1], num_targets))
         arrays = {"contexts": np.array(contexts), "losses": losses, "num_targets": num_targets}
         return AnalysisResult(findings, arrays)
-
-    def plot(self, result: StoredResult, figure: Figure) -> None:
-        axes = figure.subplots()
-        losses, num_targets = result.arrays["losses"], result.arrays["num_targets"]
-        axes.plot(result.arrays["contexts"], losses.sum(1) / num_targets.sum(), marker="o")
-        axes.set_xscale("log", base=2)
-        axes.set_xlabel("context tokens")
-        axes.set_ylabel("loss, nats")
 
     def _context_lengths(self, inputs: AnalysisInput) -> list[int]:
         limit = inputs.model.encoder.max_length

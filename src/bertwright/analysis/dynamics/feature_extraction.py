@@ -2,7 +2,6 @@
 
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import Field
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
@@ -14,7 +13,7 @@ from bertwright.analysis.dynamics.tagging import (
     NUM_RUNS,
     FloatArray,
     TaggingData,
-    finding_over_runs,
+    comparison_findings,
     missing_tagging_data,
 )
 from bertwright.models.text_model import TextModel
@@ -45,9 +44,9 @@ class FeatureExtraction(Analysis):
     num_seeds: int = Field(default=NUM_RUNS, ge=1)
     epochs: int = Field(default=FINE_TUNING_SETTINGS["epochs"], ge=1)
     survey_id = "B43"
-    group = "dynamics"
     title = "Does fine-tuning beat frozen features?"
     source = "Peters, Ruder and Smith 2019"
+    requires = (missing_tagging_data,)
     claims = (
         Claim(
             "fine-tuning beats frozen features",
@@ -60,25 +59,18 @@ class FeatureExtraction(Analysis):
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
         if len(set(inputs.model.text_model.model.recipe.encoder.hidden_widths)) > 1:
             return "its layers differ in width and cannot be mixed"
-        return missing_tagging_data(inputs)
+        return super().not_applicable(inputs)
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         tagging = TaggingData.from_inputs(inputs)
         model, num_words = inputs.model.text_model, tagging.num_words
         num_correct = {name: self._num_correct(tagging, model, name) for name in VARIANTS}
-        findings = [
-            finding_over_runs(name, values, num_words, inputs.seed, tagging.majority_baseline)
-            for name, values in num_correct.items()
-        ]
-        fine_tuned, frozen = (num_correct[name] for name in VARIANTS)
-        findings.append(
-            finding_over_runs(FINE_TUNED_MINUS_FROZEN, fine_tuned - frozen, num_words, inputs.seed)
-        )
+        comparisons = {FINE_TUNED_MINUS_FROZEN: ("fine-tuned", "frozen")}
+        findings = comparison_findings(num_correct, comparisons, tagging, inputs.seed)
         return AnalysisResult(findings, {**num_correct, "num_words": num_words})
 
     def _num_correct(self, tagging: TaggingData, model: TextModel, variant: str) -> FloatArray:
         """Return the number of correct words by run and sentence."""
         epochs = self.epochs * (EPOCH_FACTOR if variant == "frozen" else 1)
         settings = tagging.with_best_learning_rate(model, {**VARIANTS[variant], "epochs": epochs})
-        runs = (tagging.fine_tune(model, seed, **settings) for seed in range(self.num_seeds))
-        return np.array([tagging.num_correct(tuned) for tuned in runs])
+        return tagging.num_correct_by_seed([model] * self.num_seeds, **settings)

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.dynamics.tagging import TaggingData
 from bertwright.core.significance import FloatArray
@@ -187,13 +188,13 @@ def _gated_parameters(encoder: Encoder, mask: PruningMask) -> list[tuple[nn.Para
     return gated
 
 
-def missing_prunable_parts(model: AnalysedModel) -> str | None:
-    """Return why heads and feed-forward layers cannot be pruned one by one, or None."""
+def missing_prunable_parts(inputs: AnalysisInput) -> str | None:
+    """Require heads and feed-forward layers that can be pruned one by one."""
     required = {"sublayers.attention.output.weight", "sublayers.feed_forward.down.weight"}
-    blocks = list(model.encoder.blocks)
+    blocks = list(inputs.model.encoder.blocks)
     if not all(required <= dict(block.named_parameters()).keys() for block in blocks):
         return "its blocks are not made of attention and feed-forward layers alone"
     weights = [dict(b.named_parameters())["sublayers.attention.output.weight"] for b in blocks]
     if len({id(weight) for weight in weights}) < len(weights):
         return "its blocks share their parameters: none can be pruned alone"
-    return model.missing_taps(f"blocks.*.{HEADS_TAP}")
+    return inputs.model.missing_taps(f"blocks.*.{HEADS_TAP}")

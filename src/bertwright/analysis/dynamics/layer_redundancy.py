@@ -15,9 +15,11 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import HeatMap, LayerCurves
-from bertwright.analysis.core.prediction_probe import missing_predictions, prediction_probe
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings, StoredResult
+from bertwright.analysis.core.prediction_probe import prediction_probe
+from bertwright.analysis.core.requirements import missing_predictions
+from bertwright.analysis.core.result import AnalysisResult, Findings, StoredResult
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS, compute_word_states
+from bertwright.core.significance import FloatArray
 
 SUBLAYERS = ("attention", "feed_forward")
 
@@ -50,10 +52,10 @@ class LayerRedundancy(Analysis):
 
     kind: Literal["layer-redundancy"] = "layer-redundancy"
     survey_id = "B44"
-    group = "dynamics"
     title = "Which layers could be removed?"
     source = "Kovaleva et al. 2019; Kornblith et al. 2019"
     taps = (*WORD_STATE_TAPS, "blocks.*.input", *(f"blocks.*.{part}.output" for part in SUBLAYERS))
+    requires = (missing_predictions,)
     claims = (
         Claim(
             f"some layer can be removed for less than {MAX_RELATIVE_LOSS:.0%} of the loss",
@@ -79,9 +81,6 @@ class LayerRedundancy(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return super().not_applicable(inputs) or missing_predictions(inputs.model)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         model, probe = inputs.model, prediction_probe(inputs)
         full, word_states = probe.evaluate(), compute_word_states(inputs)
@@ -89,9 +88,8 @@ class LayerRedundancy(Analysis):
         layers = range(model.num_layers)
         findings = Findings(inputs.seed)
         for layer in layers:
-            value = float(cka[layer, layer + 1])
-            findings.append(AnalysisFinding("CKA with the layer before", value, layer))
-        losses: dict[str, NDArray[np.float64]] = {}
+            findings.add_value("CKA with the layer before", cka[layer, layer + 1], layer=layer)
+        losses: dict[str, FloatArray] = {}
         for name in ("layer", *SUBLAYERS):
             losses[name] = np.zeros((model.num_layers, len(inputs.texts)))
             for layer in layers:
@@ -133,7 +131,7 @@ def linear_cka(first: NDArray[Any], second: NDArray[Any]) -> float:
     return float(_unbiased_hsic(a, b) / np.sqrt(norms[0] * norms[1])) if min(norms) > 0 else np.nan
 
 
-def _unbiased_hsic(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+def _unbiased_hsic(a: FloatArray, b: FloatArray) -> float:
     """Return the unbiased HSIC of centred states of the same words."""
     number, (norms_a, norms_b) = len(a), (np.einsum("nd,nd->n", x, x) for x in (a, b))
     pairs = np.linalg.norm(a.T @ b) ** 2 - norms_a @ norms_b * number / (number - 2)

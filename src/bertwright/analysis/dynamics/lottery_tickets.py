@@ -23,7 +23,7 @@ from bertwright.analysis.dynamics.tagging import (
     FINE_TUNING_SETTINGS,
     NUM_RUNS,
     TaggingData,
-    finding_over_runs,
+    comparison_findings,
     missing_tagging_data,
 )
 from bertwright.core.rng import stream_key
@@ -52,9 +52,9 @@ class LotteryTickets(Analysis):
     kind: Literal["tickets"] = "tickets"
     num_seeds: int = Field(default=NUM_RUNS, ge=1)
     survey_id = "B41"
-    group = "dynamics"
     title = "Do the important parts learn better alone than others?"
     source = "Prasanna, Rogers and Rumshisky 2020"
+    requires = (missing_prunable_parts, missing_tagging_data)
     claims = (
         Claim(
             "the important parts learn better alone than as many random ones",
@@ -71,9 +71,6 @@ class LotteryTickets(Analysis):
         HeatMap("fraction of seeds that keep it", lambda r: r.arrays["heads"]),
         FindingBars("part-of-speech accuracy", VARIANTS),
     )
-
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_prunable_parts(inputs.model) or missing_tagging_data(inputs)
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         tagging = TaggingData.from_inputs(inputs)
@@ -95,15 +92,11 @@ class LotteryTickets(Analysis):
                 retrained = train_ticket(inputs, tagging, mask, seed)
                 num_correct[name].append(tagging.num_correct(retrained))
         runs = {name: np.array(values) for name, values in num_correct.items()}
-        num_words, baseline = tagging.num_words, tagging.majority_baseline
-        findings = [
-            finding_over_runs(name, values, num_words, inputs.seed, baseline)
-            for name, values in runs.items()
-        ]
-        for other in (RANDOM_TICKET, BAD_TICKET):
-            difference = runs[GOOD_TICKET] - runs[other]
-            metric = f"good ticket minus {other}"
-            findings.append(finding_over_runs(metric, difference, num_words, inputs.seed))
+        comparisons = {
+            f"good ticket minus {other}": (GOOD_TICKET, other)
+            for other in (RANDOM_TICKET, BAD_TICKET)
+        }
+        findings = comparison_findings(runs, comparisons, tagging, inputs.seed)
         heads = np.array([mask.heads for mask in masks])
         kept = float(np.mean([mask.kept_head_fraction for mask in masks]))
         findings += [

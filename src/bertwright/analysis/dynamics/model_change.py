@@ -11,12 +11,12 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import HeatMap, LayerCurves
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings
+from bertwright.analysis.core.result import AnalysisResult, Findings
 from bertwright.analysis.core.texts import model_mismatch
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS, compute_word_states
 from bertwright.analysis.dynamics.layer_redundancy import linear_cka
 from bertwright.analysis.geometry.contextuality import unit_vectors
-from bertwright.core.significance import bootstrap_ratio
+from bertwright.core.significance import FloatArray, bootstrap_ratio
 
 WEIGHTS_TAP = ("blocks.*.attention.weights",)
 
@@ -37,7 +37,6 @@ class ModelChange(Analysis):
     kind: Literal["change"] = "change"
     survey_id = "B39"
     compares_models = True
-    group = "dynamics"
     title = "What has training changed, and in which layers?"
     source = "Kovaleva et al. 2019"
     taps = WORD_STATE_TAPS
@@ -89,7 +88,7 @@ class ModelChange(Analysis):
             "parameter_change": relative_parameter_change(inputs.model, other)
         }
         for layer, value in enumerate(arrays["parameter_change"]):
-            findings.append(AnalysisFinding("relative parameter change", float(value), layer))
+            findings.add_value("relative parameter change", value, layer=layer)
         by_parameter = relative_change_by_parameter(inputs.model, other)
         if by_parameter is not None:
             half = len(by_parameter) // 2
@@ -112,13 +111,8 @@ class ModelChange(Analysis):
             findings.add_interval(
                 "cosine of hidden states", interval, layer, includes_embeddings=True
             )
-            findings.append(
-                AnalysisFinding(
-                    "CKA of hidden states",
-                    float(arrays["cka"][layer]),
-                    layer,
-                    includes_embeddings=True,
-                )
+            findings.add_value(
+                "CKA of hidden states", arrays["cka"][layer], layer=layer, includes_embeddings=True
             )
         if inputs.model.missing_taps(*WEIGHTS_TAP) is None:
             cosines = attention_cosines(inputs, other)
@@ -133,20 +127,15 @@ class ModelChange(Analysis):
         return AnalysisResult(findings, arrays)
 
 
-def relative_parameter_change(
-    model: AnalysedModel, other_model: AnalysedModel
-) -> NDArray[np.float64]:
+def relative_parameter_change(model: AnalysedModel, other_model: AnalysedModel) -> FloatArray:
     """Return the norm of the parameter change of each layer, relative to ``other_model``."""
     change = np.zeros(model.num_layers)
     for layer in range(model.num_layers):
-        pairs = zip(
-            model.encoder.blocks[layer].parameters(),
-            other_model.encoder.blocks[layer].parameters(),
-            strict=True,
-        )
+        blocks = (one.encoder.blocks[layer].parameters() for one in (model, other_model))
+        pairs = ((a.detach(), b.detach()) for a, b in zip(*blocks, strict=True))
         squares = [
             (float((a - b).double().square().sum()), float(b.double().square().sum()))
-            for a, b in ((a.detach(), b.detach()) for a, b in pairs)
+            for a, b in pairs
         ]
         difference, norm = np.sum(squares, axis=0)
         change[layer] = (difference / max(norm, 1e-300)) ** 0.5
@@ -155,7 +144,7 @@ def relative_parameter_change(
 
 def relative_change_by_parameter(
     model: AnalysedModel, other_model: AnalysedModel
-) -> NDArray[np.float64] | None:
+) -> FloatArray | None:
     """Return the relative change of each parameter by itself, (layers, parameters).
 
     None if layers share parameters or have different ones.
@@ -180,7 +169,7 @@ def _parameter_shapes(model: AnalysedModel) -> list[torch.Size]:
     return [parameter.shape for parameter in model.encoder.blocks.parameters()]
 
 
-def attention_cosines(inputs: AnalysisInput, other_model: AnalysedModel) -> NDArray[np.float64]:
+def attention_cosines(inputs: AnalysisInput, other_model: AnalysedModel) -> FloatArray:
     """Return the cosine of the attention of both models by text and head, (N, layers, H)."""
     model = inputs.model
     cosines = np.zeros((len(inputs.texts), model.num_layers, model.num_heads))

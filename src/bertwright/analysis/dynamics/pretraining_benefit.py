@@ -13,7 +13,7 @@ from bertwright.analysis.dynamics.tagging import (
     FINE_TUNING_SETTINGS,
     NUM_RUNS,
     TaggingData,
-    finding_over_runs,
+    comparison_findings,
     missing_tagging_data,
 )
 from bertwright.core.significance import FloatArray
@@ -38,6 +38,15 @@ VARIANTS = (
     ALL_BLOCKS_REINITIALISED,
 )
 
+COMPARISONS = {
+    f"{better} minus {worse}": (better, worse)
+    for better, worse in (
+        (FINE_TUNED, RANDOM_INIT),
+        (FINE_TUNED, RANDOM_INIT_LONGER),
+        (RANDOM_INIT, NOT_TUNED),
+    )
+}
+
 
 class PretrainingBenefit(Analysis):
     """The part-of-speech accuracy of a model fine-tuned from different initial weights.
@@ -52,9 +61,9 @@ class PretrainingBenefit(Analysis):
     num_seeds: int = Field(default=NUM_RUNS, ge=1)
     epochs: int = Field(default=FINE_TUNING_SETTINGS["epochs"], ge=1)
     survey_id = "B40"
-    group = "dynamics"
     title = "What is pre-training worth for fine-tuning?"
     source = "Kovaleva et al. 2019"
+    requires = (missing_tagging_data,)
     claims = (
         Claim(
             "a pre-trained model fine-tunes better than random weights",
@@ -77,26 +86,16 @@ class PretrainingBenefit(Analysis):
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
         if inputs.model.text_model.model.recipe.encoder.depth.sharing != "none":
             return "its blocks share their parameters: none can be reinitialised"
-        return missing_tagging_data(inputs)
+        return super().not_applicable(inputs)
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         tagging = TaggingData.from_inputs(inputs)
-        num_words, baseline = tagging.num_words, tagging.majority_baseline
         num_correct = {name: self._num_correct(inputs, tagging, name) for name in VARIANTS}
-        findings = [
-            finding_over_runs(name, values, num_words, inputs.seed, baseline)
-            for name, values in num_correct.items()
-        ]
-        for better, worse in (
-            (FINE_TUNED, RANDOM_INIT),
-            (FINE_TUNED, RANDOM_INIT_LONGER),
-            (RANDOM_INIT, NOT_TUNED),
-        ):
-            difference = num_correct[better] - num_correct[worse]
-            findings.append(
-                finding_over_runs(f"{better} minus {worse}", difference, num_words, inputs.seed)
-            )
-        arrays = {"num_correct": np.array(list(num_correct.values())), "num_words": num_words}
+        findings = comparison_findings(num_correct, COMPARISONS, tagging, inputs.seed)
+        arrays = {
+            "num_correct": np.array(list(num_correct.values())),
+            "num_words": tagging.num_words,
+        }
         return AnalysisResult(findings, arrays)
 
     def _num_correct(self, inputs: AnalysisInput, tagging: TaggingData, variant: str) -> FloatArray:
@@ -112,9 +111,8 @@ class PretrainingBenefit(Analysis):
         if epochs:
             first = model.with_random_weights(0) if is_random else model
             settings = tagging.with_best_learning_rate(first.text_model, settings)
-        num_correct: list[FloatArray] = []
-        for seed in range(self.num_seeds):
-            initial = model.with_random_weights(seed) if is_random else model
-            fine_tuned = tagging.fine_tune(initial.text_model, seed, **settings)
-            num_correct.append(tagging.num_correct(fine_tuned))
-        return np.array(num_correct)
+        models = (
+            (model.with_random_weights(seed) if is_random else model).text_model
+            for seed in range(self.num_seeds)
+        )
+        return tagging.num_correct_by_seed(models, **settings)

@@ -8,7 +8,7 @@ from pydantic import Field
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import HeatMap, LayerCurves
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, BaselineValue
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
 from bertwright.analysis.dynamics.tagging import (
     FINE_TUNING_SETTINGS,
     TaggingData,
@@ -39,9 +39,9 @@ class SeedVariance(Analysis):
     num_head_seeds: int = Field(default=3, ge=2)
     num_order_seeds: int = Field(default=3, ge=2)
     survey_id = "B42"
-    group = "dynamics"
     title = "How much do seeds differ, and which ones?"
     source = "Dodge et al. 2020"
+    requires = (missing_tagging_data,)
     claims = tuple(
         Claim(
             f"{seeds} explain part of the variance",
@@ -71,9 +71,6 @@ class SeedVariance(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_tagging_data(inputs)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         tagging = TaggingData.from_inputs(inputs)
         scores = self._scores(inputs, tagging)
@@ -83,36 +80,24 @@ class SeedVariance(Analysis):
         )
         baseline = tagging.majority_baseline
         failed = float((scores <= baseline.value).mean())
-        fractions, by_chance = (
-            variance_fractions(scores),
-            permuted_variance_fractions(scores, inputs.seed),
-        )
-        findings = [
-            AnalysisFinding(
-                "accuracy",
-                runs.mean,
-                interval=(runs.low, runs.high),
-                num_units=runs.num_values,
-                baseline=baseline,
-            ),
-            AnalysisFinding(
-                "standard deviation over runs", runs.standard_deviation, num_units=runs.num_values
-            ),
-            AnalysisFinding("best run minus mean", float(best[-1] - best[0])),
-            AnalysisFinding(INTERACTION, fractions[INTERACTION], num_units=scores.size),
-            AnalysisFinding("fraction of failed runs", failed, baseline=BaselineValue("none", 0.0)),
-            *(
-                AnalysisFinding(
-                    name,
-                    fractions[name],
-                    num_units=scores.size,
-                    baseline=BaselineValue("by chance", mean),
-                    p_value=p_value,
-                    note=f"{len(scores)} seeds each",
-                )
-                for name, (mean, p_value) in by_chance.items()
-            ),
-        ]
+        fractions, findings = variance_fractions(scores), Findings(inputs.seed)
+        add, number = findings.add_value, scores.size
+        interval = (runs.low, runs.high)
+        add("accuracy", runs.mean, interval=interval, num_units=number, baseline=baseline)
+        add("standard deviation over runs", runs.standard_deviation, num_units=number)
+        add("best run minus mean", best[-1] - best[0])
+        add(INTERACTION, fractions[INTERACTION], num_units=number)
+        add("fraction of failed runs", failed, baseline=BaselineValue("none", 0.0))
+        by_chance = permuted_variance_fractions(scores, inputs.seed)
+        for name, (mean, p_value) in by_chance.items():
+            add(
+                name,
+                fractions[name],
+                num_units=number,
+                baseline=BaselineValue("by chance", mean),
+                p_value=p_value,
+                note=f"{len(scores)} seeds each",
+            )
         return AnalysisResult(findings, {"scores": scores, "expected_best_score": best})
 
     def _scores(self, inputs: AnalysisInput, tagging: TaggingData) -> FloatArray:
@@ -120,10 +105,9 @@ class SeedVariance(Analysis):
         config = FineTuningConfig.from_settings(FINE_TUNING_SETTINGS)
         run = build_run(inputs.model.text_model, [tagging.task_data], config)
         scores = np.zeros((self.num_head_seeds, self.num_order_seeds))
-        for order in range(self.num_order_seeds):
-            for head in range(self.num_head_seeds):
-                tuned = run.run_seed(head, order_seed=order).models[0]
-                scores[head, order] = tagging.num_correct(tuned).sum() / tagging.num_words.sum()
+        for head, order in np.ndindex(scores.shape):
+            tuned = run.run_seed(head, order_seed=order).models[0]
+            scores[head, order] = tagging.num_correct(tuned).sum() / tagging.num_words.sum()
         return scores
 
 

@@ -1,21 +1,21 @@
 """Part-of-speech tagging as the fine-tuning task of analyses."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.requirements import missing_trees
 from bertwright.analysis.core.result import AnalysisFinding, BaselineValue, interval_finding
-from bertwright.analysis.core.texts import AnalysedText, missing_trees
+from bertwright.analysis.probing.layer_probe import majority_baseline
 from bertwright.core.significance import FloatArray, bootstrap_runs, split_halves
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.catalogue import tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.finetune import finetune
-from bertwright.tasks.formats.dependency_trees import DependencyTree
+from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.task import Task
 
@@ -52,7 +52,7 @@ class TaggingData:
     def from_inputs(inputs: AnalysisInput) -> "TaggingData":
         """Split the sentences: half test; every fifth of the other half validates."""
         train, test = split_halves(len(inputs.texts), inputs.seed)
-        tagged = [_tagged_sentence(text) for text in inputs.texts]
+        tagged = [TaggedSentence(text.words, text.tags) for text in inputs.texts]
         return TaggingData(
             [tagged[n] for at, n in enumerate(train) if at % 5],
             [tagged[n] for n in train[::5]],
@@ -66,27 +66,30 @@ class TaggingData:
 
     def fine_tune(self, model: TextModel, seed: int, **settings: Any) -> FineTunedModel:
         """Fine-tune a model for part-of-speech tagging."""
+        return self._finetune(model, seed, settings).model
+
+    def _finetune(
+        self, model: TextModel, seed: int, settings: Mapping[str, Any]
+    ) -> FineTuningResult:
         options: dict[str, Any] = {**FINE_TUNING_SETTINGS, **settings, "seed": seed}
-        return finetune(model, TAGGING_TASK, train=self.train, dev=self.validation, **options).model
+        return finetune(model, TAGGING_TASK, train=self.train, dev=self.validation, **options)
 
     def with_best_learning_rate(
         self, model: TextModel, settings: Mapping[str, Any]
     ) -> dict[str, Any]:
         """Add the learning rate with the best validation score to the settings."""
-        default = FineTuningConfig.from_settings(
-            {**FINE_TUNING_SETTINGS, **settings}
-        ).learning_rate_for(model.model.recipe)
-        scores: dict[float, float] = {}
-        for rate in (factor * default for factor in LEARNING_RATE_FACTORS):
-            options: dict[str, Any] = {
-                **FINE_TUNING_SETTINGS,
-                **settings,
-                "seed": 0,
-                "learning_rate": rate,
-            }
-            run = finetune(model, TAGGING_TASK, train=self.train, dev=self.validation, **options)
-            scores[rate] = run.best.score
+        config = FineTuningConfig.from_settings({**FINE_TUNING_SETTINGS, **settings})
+        default = config.learning_rate_for(model.model.recipe)
+        scores = {
+            rate: self._finetune(model, 0, {**settings, "learning_rate": rate}).best.score
+            for rate in (factor * default for factor in LEARNING_RATE_FACTORS)
+        }
         return {**settings, "learning_rate": max(scores, key=lambda rate: scores[rate])}
+
+    def num_correct_by_seed(self, models: Iterable[TextModel], **settings: Any) -> FloatArray:
+        """Fine-tune each model with its own seed; return the number of correct words, (R, N)."""
+        tuned = (self.fine_tune(model, seed, **settings) for seed, model in enumerate(models))
+        return np.array([self.num_correct(one) for one in tuned])
 
     def num_correct(self, fine_tuned: FineTunedModel) -> FloatArray:
         """Return the number of correct words of each test sentence, (N,)."""
@@ -107,10 +110,7 @@ class TaggingData:
     @property
     def majority_baseline(self) -> BaselineValue:
         """The test accuracy of the most frequent training tag."""
-        names, counts = np.unique(_tags(self.train), return_counts=True)
-        majority = str(names[counts.argmax()])
-        is_majority = [tag == majority for tag in _tags(self.test)]
-        return BaselineValue(f"always {majority}", float(np.mean(is_majority)))
+        return majority_baseline(_tags(self.train), _tags(self.test))
 
     @property
     def validation_majority_fraction(self) -> float:
@@ -121,7 +121,7 @@ class TaggingData:
 
 def missing_tagging_data(inputs: AnalysisInput) -> str | None:
     """Return why no tagger can be trained on the texts, or None."""
-    if (reason := missing_trees(inputs.texts)) is not None:
+    if (reason := missing_trees(inputs)) is not None:
         return reason
     if len(inputs.texts) < MIN_SENTENCES:
         return f"it needs {MIN_SENTENCES} sentences or more"
@@ -130,13 +130,28 @@ def missing_tagging_data(inputs: AnalysisInput) -> str | None:
     return None
 
 
-def _tagged_sentence(text: AnalysedText) -> TaggedSentence:
-    assert isinstance(text.source, DependencyTree)
-    return TaggedSentence(text.words, text.source.tags[: len(text.words)])
-
-
 def _tags(sentences: Sequence[TaggedSentence]) -> list[Any]:
     return [tag for sentence in sentences for tag in sentence.tags or ()]
+
+
+def comparison_findings(
+    num_correct: Mapping[str, FloatArray],
+    comparisons: Mapping[str, tuple[str, str]],
+    tagging: TaggingData,
+    seed: int,
+) -> list[AnalysisFinding]:
+    """Return the accuracy of each variant (R, N), and the differences of pairs by metric."""
+    num_words, baseline = tagging.num_words, tagging.majority_baseline
+    return [
+        *(
+            finding_over_runs(name, runs, num_words, seed, baseline)
+            for name, runs in num_correct.items()
+        ),
+        *(
+            finding_over_runs(metric, num_correct[a] - num_correct[b], num_words, seed)
+            for metric, (a, b) in comparisons.items()
+        ),
+    ]
 
 
 def finding_over_runs(
@@ -150,11 +165,9 @@ def finding_over_runs(
 
     ``num_correct`` can also be a difference of counts. The note holds the spread over runs.
     """
-    finding = interval_finding(
-        metric, bootstrap_runs(num_correct, num_words, seed=seed), baseline=baseline
-    )
-    if len(num_correct) < 2:
-        return finding
-    runs = num_correct.sum(1) / num_words.sum()
-    note = f"sd {runs.std(ddof=1):.4f} over {len(runs)} runs, {runs.min():.4f} to {runs.max():.4f}"
-    return replace(finding, note=note)
+    runs, note = num_correct.sum(1) / num_words.sum(), None
+    if len(runs) > 1:
+        deviation = f"sd {runs.std(ddof=1):.4f} over {len(runs)} runs"
+        note = f"{deviation}, {runs.min():.4f} to {runs.max():.4f}"
+    interval = bootstrap_runs(num_correct, num_words, seed=seed)
+    return interval_finding(metric, interval, baseline=baseline, note=note)

@@ -17,6 +17,7 @@ from bertwright.analysis.core.result import AnalysisResult, Findings
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates, compute_word_states
 from bertwright.core.significance import (
     ConfidenceInterval,
+    FloatArray,
     bootstrap_mean_difference,
     bootstrap_ratio,
 )
@@ -37,7 +38,7 @@ RANDOM_WORDS, SAME_WORD, WORD_AND_SENTENCE = "random words", "same word", "word 
 WITHOUT_LARGEST_DIMENSIONS = f"random words without {NUM_REMOVED_DIMENSIONS} dimensions"
 EXPLAINABLE_VARIANCE = "explainable variance of one word"
 
-Sums = tuple[NDArray[np.float64], NDArray[np.float64]]
+Sums = tuple[FloatArray, FloatArray]
 """Sums of values and their numbers, for each sampled unit."""
 
 ANISOTROPY_INCREASE = f"{RANDOM_WORDS}, last layer minus first"
@@ -57,7 +58,6 @@ class Contextuality(Analysis):
     kind: Literal["contextuality"] = "contextuality"
     min_contexts: int = Field(default=5, ge=2)
     survey_id = "B35"
-    group = "geometry"
     title = "How similar are hidden states of random words, and of one word in many contexts?"
     source = "Ethayarajh 2019"
     taps = WORD_STATE_TAPS
@@ -90,7 +90,7 @@ class Contextuality(Analysis):
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         word_states = compute_word_states(inputs)
-        findings = Findings(inputs.seed)
+        findings = Findings(inputs.seed, includes_embeddings=True)
         by_metric: dict[str, list[Sums]] = {}
         for layer in range(word_states.num_layers):
             similarities = self._layer_similarities(
@@ -104,7 +104,7 @@ class Contextuality(Analysis):
                 interval = bootstrap_ratio(*sums, seed=inputs.seed)
                 if name in (SAME_WORD, WORD_AND_SENTENCE):
                     interval = _shift_interval(interval, anisotropy)
-                findings.add_interval(name, interval, layer, includes_embeddings=True)
+                findings.add_interval(name, interval, layer)
         last, first = by_metric[RANDOM_WORDS][-1], by_metric[RANDOM_WORDS][0]
         findings.add_difference(ANISOTROPY_INCREASE, last, first)
         words, texts = (
@@ -138,13 +138,13 @@ class Contextuality(Analysis):
         }
 
 
-def unit_vectors(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+def unit_vectors(vectors: NDArray[np.floating[Any]]) -> FloatArray:
     """Scale vectors (W, D) to length 1."""
     values = np.asarray(vectors, np.float64)
     return values / np.maximum(np.linalg.norm(values, axis=1, keepdims=True), 1e-12)
 
 
-def random_word_similarity(states: NDArray[np.float64], word_states: WordStates, seed: int) -> Sums:
+def random_word_similarity(states: FloatArray, word_states: WordStates, seed: int) -> Sums:
     """Return the cosines of the words of each text with random words of other texts."""
     generator = np.random.default_rng(seed)
     number = int(word_states.text_ids.max()) + 1
@@ -159,7 +159,7 @@ def random_word_similarity(states: NDArray[np.float64], word_states: WordStates,
 
 
 def self_similarity(
-    states: NDArray[np.float64], word_states: WordStates, min_contexts: int, seed: int
+    states: FloatArray, word_states: WordStates, min_contexts: int, seed: int
 ) -> Sums:
     """Return the mean cosine of the occurrences of each word in different texts."""
     generator = np.random.default_rng(seed)
@@ -206,7 +206,7 @@ def _first_component_fraction(states: NDArray[np.floating[Any]]) -> float:
     return float(np.linalg.norm(centred, 2) ** 2 / variance) if variance > 1e-12 else 1.0
 
 
-def zero_largest_dimensions(states: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
+def zero_largest_dimensions(states: NDArray[np.floating[Any]]) -> FloatArray:
     """Set the dimensions of states (W, D) that are largest on average to 0."""
     values = np.asarray(states, np.float64).copy()
     values[:, np.argsort(-(values**2).mean(0))[:NUM_REMOVED_DIMENSIONS]] = 0.0

@@ -11,11 +11,10 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
-from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.core.texts import encode_sentences
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS
 from bertwright.analysis.geometry.contextuality import unit_vectors
 from bertwright.core.significance import FloatArray
-from bertwright.tasks.formats.examples import TaggedSentence
 
 POOLINGS: tuple[str, ...] = (
     "first",
@@ -44,7 +43,6 @@ class SentenceVectors(Analysis):
 
     kind: Literal["sentence-vectors"] = "sentence-vectors"
     survey_id = "B38"
-    group = "geometry"
     title = "Which pooling represents best what a text is about?"
     source = "Reimers and Gurevych 2019"
     taps = WORD_STATE_TAPS
@@ -94,7 +92,7 @@ class SentenceVectors(Analysis):
 def pool_sentences(inputs: AnalysisInput, sentences: list[tuple[str, ...]]) -> list[FloatArray]:
     """Return the vectors (N, D) of sentences for each pooling."""
     model = inputs.model
-    texts = encode_texts(model, [TaggedSentence(words, words) for words in sentences])
+    texts = encode_sentences(model, sentences)
     names = ["embeddings.output", *(f"blocks.{n}.residual" for n in range(model.num_layers))]
     vectors: list[list[FloatArray]] = [[] for _ in texts]
     for batch in activation_batches(model, texts, sorted(WORD_STATE_TAPS)):

@@ -1,6 +1,5 @@
 """Whether the hidden state of a word tells its sense (Peters et al. 2018, table 4)."""
 
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -10,11 +9,16 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
-from bertwright.analysis.core.texts import encode_texts, missing_whole_texts
-from bertwright.analysis.core.word_states import WORD_STATE_TAPS, compute_word_states
+from bertwright.analysis.core.texts import (
+    SentenceWords,
+)
+from bertwright.analysis.core.word_states import (
+    WORD_STATE_TAPS,
+    sentence_states,
+)
 from bertwright.analysis.geometry.contextuality import unit_vectors
 from bertwright.analysis.geometry.sense_sentences import SENSE_SENTENCES
-from bertwright.tasks.formats.examples import TaggedSentence
+from bertwright.core.significance import FloatArray
 
 SAME_SENSE = "nearest occurrence has the same sense"
 SAME_SENSE_GAIN = f"{SAME_SENSE}, last layer minus first"
@@ -29,7 +33,6 @@ class WordSenses(Analysis):
 
     kind: Literal["word-senses"] = "word-senses"
     survey_id = "B36"
-    group = "geometry"
     title = "Does the hidden state of a word tell which sense is meant?"
     source = "Peters et al. 2018"
     taps = WORD_STATE_TAPS
@@ -54,8 +57,13 @@ class WordSenses(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_whole_texts(inputs.model, _sentences()) or super().not_applicable(inputs)
+    def own_sentences(self, seed: int) -> list[SentenceWords]:
+        return [
+            tuple(sentence.split())
+            for senses in SENSE_SENTENCES.values()
+            for sense in senses
+            for sentence in sense
+        ]
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         from sklearn import metrics
@@ -71,15 +79,13 @@ class WordSenses(Analysis):
         chance = BaselineValue(
             "random other occurrence", float((len(senses) / 2 - 1) / (len(senses) - 1))
         )
-        findings = Findings(inputs.seed)
+        findings = Findings(inputs.seed, includes_embeddings=True)
         for layer in range(is_same.shape[1]):
             for name, values, baseline in (
                 (SAME_SENSE, is_same, chance),
                 ("silhouette", silhouettes, None),
             ):
-                findings.add_ratio(
-                    name, values[:, layer], layer=layer, baseline=baseline, includes_embeddings=True
-                )
+                findings.add_ratio(name, values[:, layer], layer=layer, baseline=baseline)
         findings.add_difference(SAME_SENSE_GAIN, is_same[:, -1], is_same[:, 0])
         return AnalysisResult(findings, {"is_correct": is_same, "silhouette": silhouettes})
 
@@ -87,15 +93,13 @@ class WordSenses(Analysis):
         self, inputs: AnalysisInput
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the sense of each sentence (12,) and the states (words, layers, 12, D)."""
-        sentences = _sentences()
-        texts = encode_texts(inputs.model, sentences)
-        word_states = compute_word_states(replace(inputs, texts=texts, cache_folder=None))
+        sentences = self.own_sentences(inputs.seed)
+        word_states = sentence_states(inputs, sentences)
         sizes = [len(sense) for sense in next(iter(SENSE_SENTENCES.values()))]
-        starts = np.cumsum([0, *(len(text.words) for text in texts)])
         targets = [word for word in SENSE_SENTENCES for _ in range(sum(sizes))]
         indices = [
-            int(start) + sentence.words.index(word)
-            for start, sentence, word in zip(starts, sentences, targets, strict=False)
+            int(start) + sentence.index(word)
+            for start, sentence, word in zip(word_states.starts, sentences, targets, strict=True)
         ]
         states = word_states.states[:, indices].reshape(
             word_states.num_layers, len(SENSE_SENTENCES), sum(sizes), -1
@@ -103,16 +107,7 @@ class WordSenses(Analysis):
         return np.repeat(np.arange(len(sizes)), sizes), states.transpose(1, 0, 2, 3)
 
 
-def _sentences() -> list[TaggedSentence]:
-    return [
-        TaggedSentence(words, words)
-        for senses in SENSE_SENTENCES.values()
-        for sense in senses
-        for words in (tuple(sentence.split()) for sentence in sense)
-    ]
-
-
-def same_sense_fraction(states: NDArray[np.float64], senses: NDArray[np.int64]) -> float:
+def same_sense_fraction(states: FloatArray, senses: NDArray[np.int64]) -> float:
     """Return the fraction of unit states (N, D) whose nearest other one has the same sense (N,).
 
     Ties count in part.

@@ -1,8 +1,9 @@
 """Whether attention heads could use fixed patterns (Raganato, Scherrer and Tiedemann 2020)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -17,20 +18,18 @@ from bertwright.analysis.core.interventions import gate_heads, open_gates
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import HeatMap, LayerCurves
 from bertwright.analysis.core.prediction_probe import (
-    PredictionProbe,
-    PredictionScores,
-    missing_plain_attention,
-    missing_predictions,
     prediction_probe,
 )
-from bertwright.analysis.core.result import (
-    AnalysisFinding,
-    AnalysisResult,
-    BaselineValue,
-    difference_finding,
+from bertwright.analysis.core.requirements import (
+    missing_halves,
+    missing_plain_attention,
+    missing_predictions,
 )
-from bertwright.analysis.core.texts import AnalysedText, missing_halves
-from bertwright.core.significance import split_halves
+from bertwright.analysis.core.result import (
+    AnalysisResult,
+)
+from bertwright.analysis.core.texts import AnalysedText
+from bertwright.core.significance import FloatArray, split_halves
 
 FIXED_PATTERNS = ("itself", "previous", "next", "left", "right", "first", "last")
 """The position itself, the previous and the next one, all before it and all after it with weights
@@ -55,10 +54,10 @@ class FixedHeads(Analysis):
 
     kind: Literal["fixed-heads"] = "fixed-heads"
     survey_id = "B9"
-    group = "heads"
     title = "Could heads use fixed attention patterns?"
     source = "Raganato, Scherrer and Tiedemann 2020"
     taps = (f"blocks.*.{WEIGHTS_TAP}",)
+    requires = (missing_halves("choose by"), missing_predictions, missing_plain_attention)
     claims = (
         Claim(
             "heads with fixed patterns are more useful than no heads",
@@ -83,44 +82,39 @@ class FixedHeads(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = missing_halves(inputs.texts, "choose by") or super().not_applicable(inputs)
-        return reason or missing_predictions(inputs.model) or missing_plain_attention(inputs.model)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         model, (train, test) = inputs.model, split_halves(len(inputs.texts), inputs.seed)
         overlap = pattern_overlaps(model, [inputs.texts[n] for n in train])
         best = overlap.argmax(-1)
         probe = prediction_probe(replace(inputs, texts=[inputs.texts[n] for n in test]))
         full = probe.evaluate()
-        findings = [_loss_difference("loss of the unchanged model", full, full, None, inputs.seed)]
+        findings = [full.loss_minus(full, "loss of the unchanged model", seed=inputs.seed)]
         for layer in range(model.num_layers):
-            with fix_heads(probe, best, [(layer, head) for head in range(model.num_heads)]):
+            of_layer = np.broadcast_to(np.arange(len(best))[:, None] == layer, best.shape)
+            with fix_heads(model, best, of_layer):
                 fixed = probe.evaluate()
             gates = open_gates(model)
             gates[layer] = 0
             with gate_heads(model, gates):
                 ablated = probe.evaluate()
             findings += [
-                _loss_difference(LAYER_FIXED, fixed, full, layer, inputs.seed),
-                _loss_difference("ablated minus fixed", ablated, fixed, layer, inputs.seed),
+                fixed.loss_minus(full, LAYER_FIXED, seed=inputs.seed, layer=layer),
+                ablated.loss_minus(fixed, "ablated minus fixed", seed=inputs.seed, layer=layer),
             ]
         kept = overlap.max(-1).argmin(-1)
-        others = [at for at in np.ndindex(best.shape) if at[1] != kept[at[0]]]
-        with fix_heads(probe, best, others):
+        others = np.arange(model.num_heads) != kept[:, None]
+        with fix_heads(model, best, others):
             fixed = probe.evaluate()
-        gates = torch.zeros_like(open_gates(model))
-        gates[torch.arange(len(kept)), torch.from_numpy(kept)] = 1
-        with gate_heads(model, gates):
+        with gate_heads(model, torch.from_numpy(~others).to(open_gates(model))):
             ablated = probe.evaluate()
         findings += [
-            _loss_difference(ALL_BUT_ONE_FIXED, fixed, full, None, inputs.seed),
-            _loss_difference(ALL_BUT_ONE_ABLATED, ablated, fixed, None, inputs.seed),
+            fixed.loss_minus(full, ALL_BUT_ONE_FIXED, seed=inputs.seed),
+            ablated.loss_minus(fixed, ALL_BUT_ONE_ABLATED, seed=inputs.seed),
         ]
         return AnalysisResult(findings, {"overlap": overlap, "pattern": best})
 
 
-def pattern_overlaps(model: AnalysedModel, texts: Sequence[AnalysedText]) -> NDArray[np.float64]:
+def pattern_overlaps(model: AnalysedModel, texts: Sequence[AnalysedText]) -> FloatArray:
     """Return the mean overlap of the attention of each head with each pattern, (layers, H, P)."""
     sums = np.zeros((model.num_layers, model.num_heads, len(FIXED_PATTERNS)))
     num_positions = 0.0
@@ -165,35 +159,21 @@ def fixed_patterns(allowed: Tensor, token_mask: Tensor) -> list[Tensor]:
 
 
 def fix_heads(
-    probe: PredictionProbe, pattern_of_head: NDArray[np.int64], heads: list[tuple[int, int]]
+    model: AnalysedModel, pattern_of_head: NDArray[np.int64], is_fixed: NDArray[np.bool_]
 ) -> ExitStack:
-    """Fix these heads to their patterns while the context is open."""
-    model, stack = probe.model, ExitStack()
-    for layer in {layer for layer, _ in heads}:
-        of_layer = [head for at, head in heads if at == layer]
-        change = _pattern_replacement(
-            [int(pattern_of_head[layer, head]) for head in of_layer], of_layer
-        )
+    """Fix heads (layers, H) to their patterns while the context is open."""
+    stack = ExitStack()
+    for layer in np.flatnonzero(is_fixed.any(1)):
+        heads = np.flatnonzero(is_fixed[layer])
+        change = partial(_use_patterns, heads.tolist(), pattern_of_head[layer, heads].tolist())
         stack.enter_context(model.encoder.replace(f"blocks.{layer}.{WEIGHTS_TAP}", change))
     return stack
 
 
-def _pattern_replacement(pattern_ids: list[int], heads: list[int]) -> Callable[[Tensor], Tensor]:
-    def change(weights: Tensor) -> Tensor:
-        allowed = weights.amax(1, keepdim=True) > 0
-        patterns = fixed_patterns(allowed, allowed.any(2)[:, 0])
-        changed = weights.clone()
-        for number, head in zip(pattern_ids, heads, strict=True):
-            changed[:, head] = patterns[number][:, 0].to(weights)
-        return changed
-
-    return change
-
-
-def _loss_difference(
-    metric: str, first: PredictionScores, second: PredictionScores, layer: int | None, seed: int
-) -> AnalysisFinding:
-    baseline = BaselineValue("loss compared with", second.mean_loss)
-    return difference_finding(
-        metric, first.loss_ratio, second.loss_ratio, seed=seed, layer=layer, baseline=baseline
-    )
+def _use_patterns(heads: Sequence[int], pattern_ids: Sequence[int], weights: Tensor) -> Tensor:
+    allowed = weights.amax(1, keepdim=True) > 0
+    patterns = fixed_patterns(allowed, allowed.any(2)[:, 0])
+    changed = weights.clone()
+    for head, number in zip(heads, pattern_ids, strict=True):
+        changed[:, head] = patterns[number][:, 0].to(weights)
+    return changed

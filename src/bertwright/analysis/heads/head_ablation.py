@@ -1,28 +1,19 @@
 """The cost of removing one head (Michel et al. 2019, section 3.2)."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
-from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.claims import Claim, significant_findings
 from bertwright.analysis.core.interventions import CONTEXT_TAP, gate_heads, open_gates
 from bertwright.analysis.core.plots import HeatMap
-from bertwright.analysis.core.prediction_probe import missing_predictions, prediction_probe
-from bertwright.analysis.core.result import AnalysisResult, Findings, StoredResult
+from bertwright.analysis.core.prediction_probe import PredictionProbe, prediction_probe
+from bertwright.analysis.core.requirements import missing_predictions
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.core.significance import FloatArray
 
 LOSS_INCREASE = "loss increase without the head"
-
-
-def _fraction_needed(result: StoredResult) -> Mapping[str, Any]:
-    is_worse = [f["adjusted_p_value"] < 0.05 and f["value"] > 0 for f in result.findings]
-    return result.computed_finding(float(np.mean(is_worse)))
-
-
-def _num_harmful(result: StoredResult) -> Mapping[str, Any]:
-    is_better = [f["adjusted_p_value"] < 0.05 and f["value"] < 0 for f in result.findings]
-    return result.computed_finding(float(sum(is_better)))
 
 
 class HeadAblation(Analysis):
@@ -33,15 +24,15 @@ class HeadAblation(Analysis):
 
     kind: Literal["single-heads"] = "single-heads"
     survey_id = "B15"
-    group = "heads"
     title = "What does removing one head cost?"
     source = "Michel et al. 2019"
     taps = (f"blocks.*.{CONTEXT_TAP}",)
+    requires = (missing_predictions,)
     claims = (
         Claim(
             "most heads can be removed, one at a time, without a significant loss",
             "all but 8 of 96 heads of a translation encoder",
-            _fraction_needed,
+            significant_findings(1),
             0.5,
             "half of them",
             "below",
@@ -49,7 +40,7 @@ class HeadAblation(Analysis):
         Claim(
             "removing some heads helps",
             "about half of those that matter",
-            _num_harmful,
+            significant_findings(-1, as_fraction=False),
             baseline_name="none",
         ),
     )
@@ -59,26 +50,30 @@ class HeadAblation(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return super().not_applicable(inputs) or missing_predictions(inputs.model)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
-        probe, gates = prediction_probe(inputs), open_gates(inputs.model)
-        full = probe.evaluate()
-        losses = np.zeros((*gates.shape, len(inputs.texts)))
-        for layer, head in np.ndindex(*gates.shape):
-            gates[layer, head] = 0
-            with gate_heads(inputs.model, gates):
-                losses[layer, head] = probe.evaluate().loss
-            gates[layer, head] = 1
+        probe = prediction_probe(inputs)
+        full, losses = probe.evaluate(), losses_by_head(probe)
         findings = Findings(inputs.seed)
         findings.add_loss_increases(
             LOSS_INCREASE,
             losses.reshape(-1, len(inputs.texts)),
             full.loss,
             full.num_targets,
-            np.ndindex(*gates.shape),
+            np.ndindex(*losses.shape[:2]),
         )
         return AnalysisResult(
             findings, {"losses": losses, "full": full.loss, "num_targets": full.num_targets}
         )
+
+
+def losses_by_head(probe: PredictionProbe, keep_only: bool = False) -> FloatArray:
+    """Return the losses (layers, H, N) without each head, or with it alone in its layer."""
+    losses = np.zeros((*open_gates(probe.model).shape, len(probe.texts)))
+    for layer, head in np.ndindex(*losses.shape[:2]):
+        gates = open_gates(probe.model)
+        if keep_only:
+            gates[layer] = 0
+        gates[layer, head] = float(keep_only)
+        with gate_heads(probe.model, gates):
+            losses[layer, head] = probe.evaluate().loss
+    return losses

@@ -9,8 +9,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -18,18 +16,20 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.interventions import CONTEXT_TAP, gate_heads, open_gates
 from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.plots import LayerCurves
 from bertwright.analysis.core.prediction_probe import (
     PredictionProbe,
     PredictionScores,
-    missing_predictions,
     split_probes,
 )
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings, StoredResult
-from bertwright.analysis.core.texts import missing_halves
+from bertwright.analysis.core.requirements import missing_halves, missing_predictions
+from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Findings
+from bertwright.analysis.heads.head_ablation import losses_by_head
 from bertwright.core.rng import stream_key, uniform
+from bertwright.core.significance import FloatArray
 from bertwright.models.text_batches import TextBatch
 
-Importances = NDArray[np.float64]
+Importances = FloatArray
 
 LOSS_INCREASE = "loss increase with a fifth pruned"
 RANDOM_MINUS_IMPORTANCE = "loss with half pruned, random order minus importance"
@@ -50,10 +50,10 @@ class HeadImportance(Analysis):
     step_fraction: float = Field(default=0.1, gt=0, le=1)
     num_random_orders: int = Field(default=5, ge=1)
     survey_id = "B17"
-    group = "heads"
     title = "How many heads can be pruned, and does the gate gradient tell which?"
     source = "Michel et al. 2019"
     taps = (f"blocks.*.{CONTEXT_TAP}",)
+    requires = (missing_halves("choose by"), missing_predictions)
     claims = (
         Claim(
             "a fifth of the heads can be pruned for less than a tenth of a nat",
@@ -69,16 +69,24 @@ class HeadImportance(Analysis):
             RANDOM_MINUS_IMPORTANCE,
         ),
     )
-
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = missing_halves(inputs.texts, "choose by") or super().not_applicable(inputs)
-        return reason or missing_predictions(inputs.model)
+    plots = (
+        LayerCurves(
+            "loss, nats",
+            lambda r: {
+                "by importance": r.arrays["importance"],
+                "oracle": r.arrays["oracle"],
+                "random": r.arrays["random"].T,
+            },
+            xlabel="fraction of heads pruned",
+            x="fractions",
+        ),
+    )
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         model = inputs.model
         train, test = split_probes(inputs)
         importances = normalise_by_layer(head_importances(train))
-        oracle = ablation_losses(train)
+        oracle = losses_by_head(train).sum(-1)
         indices = np.arange(importances.size)
         orders = [
             uniform(stream_key(inputs.seed, "order of heads"), number, indices).reshape(
@@ -118,17 +126,6 @@ class HeadImportance(Analysis):
             "random": np.array([[c.mean_loss for c in curve] for curve in random]),
         }
         return AnalysisResult(findings, arrays)
-
-    def plot(self, result: StoredResult, figure: Figure) -> None:
-        axes = figure.subplots()
-        fractions, random = result.arrays["fractions"], result.arrays["random"]
-        axes.plot(fractions, result.arrays["importance"], label="by importance")
-        axes.plot(fractions, result.arrays["oracle"], "--", label="oracle")
-        axes.plot(fractions, random.mean(0), ":", label="random")
-        axes.fill_between(fractions, random.min(0), random.max(0), alpha=0.2)
-        axes.set_xlabel("fraction of heads pruned")
-        axes.set_ylabel("loss, nats")
-        axes.legend()
 
     def _pruning_curve(
         self,
@@ -171,18 +168,6 @@ def head_importances(probe: PredictionProbe) -> Importances:
 def normalise_by_layer(importances: Importances) -> Importances:
     """Divide importances (layers, H) by their norm in each layer."""
     return importances / np.maximum(np.linalg.norm(importances, axis=1, keepdims=True), 1e-30)
-
-
-def ablation_losses(probe: PredictionProbe) -> Importances:
-    """Return the loss without each head alone, (layers, H)."""
-    gates = open_gates(probe.model)
-    losses = np.zeros(gates.shape)
-    for at in np.ndindex(*gates.shape):
-        gates[at] = 0
-        with gate_heads(probe.model, gates):
-            losses[at] = probe.evaluate().mean_loss
-        gates[at] = 1
-    return losses
 
 
 def _nearest_index(fractions: Sequence[float], fraction: float) -> int:

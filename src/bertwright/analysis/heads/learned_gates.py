@@ -7,30 +7,27 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.interventions import CONTEXT_TAP, gate_heads, open_gates
+from bertwright.analysis.core.plots import HeatMap
 from bertwright.analysis.core.prediction_probe import (
     PredictionProbe,
     PredictionScores,
-    missing_predictions,
     split_probes,
 )
+from bertwright.analysis.core.requirements import missing_halves, missing_predictions
 from bertwright.analysis.core.result import (
-    AnalysisFinding,
     AnalysisResult,
-    BaselineValue,
+    Findings,
     StoredResult,
-    difference_finding,
 )
-from bertwright.analysis.core.texts import missing_halves
 from bertwright.analysis.heads.head_importance import head_importances, normalise_by_layer
 from bertwright.core.rng import stream_key, uniform
+from bertwright.core.significance import FloatArray
 from bertwright.models.text_batches import TextBatch
 from bertwright.modules.hard_concrete import HardConcrete
 
@@ -69,10 +66,10 @@ class LearnedGates(Analysis):
     steps: int = Field(default=40, ge=1)
     learning_rate: float = Field(default=0.2, gt=0)
     survey_id = "B18"
-    group = "heads"
     title = "Which heads can be pruned together, according to learned gates?"
     source = "Voita et al. 2019"
     taps = (f"blocks.*.{CONTEXT_TAP}",)
+    requires = (missing_halves(), missing_predictions)
     claims = (
         Claim(
             "at the lowest penalty the gates close some heads",
@@ -94,17 +91,20 @@ class LearnedGates(Analysis):
             _at_lowest_penalty("importance minus gates"),
         ),
     )
-
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = missing_halves(inputs.texts) or super().not_applicable(inputs)
-        return reason or missing_predictions(inputs.model)
+    plots = (
+        HeatMap(
+            "probability that the gate is open",
+            lambda r: np.concatenate(list(r.arrays["open_probabilities"]), axis=1),
+            xlabel="head, penalty by penalty",
+        ),
+    )
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         train, test = split_probes(inputs)
         by_gradient, full = normalise_by_layer(head_importances(train)), test.evaluate()
         rank = np.argsort(np.argsort(-by_gradient, axis=None)).reshape(by_gradient.shape)
-        findings: list[AnalysisFinding] = []
-        probabilities: list[NDArray[np.float64]] = []
+        findings = Findings(inputs.seed)
+        probabilities: list[FloatArray] = []
         for penalty in self.penalties:
             logits = self.train_gates(train, penalty)
             probabilities.append(GATE_DISTRIBUTION.open_probability(logits).double().cpu().numpy())
@@ -112,9 +112,12 @@ class LearnedGates(Analysis):
             by_importance = _evaluate_gates(test, torch.from_numpy(rank < int(is_open.sum())))
             by_gates = _evaluate_gates(test, is_open)
             suffix = f"penalty {penalty:g}"
-            findings.append(_closed_fraction_finding(penalty, is_open))
+            closed = 1 - float(is_open.double().mean())
+            findings.add_value(
+                f"fraction of heads closed, {suffix}", closed, num_units=is_open.numel()
+            )
             findings += [
-                _loss_difference(f"{name}, {suffix}", first, second, inputs.seed)
+                first.loss_minus(second, f"{name}, {suffix}", seed=inputs.seed)
                 for name, first, second in (
                     ("loss increase", by_gates, full),
                     ("loss increase by importance", by_importance, full),
@@ -126,18 +129,6 @@ class LearnedGates(Analysis):
             "open_probabilities": np.array(probabilities),
         }
         return AnalysisResult(findings, arrays)
-
-    def plot(self, result: StoredResult, figure: Figure) -> None:
-        penalties, probabilities = result.arrays["penalties"], result.arrays["open_probabilities"]
-        panels = figure.subplots(1, len(penalties), squeeze=False)[0]
-        image = None
-        for axes, penalty, values in zip(panels, penalties, probabilities, strict=True):
-            image = axes.imshow(values, vmin=0, vmax=1)
-            axes.set_title(f"penalty {penalty:g}")
-            axes.set_xlabel("head")
-        panels[0].set_ylabel("layer")
-        if image is not None:
-            figure.colorbar(image, ax=panels[-1], label="probability that the gate is open")
 
     def train_gates(self, probe: PredictionProbe, penalty: float) -> Tensor:
         """Train the gates and return their logits (layers, H)."""
@@ -165,23 +156,3 @@ class LearnedGates(Analysis):
 def _evaluate_gates(probe: PredictionProbe, gates: Tensor) -> PredictionScores:
     with gate_heads(probe.model, gates.to(open_gates(probe.model))):
         return probe.evaluate()
-
-
-def _closed_fraction_finding(penalty: float, is_open: Tensor) -> AnalysisFinding:
-    closed = 1 - float(is_open.double().mean())
-    return AnalysisFinding(
-        f"fraction of heads closed, penalty {penalty:g}", closed, num_units=is_open.numel()
-    )
-
-
-def _loss_difference(
-    metric: str, first: PredictionScores, second: PredictionScores, seed: int
-) -> AnalysisFinding:
-    """Return a finding for the loss of the first minus that of the second."""
-    return difference_finding(
-        metric,
-        first.loss_ratio,
-        second.loss_ratio,
-        seed=seed,
-        baseline=BaselineValue("loss compared with", second.mean_loss),
-    )

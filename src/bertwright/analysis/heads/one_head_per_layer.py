@@ -1,23 +1,18 @@
 """The cost of keeping one head per layer (Michel et al. 2019, section 3.3)."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
-from bertwright.analysis.core.claims import Claim
-from bertwright.analysis.core.interventions import CONTEXT_TAP, gate_heads, open_gates
+from bertwright.analysis.core.claims import Claim, significant_findings
+from bertwright.analysis.core.interventions import CONTEXT_TAP
 from bertwright.analysis.core.plots import LayerCurves
-from bertwright.analysis.core.prediction_probe import missing_predictions, prediction_probe
-from bertwright.analysis.core.result import AnalysisResult, Findings, StoredResult
-from bertwright.analysis.core.texts import missing_halves
+from bertwright.analysis.core.prediction_probe import prediction_probe
+from bertwright.analysis.core.requirements import missing_halves, missing_predictions
+from bertwright.analysis.core.result import AnalysisResult, Findings
+from bertwright.analysis.heads.head_ablation import losses_by_head
 from bertwright.core.significance import split_halves
-
-
-def _fraction_worse(result: StoredResult) -> Mapping[str, Any]:
-    worse = [f for f in result.findings if f["adjusted_p_value"] < 0.05 and f["value"] > 0]
-    return result.computed_finding(len(worse) / len(result.findings))
 
 
 class OneHeadPerLayer(Analysis):
@@ -29,15 +24,15 @@ class OneHeadPerLayer(Analysis):
 
     kind: Literal["one-head"] = "one-head"
     survey_id = "B16"
-    group = "heads"
     title = "Is one head per layer enough?"
     source = "Michel et al. 2019"
     taps = (f"blocks.*.{CONTEXT_TAP}",)
+    requires = (missing_predictions, missing_halves("choose by"))
     claims = (
         Claim(
             "in most layers one head is enough",
             "in all of BERT, and in most of a translation model",
-            _fraction_worse,
+            significant_findings(1),
             0.5,
             "half of them",
             "below",
@@ -51,20 +46,12 @@ class OneHeadPerLayer(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = super().not_applicable(inputs) or missing_predictions(inputs.model)
-        return reason or missing_halves(inputs.texts, "choose by")
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
-        probe, gates = prediction_probe(inputs), open_gates(inputs.model)
-        full, (train, test) = probe.evaluate(), split_halves(len(inputs.texts), inputs.seed)
-        losses = np.zeros((*gates.shape, len(inputs.texts)))
-        for layer, head in np.ndindex(*gates.shape):
-            single = gates.clone()
-            single[layer] = 0
-            single[layer, head] = 1
-            with gate_heads(inputs.model, single):
-                losses[layer, head] = probe.evaluate().loss
+        probe, (train, test) = (
+            prediction_probe(inputs),
+            split_halves(len(inputs.texts), inputs.seed),
+        )
+        full, losses = probe.evaluate(), losses_by_head(probe, keep_only=True)
         best = losses[..., train].sum(-1).argmin(1)
         chosen = losses[np.arange(len(best)), best][:, test]
         findings = Findings(inputs.seed)

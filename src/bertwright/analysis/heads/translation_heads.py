@@ -1,29 +1,104 @@
 """BLEU of a translation without a head, and with one head per layer (Michel et al. 2019)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 
-from bertwright.analysis.core.analysis import Analysis, AnalysisInput, ReportTable
-from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.claims import Claim, significant_findings
 from bertwright.analysis.core.model import AnalysedModel
+from bertwright.analysis.core.plots import HeatMap, LayerCurves
+from bertwright.analysis.core.requirements import missing_halves
 from bertwright.analysis.core.result import (
     AnalysisFinding,
     AnalysisResult,
     BaselineValue,
     StoredResult,
+    adjust_p_values,
     interval_finding,
 )
-from bertwright.analysis.core.texts import missing_halves
-from bertwright.analysis.heads.translation_probe import BleuCounts, TranslationProbe, bleu
-from bertwright.core.significance import benjamini_hochberg, bootstrap_statistic, split_halves
+from bertwright.analysis.core.texts import AnalysedText
+from bertwright.batches.noising.translation import Translation
+from bertwright.core.errors import MissingExtra
+from bertwright.core.significance import FloatArray, bootstrap_statistic, split_halves
+from bertwright.tasks.formats.examples import Example
+
+MAX_NGRAM = 4
+"""Largest n of the counted n-grams."""
+
+BleuCounts = FloatArray
+"""(..., 2 MAX_NGRAM + 2): matching n-grams, all n-grams, lengths of translation and reference."""
+
+
+@dataclass(frozen=True)
+class TranslationProbe:
+    """Pairs of texts: sources, translated to at most ``max_new_tokens``, and references."""
+
+    model: AnalysedModel
+    texts: Sequence[AnalysedText]
+    max_new_tokens: int = 64
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Return the source and reference texts."""
+        sources = [text.source for text in self.texts]
+        return [(s.text, s.pair or "") for s in sources if isinstance(s, Example)]
+
+    def translate(self) -> list[str]:
+        """Translate every text with the model as it is now."""
+        prompts = [first for first, _ in self.pairs()]
+        translations = self.model.text_model.generate(
+            prompts, temperature=0, max_new_tokens=self.max_new_tokens
+        )
+        return [translation.text for translation in translations]
+
+    def bleu_counts(self) -> BleuCounts:
+        """Return the BLEU counts of every text."""
+        references = [second for _, second in self.pairs()]
+        pairs = zip(self.translate(), references, strict=True)
+        return np.stack([sentence_bleu_counts(*pair) for pair in pairs])
+
+
+def missing_translation(inputs: AnalysisInput) -> str | None:
+    """Require a model that translates and pairs of texts."""
+    objectives = inputs.model.text_model.model.recipe.objectives.values()
+    if not any(isinstance(o.decoder_noising, Translation) for o in objectives):
+        return "the model does not translate"
+    if not all(isinstance(text.source, Example) and text.source.pair for text in inputs.texts):
+        return "it needs translations: give a file with a pair per line, separated by a tab"
+    return None
+
+
+def sentence_bleu_counts(translation: str, reference: str) -> BleuCounts:
+    """Return the BLEU counts of one text."""
+    score = load_sacrebleu().sentence_score(translation, [reference])
+    return np.array([*score.counts, *score.totals, score.sys_len, score.ref_len], np.float64)
+
+
+def bleu(counts: BleuCounts) -> BleuCounts:
+    """Return BLEU, 0 to 100, from counts summed over texts (..., 2 MAX_NGRAM + 2): (...)."""
+    metric, rows = load_sacrebleu(), counts.reshape(-1, counts.shape[-1])
+    scores = [
+        metric.compute_bleu(
+            row[:MAX_NGRAM].tolist(), row[MAX_NGRAM:-2].tolist(), int(row[-2]), int(row[-1]), "exp"
+        ).score
+        for row in rows
+    ]
+    return np.array(scores).reshape(counts.shape[:-1])
+
+
+def load_sacrebleu() -> Any:
+    """Load the BLEU metric of sacrebleu."""
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError as error:
+        raise MissingExtra("sacrebleu", "translation") from error
+    return BLEU(effective_order=True)
+
 
 ATTENTION_TAPS = {
     "encoder": "blocks.{}.attention.context",
@@ -35,12 +110,6 @@ ATTENTION_TAPS = {
 FULL_BLEU = "BLEU with all heads"
 ABLATED_BLEU_DIFFERENCE = "BLEU difference without the head"
 SINGLE_HEAD_BLEU_DIFFERENCE = "BLEU difference with this head only"
-
-
-def _fraction_needed(result: StoredResult) -> Mapping[str, Any]:
-    ablated = (_findings(result, ABLATED_BLEU_DIFFERENCE, part) for part in ATTENTION_TAPS)
-    is_worse = [f["adjusted_p_value"] < 0.05 and f["value"] < 0 for fs in ablated for f in fs]
-    return result.computed_finding(float(np.mean(is_worse)))
 
 
 def _worst_difference(result: StoredResult) -> Mapping[str, Any]:
@@ -63,14 +132,14 @@ class TranslationHeads(Analysis):
     kind: Literal["translation-heads"] = "translation-heads"
     max_new_tokens: int = Field(default=64, ge=1)
     survey_id = "B15"
-    group = "heads"
     title = "What does a translation lose without a head, and with one head per layer?"
     source = "Michel et al. 2019"
+    requires = (missing_halves("choose by"), missing_translation)
     claims = (
         Claim(
             "most heads can be removed, one at a time, without a significant loss",
             "all but 8 of 96 heads of the encoder",
-            _fraction_needed,
+            significant_findings(-1, ABLATED_BLEU_DIFFERENCE),
             0.5,
             "half of them",
             "below",
@@ -83,16 +152,34 @@ class TranslationHeads(Analysis):
             direction="below",
         ),
     )
-
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = missing_halves(inputs.texts, "choose by")
-        return reason or TranslationProbe(inputs.model, inputs.texts).not_applicable()
+    plots = (
+        *(
+            HeatMap(
+                f"BLEU difference without a head: {part}",
+                lambda r, metric=f"{ABLATED_BLEU_DIFFERENCE}: {part}": r.values_by_head(metric),
+                None,
+            )
+            for part in ATTENTION_TAPS
+        ),
+        LayerCurves(
+            "BLEU difference to all heads",
+            lambda r: {
+                part: np.array(
+                    [f["value"] for f in _findings(r, SINGLE_HEAD_BLEU_DIFFERENCE, part)]
+                )
+                for part in ATTENTION_TAPS
+            },
+            False,
+            "layer with one head",
+        ),
+    )
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         probe = TranslationProbe(inputs.model, inputs.texts, self.max_new_tokens)
         full = probe.bleu_counts()
-        findings = [_full_finding(full, inputs.seed)]
-        arrays: dict[str, NDArray[np.float64]] = {"full": full}
+        interval, _ = bootstrap_statistic(bleu, full, seed=inputs.seed)
+        findings = [interval_finding(FULL_BLEU, interval)]
+        arrays: dict[str, FloatArray] = {"full": full}
         for part in ATTENTION_TAPS:
             heads = AttentionHeads(inputs.model, part)
             ablated, single = (
@@ -104,73 +191,9 @@ class TranslationHeads(Analysis):
             findings += _single_head_findings(part, heads.shape, single, full, inputs.seed)
         return AnalysisResult(findings, arrays)
 
-    def tables(self, result: StoredResult) -> list[ReportTable]:
-        full = f"{result.overall_finding(FULL_BLEU)['value']:.1f}"
-        rows: list[dict[str, object]] = []
-        for part in ATTENTION_TAPS:
-            findings = _findings(result, ABLATED_BLEU_DIFFERENCE, part)
-            for layer in sorted({f["layer_from_1"] for f in findings}):
-                cells = {
-                    str(f["head_from_1"]): _format_difference(f)
-                    for f in findings
-                    if f["layer_from_1"] == layer
-                }
-                rows.append({"part": part, "layer": layer, **cells})
-        heads = {key: f"head {key}" for key in rows[0] if key.isdigit()}
-        single = {
-            (part, f["layer_from_1"]): _format_difference(f)
-            for part in ATTENTION_TAPS
-            for f in _findings(result, SINGLE_HEAD_BLEU_DIFFERENCE, part)
-        }
-        layers = sorted({layer for _, layer in single})
-        note = f"BLEU difference to all heads ({full}; * significant)"
-        return [
-            ReportTable(
-                f"{note}, without one head:", {"part": "", "layer": "layer", **heads}, rows
-            ),
-            ReportTable(
-                f"{note}, with one head only in a layer:",
-                {"layer": "layer", **{part: part for part in ATTENTION_TAPS}},
-                [
-                    {"layer": layer, **{part: single.get((part, layer)) for part in ATTENTION_TAPS}}
-                    for layer in layers
-                ],
-            ),
-        ]
-
-    def plot(self, result: StoredResult, figure: Figure) -> None:
-        grids = figure.subplots(1, len(ATTENTION_TAPS) + 1)
-        differences = {
-            part: result.values_by_head(f"{ABLATED_BLEU_DIFFERENCE}: {part}")
-            for part in ATTENTION_TAPS
-        }
-        limit = max(float(np.abs(values).max()) for values in differences.values())
-        for axes, (part, values) in zip(grids[:-1], differences.items(), strict=True):
-            axes.imshow(values, cmap="RdBu", vmin=-limit, vmax=limit)
-            axes.set_title(f"without a head: {part}", fontsize=8)
-            axes.set_xlabel("head")
-            axes.set_ylabel("layer")
-        figure.colorbar(grids[0].images[0], ax=grids[:-1], label="BLEU")
-        for part in ATTENTION_TAPS:
-            findings = _findings(result, SINGLE_HEAD_BLEU_DIFFERENCE, part)
-            layers, values = ([f[name] for f in findings] for name in ("layer_from_1", "value"))
-            grids[-1].plot(layers, values, marker="o", label=part)
-        grids[-1].axhline(0, linestyle=":", color="grey")
-        grids[-1].legend(fontsize=8)
-        grids[-1].set_xlabel("layer with one head")
-        grids[-1].set_ylabel("BLEU difference to all heads")
-
 
 def _findings(result: StoredResult, metric: str, part: str) -> list[Mapping[str, Any]]:
     return [finding for finding in result.findings if finding["metric"] == f"{metric}: {part}"]
-
-
-def _format_difference(finding: Mapping[str, Any]) -> str:
-    """Format a difference, with a star if it is significant: adjusted, or by its interval."""
-    low, high = finding["interval"]
-    adjusted = finding.get("adjusted_p_value")
-    is_significant = low > 0 or high < 0 if adjusted is None else adjusted < 0.05
-    return f"{finding['value']:+.1f}{'*' * is_significant}"
 
 
 @dataclass(frozen=True)
@@ -205,8 +228,18 @@ class AttentionHeads:
             return probe.bleu_counts()
 
 
-def _full_finding(full_counts: BleuCounts, seed: int) -> AnalysisFinding:
-    return interval_finding(FULL_BLEU, bootstrap_statistic(bleu, full_counts, seed=seed)[0])
+def _bleu_difference(
+    metric: str,
+    at: tuple[int, int],
+    counts: BleuCounts,
+    full_counts: BleuCounts,
+    seed: int,
+    **fields: Any,
+) -> AnalysisFinding:
+    """Return the difference of BLEU to all heads for a head (layer, head)."""
+    difference, p_value = bootstrap_statistic(bleu, counts, full_counts, seed=seed)
+    baseline = BaselineValue("BLEU of all heads", float(bleu(full_counts.sum(0))))
+    return interval_finding(metric, difference, *at, baseline, p_value=p_value, **fields)
 
 
 def _ablation_findings(
@@ -217,22 +250,13 @@ def _ablation_findings(
     seed: int,
 ) -> list[AnalysisFinding]:
     """Return a finding for every head, tested for all of them at once."""
-    tests = [bootstrap_statistic(bleu, counts, full_counts, seed=seed) for counts in ablated_counts]
-    adjusted = benjamini_hochberg([p_value for _, p_value in tests])
-    baseline = BaselineValue("BLEU of all heads", float(bleu(full_counts.sum(0))))
-    return [
-        replace(
-            interval_finding(
-                f"{ABLATED_BLEU_DIFFERENCE}: {part}", difference, at[0], at[1], baseline
-            ),
-            p_value=p_value,
-            adjusted_p_value=float(adjusted_p_value),
-            num_tests=len(tests),
-        )
-        for at, (difference, p_value), adjusted_p_value in zip(
-            np.ndindex(shape), tests, adjusted, strict=True
-        )
-    ]
+    metric = f"{ABLATED_BLEU_DIFFERENCE}: {part}"
+    return adjust_p_values(
+        [
+            _bleu_difference(metric, (layer, head), counts, full_counts, seed)
+            for (layer, head), counts in zip(np.ndindex(shape), ablated_counts, strict=True)
+        ]
+    )
 
 
 def _single_head_findings(
@@ -245,13 +269,15 @@ def _single_head_findings(
     """Return a finding for the best head of every layer."""
     train, test = split_halves(len(full_counts), seed)
     scores = bleu(single_head_counts[:, train].sum(1)).reshape(shape)
-    baseline = BaselineValue("BLEU of all heads", float(bleu(full_counts[test].sum(0))))
-    findings: list[AnalysisFinding] = []
-    for layer, head in enumerate(scores.argmax(1)):
-        counts = single_head_counts[layer * shape[1] + head]
-        difference, p_value = bootstrap_statistic(bleu, counts[test], full_counts[test], seed=seed)
-        finding = interval_finding(
-            f"{SINGLE_HEAD_BLEU_DIFFERENCE}: {part}", difference, layer, int(head), baseline
+    metric = f"{SINGLE_HEAD_BLEU_DIFFERENCE}: {part}"
+    return [
+        _bleu_difference(
+            metric,
+            (layer, int(head)),
+            single_head_counts[layer * shape[1] + head][test],
+            full_counts[test],
+            seed,
+            num_tests=shape[0],
         )
-        findings.append(replace(finding, p_value=p_value, num_tests=shape[0]))
-    return findings
+        for layer, head in enumerate(scores.argmax(1))
+    ]

@@ -4,19 +4,17 @@ A head outputs the sum over positions j of A_ij f(x_j). What counts is the norm 
 the weight alone.
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from scipy import stats
 
 from bertwright.analysis.attention.attention_mass import (
     ATTENDED_TOKENS,
     attention_mass,
     layer_halves,
+    mass_by_layer,
 )
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import HeatMap, LayerCurves
@@ -25,6 +23,7 @@ from bertwright.analysis.identifiability.effective_attention import (
     head_output_factors,
     missing_head_outputs,
 )
+from bertwright.core.significance import FloatArray, spearman
 
 SEPARATOR_WEIGHT_MINUS_NORM = "separator, second half, by weight minus by norm"
 
@@ -37,10 +36,10 @@ class AttentionNorms(StreamingAnalysis):
 
     kind: Literal["attention-norms"] = "attention-norms"
     survey_id = "B14"
-    group = "identifiability"
     title = "Where does attention go when weights are multiplied by the norm of the values?"
     source = "Kobayashi et al. 2020"
     taps = ("blocks.*.attention.weights", "blocks.*.attention.value")
+    requires = (lambda inputs: missing_head_outputs(inputs.model),)
     claims = (
         Claim(
             "weighted by norm, separators get less attention in the second half of the layers",
@@ -57,80 +56,51 @@ class AttentionNorms(StreamingAnalysis):
         ),
     )
     plots = (
-        LayerCurves(
-            "fraction of attention",
-            lambda r: {
-                f"{target}, {name}": r.arrays[name][..., n].mean(1)
-                for n, target in enumerate(ATTENDED_TOKENS[:3])
-                for name in ("weight", "norm")
-            },
-            has_embeddings=False,
-        ),
+        LayerCurves("fraction of attention", mass_by_layer("weight", "norm"), has_embeddings=False),
         HeatMap("correlation of weight and norm", lambda r: r.arrays["correlations"].mean(0), None),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return super().not_applicable(inputs) or missing_head_outputs(inputs.model)
-
-    def consumer(self, inputs: AnalysisInput) -> "AttentionNormsConsumer":
-        return AttentionNormsConsumer(inputs)
-
-
-class AttentionNormsConsumer:
-    """The consumer of attention mass by weight and by norm, (N, layers, heads, targets)."""
-
-    taps = AttentionNorms.taps
-
-    def __init__(self, inputs: AnalysisInput) -> None:
-        self.model, self.seed = inputs.model, inputs.seed
-        shape = (len(inputs.texts), inputs.model.num_layers, inputs.model.num_heads)
-        self.by_weight, self.by_norm = (np.zeros((*shape, len(ATTENDED_TOKENS))) for _ in range(2))
-        self.correlations = np.zeros(shape)
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Compare weights with norms in a batch."""
-        categories = [batch.category_mask(c) for c in ("opening", "separator", "punctuation")]
-        columns, lengths = torch.stack(categories, -1), batch.lengths
-        for layer in range(self.correlations.shape[1]):
-            factors = head_output_factors(self.model, layer)
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        columns = batch.category_columns("opening", "separator", "punctuation")
+        by_weight: list[FloatArray] = []
+        by_norm: list[FloatArray] = []
+        correlations: list[list[list[float]]] = []
+        for layer in range(inputs.model.num_layers):
+            factors = head_output_factors(inputs.model, layer)
             weights = batch.attention(layer)
             norms = (batch.value(layer, "attention.value").double() @ factors).norm(dim=-1)
-            by_norm = weights * norms[..., None, :].to(weights)
-            by_norm = by_norm / by_norm.sum(-1, keepdim=True).clamp(min=1e-30)
-            self.by_weight[batch.text_indices, layer] = attention_mass(weights, columns, lengths)
-            self.by_norm[batch.text_indices, layer] = attention_mass(by_norm, columns, lengths)
-            received = weights.sum(2)
-            for index, number in enumerate(batch.text_indices):
-                tokens = slice(len(batch.texts[index]))
-                self.correlations[number, layer] = [
-                    _spearman(a, b)
-                    for a, b in zip(
-                        received[index, :, tokens].cpu().numpy(),
-                        norms[index, :, tokens].cpu().numpy(),
-                        strict=True,
-                    )
+            products = weights * norms[..., None, :].to(weights)
+            products = products / products.sum(-1, keepdim=True).clamp(min=1e-30)
+            by_weight.append(attention_mass(weights, columns, batch.lengths))
+            by_norm.append(attention_mass(products, columns, batch.lengths))
+            received, sizes = weights.sum(2).cpu().numpy(), norms.cpu().numpy()
+            correlations.append(
+                [
+                    [
+                        spearman(a[: len(text)], b[: len(text)])
+                        for a, b in zip(received[index], sizes[index], strict=True)
+                    ]
+                    for index, text in enumerate(batch.texts)
                 ]
+            )
+        return {
+            "weight": np.stack(by_weight, 1),
+            "norm": np.stack(by_norm, 1),
+            "correlations": np.swapaxes(correlations, 0, 1),
+        }
 
-    def result(self) -> AnalysisResult:
-        """Return means over texts."""
-        weight = self.by_weight.mean(0)
-        findings = Findings(self.seed)
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        mass = {name: np.array(measured[name]) for name in ("weight", "norm")}
+        correlations = np.array(measured["correlations"])
+        arrays = {name: values.mean(0) for name, values in mass.items()}
+        findings = Findings(inputs.seed)
         metrics = [f"by norm, {target}" for target in ATTENDED_TOKENS]
-        findings.add_by_head(metrics, self.by_norm, ("by weight", weight))
-        second = layer_halves(self.by_norm.shape[1])["second half"]
-        by_weight, by_norm = (
-            mass[:, second, :, ATTENDED_TOKENS.index("separator")].mean((1, 2))
-            for mass in (self.by_weight, self.by_norm)
+        findings.add_by_head(metrics, mass["norm"], ("by weight", arrays["weight"]))
+        second = layer_halves(correlations.shape[1])["second half"]
+        to_separator = (
+            values[:, second, :, ATTENDED_TOKENS.index("separator")].mean((1, 2))
+            for values in mass.values()
         )
-        findings.add_difference(SEPARATOR_WEIGHT_MINUS_NORM, by_weight, by_norm)
-        findings.add_ratio("correlation of weight and norm", self.correlations.mean((1, 2)))
-        arrays = {"weight": weight, "norm": self.by_norm.mean(0), "correlations": self.correlations}
-        return AnalysisResult(findings, arrays)
-
-
-def _spearman(first: NDArray[Any], second: NDArray[Any]) -> float:
-    """Return Spearman's correlation; 0 if one side is constant."""
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return 0.0
-    result: Any = stats.spearmanr(first, second)
-    return float(result.statistic)
+        findings.add_difference(SEPARATOR_WEIGHT_MINUS_NORM, *to_separator)
+        findings.add_ratio("correlation of weight and norm", correlations.mean((1, 2)))
+        return AnalysisResult(findings, {**arrays, "correlations": correlations})

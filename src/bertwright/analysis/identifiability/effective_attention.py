@@ -5,14 +5,19 @@ The rank of T is at most the head size, so in longer texts A can change within t
 of T without changing the output. Effective attention is A without its part in that null space.
 """
 
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bertwright.analysis.attention.attention_mass import ATTENDED_TOKENS, attention_mass
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.attention.attention_mass import (
+    ATTENDED_TOKENS,
+    attention_mass,
+    mass_by_layer,
+)
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.model import AnalysedModel
@@ -36,7 +41,6 @@ class EffectiveAttention(StreamingAnalysis):
     kind: Literal["effective-attention"] = "effective-attention"
     constrained: bool = False
     survey_id = "B10"
-    group = "identifiability"
     title = "How much of attention could differ without changing the output?"
     source = "Brunner et al. 2020"
     taps = ("blocks.*.attention.weights", "blocks.*.attention.value")
@@ -55,85 +59,57 @@ class EffectiveAttention(StreamingAnalysis):
             has_embeddings=False,
         ),
         LayerCurves(
-            "fraction of attention",
-            lambda r: {
-                f"{target}, {name}": r.arrays[name][..., n].mean(1)
-                for n, target in enumerate(ATTENDED_TOKENS[:3])
-                for name in ("raw", "effective")
-            },
-            has_embeddings=False,
+            "fraction of attention", mass_by_layer("raw", "effective"), has_embeddings=False
         ),
     )
 
-    def consumer(self, inputs: AnalysisInput) -> "EffectiveAttentionConsumer":
-        return EffectiveAttentionConsumer(inputs, self.constrained)
-
-
-class EffectiveAttentionConsumer:
-    """The consumer of correlations (N, layers, heads), attention mass and null space size."""
-
-    taps = EffectiveAttention.taps
-
-    def __init__(self, inputs: AnalysisInput, constrained: bool) -> None:
-        self.model, self.seed, self.constrained = inputs.model, inputs.seed, constrained
-        shape = (len(inputs.texts), inputs.model.num_layers, inputs.model.num_heads)
-        self.correlations, self.null_space_size = np.zeros(shape), np.zeros(shape)
-        self.raw, self.effective = (np.zeros((*shape, len(ATTENDED_TOKENS))) for _ in range(2))
-        self.lengths = np.zeros(len(inputs.texts))
-        self.head_size = head_output_factors(inputs.model, 0).shape[-1]
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Split the attention of a batch, text by text."""
-        categories = [batch.category_mask(c) for c in ("opening", "separator", "punctuation")]
-        columns = torch.stack(categories, -1).double()
-        for layer in range(self.correlations.shape[1]):
-            factors = head_output_factors(self.model, layer)
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        columns = batch.category_columns("opening", "separator", "punctuation")
+        shape = (len(batch.texts), inputs.model.num_layers, inputs.model.num_heads)
+        correlations, null_space_size = np.zeros(shape), np.zeros(shape)
+        raw_mass, effective_mass = np.zeros((2, *shape, len(ATTENDED_TOKENS)))
+        for layer in range(inputs.model.num_layers):
+            factors = head_output_factors(inputs.model, layer)
             weights, values = batch.attention(layer), batch.value(layer, "attention.value")
             uniform = batch.uniform_attention(layer)
-            for index, number in enumerate(batch.text_indices):
-                size = len(batch.texts[index])
-                self.lengths[number] = size
+            for index, text in enumerate(batch.texts):
+                size = len(text)
                 raw = weights[index, :, :size, :size].double()
                 allowed = uniform[index, :, :size, :size] > 0
                 transformed = values[index, :, :size].double() @ factors
                 effective, rank = effective_attention(raw, transformed, allowed, self.constrained)
-                self.null_space_size[number, layer] = (size - rank).cpu()
-                correlation = weight_correlation(raw, effective, allowed)
-                self.correlations[number, layer] = correlation.cpu()
+                null_space_size[index, layer] = (size - rank).cpu()
+                correlations[index, layer] = weight_correlation(raw, effective, allowed).cpu()
                 targets = columns[index : index + 1, :size], raw.new_tensor([float(size)])
-                self.raw[number, layer] = attention_mass(raw[None], *targets)[0]
-                self.effective[number, layer] = attention_mass(effective[None], *targets)[0]
-
-    def result(self) -> AnalysisResult:
-        """Return correlations by length and attention mass by head."""
-        findings = Findings(self.seed)
-        lower = 0
-        for upper in LENGTH_BINS:
-            inside = (self.lengths > lower) & (self.lengths <= upper)
-            if inside.any():
-                mean = self.correlations[inside].mean((1, 2))
-                name = f"correlation, texts of {lower + 1} to {upper} tokens"
-                findings.add_ratio(name, mean)
-            lower = upper
-        means = self.correlations.mean((1, 2))
-        short, long = (
-            means[self.lengths <= self.head_size],
-            means[self.lengths > 2 * self.head_size],
-        )
-        if len(short) and len(long):
-            difference = bootstrap_mean_difference(short, long, seed=self.seed)
-            findings.add_interval(CORRELATION_DROP, difference)
-        raw = self.raw.mean(0)
-        metrics = [f"effective, {target}" for target in ATTENDED_TOKENS]
-        findings.add_by_head(metrics, self.effective, ("raw", raw))
-        arrays = {
-            "lengths": self.lengths,
-            "correlations": self.correlations,
-            "null_space_size": self.null_space_size,
-            "raw": raw,
-            "effective": self.effective.mean(0),
+                raw_mass[index, layer] = attention_mass(raw[None], *targets)[0]
+                effective_mass[index, layer] = attention_mass(effective[None], *targets)[0]
+        return {
+            "correlations": correlations,
+            "null_space_size": null_space_size,
+            "raw": raw_mass,
+            "effective": effective_mass,
         }
-        return AnalysisResult(findings, arrays)
+
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        arrays = {name: np.array(values) for name, values in measured.items()}
+        lengths = np.array([float(len(text)) for text in inputs.texts])
+        findings = Findings(inputs.seed)
+        means = arrays["correlations"].mean((1, 2))
+        for lower, upper in pairwise((0, *LENGTH_BINS)):
+            inside = (lengths > lower) & (lengths <= upper)
+            if inside.any():
+                name = f"correlation, texts of {lower + 1} to {upper} tokens"
+                findings.add_ratio(name, means[inside])
+        head_size = head_output_factors(inputs.model, 0).shape[-1]
+        short, long = means[lengths <= head_size], means[lengths > 2 * head_size]
+        if len(short) and len(long):
+            difference = bootstrap_mean_difference(short, long, seed=inputs.seed)
+            findings.add_interval(CORRELATION_DROP, difference)
+        raw = arrays["raw"].mean(0)
+        metrics = [f"effective, {target}" for target in ATTENDED_TOKENS]
+        findings.add_by_head(metrics, arrays["effective"], ("raw", raw))
+        means_by_head = {"raw": raw, "effective": arrays["effective"].mean(0)}
+        return AnalysisResult(findings, {**arrays, **means_by_head, "lengths": lengths})
 
 
 def missing_head_outputs(model: AnalysedModel) -> str | None:

@@ -9,12 +9,12 @@ from pydantic import Field
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.requirements import missing_halves
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
-from bertwright.analysis.core.texts import missing_halves
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates
 from bertwright.analysis.geometry.contextuality import unit_vectors
 from bertwright.analysis.probing.layer_probe import ProbeWords
-from bertwright.core.significance import bootstrap_ratio
+from bertwright.core.significance import FloatArray, bootstrap_ratio
 
 LINEAR_MAP, UNCHANGED = "linear map", "unchanged state"
 
@@ -37,10 +37,10 @@ class TokenIdentity(Analysis):
     kind: Literal["token-identity"] = "token-identity"
     ridge_penalty: float = Field(default=1.0, ge=0)
     survey_id = "B11"
-    group = "identifiability"
     title = "Can a token still be identified from its hidden state?"
     source = "Brunner et al. 2020"
     taps = WORD_STATE_TAPS
+    requires = (missing_halves(),)
     claims = (
         Claim(
             "the last layer still identifies words, beyond what their positions tell",
@@ -60,17 +60,14 @@ class TokenIdentity(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_halves(inputs.texts) or super().not_applicable(inputs)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         words = ProbeWords.from_inputs(inputs)
         word_states, is_train, is_test = words.word_states, words.is_train, words.is_test
         target = np.asarray(word_states.states[0], np.float64)
-        findings = Findings(inputs.seed)
+        findings = Findings(inputs.seed, includes_embeddings=True)
         fractions = np.zeros((word_states.num_layers, 2))
         chance, num_words = _chance_level(target, word_states, is_test)
-        sums: list[tuple[NDArray[np.float64], NDArray[np.float64]]] = []
+        sums: list[tuple[FloatArray, FloatArray]] = []
         for layer in range(word_states.num_layers):
             states = np.asarray(word_states.states[layer], np.float64)
             weights = _ridge_map(states[is_train], target[is_train], self.ridge_penalty)
@@ -79,9 +76,7 @@ class TokenIdentity(Analysis):
                 num_correct = num_identified(predicted, target, word_states, is_test)
                 interval = bootstrap_ratio(num_correct, num_words, seed=inputs.seed)
                 baseline = BaselineValue("by chance", chance)
-                findings.add_interval(
-                    name, interval, layer, baseline=baseline, includes_embeddings=True
-                )
+                findings.add_interval(name, interval, layer, baseline=baseline)
                 fractions[layer, n] = interval.value
                 if name == LINEAR_MAP:
                     sums.append((num_correct, num_words))
@@ -98,11 +93,11 @@ class TokenIdentity(Analysis):
 
 
 def num_identified(
-    predicted: NDArray[np.float64],
-    target: NDArray[np.float64],
+    predicted: FloatArray,
+    target: FloatArray,
     word_states: WordStates,
     is_test: NDArray[np.bool_],
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Return how many words are closest to their own embedding, for each test text."""
     texts = np.unique(word_states.text_ids[is_test])
     num_correct = np.zeros(len(texts))
@@ -114,8 +109,8 @@ def num_identified(
 
 
 def _chance_level(
-    target: NDArray[np.float64], word_states: WordStates, is_test: NDArray[np.bool_]
-) -> tuple[float, NDArray[np.float64]]:
+    target: FloatArray, word_states: WordStates, is_test: NDArray[np.bool_]
+) -> tuple[float, FloatArray]:
     """Return the fraction identified by chance, and the number of words of each test text."""
     texts, num_words = np.unique(word_states.text_ids[is_test], return_counts=True)
     expected = 0.0
@@ -126,23 +121,20 @@ def _chance_level(
 
 
 def _mean_by_position(
-    target: NDArray[np.float64], word_states: WordStates, is_train: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+    target: FloatArray, word_states: WordStates, is_train: NDArray[np.bool_]
+) -> FloatArray:
     """Return the mean training embedding at the position of each word, (W, E).
 
     Positions that do not occur in the training texts get the overall mean.
     """
-    first = np.searchsorted(word_states.text_ids, word_states.text_ids)
-    positions = np.arange(len(word_states.text_ids)) - first
+    positions = word_states.positions
     means = np.broadcast_to(target[is_train].mean(0), target.shape).copy()
     for position in np.unique(positions[is_train]):
         means[positions == position] = target[is_train & (positions == position)].mean(0)
     return means
 
 
-def _ridge_map(
-    states: NDArray[np.float64], target: NDArray[np.float64], ridge_penalty: float
-) -> NDArray[np.float64]:
+def _ridge_map(states: FloatArray, target: FloatArray, ridge_penalty: float) -> FloatArray:
     """Return the ridge map (D, E) from states (W, D) to targets (W, E)."""
     square = states.T @ states + ridge_penalty * np.eye(states.shape[1])
     return np.asarray(np.linalg.solve(square, states.T @ target), np.float64)

@@ -4,8 +4,6 @@ from typing import Literal
 
 import numpy as np
 import torch
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -13,10 +11,11 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.interventions import EMBEDDINGS_TAP, embed_tokens, replace_embeddings
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.analysis.core.result import AnalysisResult, Findings, StoredResult
+from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.result import AnalysisResult, Findings
 from bertwright.analysis.core.texts import AnalysedText, encoder_inputs
 from bertwright.core.rng import stream_key
-from bertwright.core.significance import bootstrap_ratios
+from bertwright.core.significance import FloatArray, bootstrap_ratios
 
 SELF_CONTRIBUTION_DROP = "own contribution, last layer minus first"
 
@@ -35,7 +34,6 @@ class TokenMixing(Analysis):
     num_directions: int = Field(default=8, ge=1)
     max_length: int = Field(default=32, ge=2)
     survey_id = "B12"
-    group = "identifiability"
     title = "How much of a hidden state comes from its own token?"
     source = "Brunner et al. 2020"
     taps = (EMBEDDINGS_TAP, "blocks.*.residual")
@@ -45,6 +43,21 @@ class TokenMixing(Analysis):
             "falls with depth in BERT-base, and stays the largest",
             SELF_CONTRIBUTION_DROP,
             direction="below",
+        ),
+    )
+    plots = (
+        LayerCurves(
+            "own contribution",
+            lambda r: {"dots: texts": r.arrays["own_contribution"].T},
+            has_embeddings=False,
+        ),
+        LayerCurves(
+            "contribution, as a power of 10",
+            lambda r: {
+                f"layer {n}": np.log10(np.maximum(values, 1e-9))
+                for n, values in enumerate(r.arrays["by_distance"], start=1)
+            },
+            xlabel=f"distance in tokens ({MAX_DISTANCE}: that or more)",
         ),
     )
 
@@ -71,24 +84,10 @@ class TokenMixing(Analysis):
         arrays = {"own_contribution": self_fractions, "by_distance": by_distance.mean(0)}
         return AnalysisResult(findings, arrays)
 
-    def plot(self, result: StoredResult, figure: Figure) -> None:
-        by_layer, by_distance = figure.subplots(1, 2)
-        values = result.arrays["own_contribution"]
-        layers = range(1, 1 + values.shape[1])
-        by_layer.boxplot(values, tick_labels=list(layers))
-        by_layer.set_xlabel("layer")
-        by_layer.set_ylabel("own contribution")
-        for layer in layers:
-            by_distance.plot(result.arrays["by_distance"][layer - 1], label=f"layer {layer}")
-        by_distance.set_yscale("log")
-        by_distance.set_xlabel(f"distance in tokens ({MAX_DISTANCE}: that or more)")
-        by_distance.set_ylabel("contribution")
-        by_distance.legend()
-
 
 def input_contributions(
     model: AnalysedModel, text: AnalysedText, num_directions: int, seed: int
-) -> list[NDArray[np.float64]]:
+) -> list[FloatArray]:
     """Return the fraction (T, T) of each input in each hidden state, by layer."""
     token_ids, token_info = encoder_inputs(model, text)
     embeddings = embed_tokens(model, token_ids, token_info).requires_grad_()
@@ -106,7 +105,7 @@ def input_contributions(
 
 def _contribution_fractions(
     hidden_states: Tensor, embeddings: Tensor, num_directions: int, seed: int
-) -> NDArray[np.float64]:
+) -> FloatArray:
     _, length, width = hidden_states.shape
     generator = torch.Generator(hidden_states.device).manual_seed(seed % 2**63)
     squares = hidden_states.new_zeros(length, length)
@@ -124,7 +123,7 @@ def _contribution_fractions(
     return (norms / norms.sum(1, keepdim=True)).double().cpu().numpy()
 
 
-def _mean_by_distance(fractions: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mean_by_distance(fractions: FloatArray) -> FloatArray:
     """Return the mean contribution of an input at each distance."""
     positions = np.arange(len(fractions))
     distance = np.minimum(abs(positions[:, None] - positions), MAX_DISTANCE).ravel()

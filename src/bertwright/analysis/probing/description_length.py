@@ -10,17 +10,17 @@ from pydantic import Field
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, BaselineValue, Findings
-from bertwright.analysis.core.texts import missing_halves, missing_trees
+from bertwright.analysis.core.requirements import missing_halves, missing_trees
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS, compute_word_states
-from bertwright.analysis.probing.layer_probe import standardise
-from bertwright.analysis.probing.linear_probe import (
-    control_tags,
+from bertwright.analysis.probing.layer_probe import (
     missing_tag_variety,
     part_of_speech_tags,
+    standardise,
 )
+from bertwright.analysis.probing.linear_probe import control_tags
 from bertwright.core.rng import stream_key
-from bertwright.core.significance import split_halves
+from bertwright.core.significance import FloatArray, split_halves
 
 PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
 """Fractions of the words after which the probe is retrained (section 2.2)."""
@@ -44,10 +44,10 @@ class DescriptionLength(Analysis):
     kind: Literal["description-length"] = "description-length"
     inverse_regularisation: float = Field(default=1.0, gt=0)
     survey_id = "B24"
-    group = "probing"
     title = "In which layer are parts of speech described in the fewest bits?"
     source = "Voita and Titov 2020"
     taps = WORD_STATE_TAPS
+    requires = (missing_trees, missing_tag_variety, missing_halves("choose by"))
     claims = (
         Claim(
             "tags in context take fewer bits than memorised control tags",
@@ -79,11 +79,6 @@ class DescriptionLength(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = missing_trees(inputs.texts) or missing_tag_variety(inputs)
-        reason = reason or missing_halves(inputs.texts, "choose by")
-        return reason or super().not_applicable(inputs)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         word_states = compute_word_states(inputs)
         tags = part_of_speech_tags(inputs)
@@ -112,18 +107,15 @@ class DescriptionLength(Analysis):
                     compression[layer, which, number] = len(fraction) / fraction.sum()
                     text_ids = word_states.text_ids[order]
                     np.add.at(fractions[layer, which], text_ids, fraction / NUM_ORDERS)
-        findings = Findings(inputs.seed)
-        findings += [
-            AnalysisFinding(
+        findings = Findings(inputs.seed, includes_embeddings=True)
+        for layer, (of_tags, of_control) in enumerate(compression):
+            findings.add_value(
                 "compression",
-                float(of_tags.mean()),
-                layer,
+                of_tags.mean(),
+                layer=layer,
                 baseline=BaselineValue("control tags", float(of_control.mean())),
                 note=f"standard deviation over {NUM_ORDERS} orders {of_tags.std(ddof=1):.2g}",
-                includes_embeddings=True,
             )
-            for layer, (of_tags, of_control) in enumerate(compression)
-        ]
         num_words = np.bincount(word_states.text_ids, minlength=len(inputs.texts)).astype(float)
         train, test = split_halves(len(inputs.texts), inputs.seed)
         best = int(fractions[1:, 0][:, train].sum(1).argmin()) + 1
@@ -132,19 +124,13 @@ class DescriptionLength(Analysis):
             (CONTROL_MINUS_TAGS, fractions[best, 1]),
             (EMBEDDINGS_MINUS_BEST, fractions[0, 0]),
         ):
-            findings.add_difference(
-                metric,
-                (other[test], num_words[test]),
-                best_sums,
-                layer=best,
-                includes_embeddings=True,
-            )
+            findings.add_difference(metric, (other[test], num_words[test]), best_sums, layer=best)
         return AnalysisResult(findings, {"compression": compression})
 
 
 def online_code_lengths(
     features: NDArray[Any], labels: NDArray[Any], inverse_regularisation: float
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Return the bits of an online code of ``labels`` (N,) given ``features`` (N, D), (N,)."""
     from sklearn.linear_model import LogisticRegression
 

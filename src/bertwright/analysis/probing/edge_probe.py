@@ -1,7 +1,7 @@
 """Which layers tell parts of speech and dependency relations (Tenney et al. 2019a, b)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -13,20 +13,22 @@ from torch import Tensor, nn
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, interval_finding
-from bertwright.analysis.core.texts import AnalysedText, missing_halves, missing_trees
+from bertwright.analysis.core.requirements import missing_halves, missing_trees
+from bertwright.analysis.core.result import (
+    AnalysisFinding,
+    AnalysisResult,
+    Findings,
+)
+from bertwright.analysis.core.texts import AnalysedText
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates, compute_word_states
+from bertwright.analysis.probing.layer_probe import part_of_speech_tags
 from bertwright.core.rng import stream_key
 from bertwright.core.significance import (
-    ConfidenceInterval,
     FloatArray,
-    bootstrap_difference,
-    bootstrap_ratio,
     bootstrap_statistic,
     split_halves,
 )
 from bertwright.core.statistics import estimate
-from bertwright.tasks.formats.dependency_trees import DependencyTree
 
 BATCH_SIZE = 64
 """Examples per step."""
@@ -36,6 +38,21 @@ GAIN_OVER_EMBEDDINGS = "gain over the embeddings"
 TASKS = ("relation", "part of speech")
 """The task resolved in higher layers, then the one in lower layers."""
 EXPECTED_LAYER_DIFFERENCE = f"expected layer, {' minus '.join(TASKS)}"
+
+
+def missing_relations(inputs: AnalysisInput) -> str | None:
+    """Return why relations cannot be learned from one half of the sentences, or None."""
+    for half in split_halves(len(inputs.texts), inputs.seed):
+        if not any(dependency_pairs(inputs.texts[n]) for n in half):
+            return "no word of half of the sentences depends on another: give more sentences"
+    return None
+
+
+def dependency_pairs(text: AnalysedText) -> list[tuple[int, int, str]]:
+    """Return words with their heads and relations, punctuation excluded."""
+    tree, size = text.tree, len(text.words)
+    pairs = zip(range(size), tree.heads[:size], tree.relations[:size], strict=True)
+    return [pair for pair in pairs if 0 <= pair[1] < size and pair[2] != "punct"]
 
 
 class EdgeProbe(Analysis):
@@ -54,10 +71,10 @@ class EdgeProbe(Analysis):
     learning_rate: float = Field(default=2e-3, gt=0)
     num_seeds: int = Field(default=3, ge=2)
     survey_id = "B21"
-    group = "probing"
     title = "In which layers are parts of speech and relations resolved?"
     source = "Tenney et al. 2019"
     taps = WORD_STATE_TAPS
+    requires = (missing_trees, missing_halves(), missing_relations)
     claims = (
         Claim(
             "parts of speech are resolved in lower layers than relations",
@@ -85,58 +102,39 @@ class EdgeProbe(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = missing_trees(inputs.texts) or missing_halves(inputs.texts)
-        return reason or missing_relations(inputs) or super().not_applicable(inputs)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         word_states = compute_word_states(inputs)
-        findings: list[AnalysisFinding] = []
+        findings, note = Findings(inputs.seed), f"mean of {self.num_seeds} probes"
         arrays: dict[str, FloatArray] = {}
         sums: dict[str, FloatArray] = {}
         for name, edges in edge_examples(inputs, word_states).items():
             scores, weights, sums[name] = self._probe_scores(inputs, word_states, name, edges)
             arrays |= {f"{name} scores": scores, f"{name} weights": weights}
             first, last, num_targets = sums[name][:, [0, -2, -1]].T
-            findings += [
-                self._sentence_finding(f"{name}: {metric}", interval)
-                for metric, interval in (
-                    (
-                        "expected layer",
-                        bootstrap_statistic(expected_layer, sums[name], seed=inputs.seed)[0],
-                    ),
-                    ("score of all layers", bootstrap_ratio(last, num_targets, seed=inputs.seed)),
-                    (
-                        GAIN_OVER_EMBEDDINGS,
-                        bootstrap_difference(
-                            (last, num_targets), (first, num_targets), seed=inputs.seed
-                        ),
-                    ),
-                )
-            ]
+            expected, _ = bootstrap_statistic(expected_layer, sums[name], seed=inputs.seed)
+            findings.add_interval(f"{name}: expected layer", expected, note=note)
+            findings.add_ratio(f"{name}: score of all layers", last, num_targets, note=note)
+            findings.add_difference(
+                f"{name}: {GAIN_OVER_EMBEDDINGS}",
+                (last, num_targets),
+                (first, num_targets),
+                note=note,
+            )
+            centre = weights @ np.arange(word_states.num_layers)
             divergence = (weights * np.log(weights * word_states.num_layers)).sum(1)
             findings += [
-                finding_over_seeds(
-                    f"{name}: centre of gravity of the layer weights",
-                    weights @ np.arange(word_states.num_layers),
-                ),
+                finding_over_seeds(f"{name}: centre of gravity of the layer weights", centre),
                 finding_over_seeds(
                     f"{name}: KL divergence of the layer weights from uniform", divergence
                 ),
             ]
-            findings += [
-                AnalysisFinding(
-                    f"{name}: score of the layers up to this one",
-                    float(value),
-                    layer,
-                    includes_embeddings=True,
-                )
-                for layer, value in enumerate(scores.mean(0))
-            ]
+            for layer, value in enumerate(scores.mean(0)):
+                metric = f"{name}: score of the layers up to this one"
+                findings.add_value(metric, value, layer=layer, includes_embeddings=True)
         difference, _ = bootstrap_statistic(
             expected_layer, *(sums[name] for name in TASKS), seed=inputs.seed
         )
-        findings.append(self._sentence_finding(EXPECTED_LAYER_DIFFERENCE, difference))
+        findings.add_interval(EXPECTED_LAYER_DIFFERENCE, difference, note=note)
         return AnalysisResult(findings, arrays)
 
     def _probe_scores(
@@ -164,9 +162,6 @@ class EdgeProbe(Analysis):
         columns = (*correct.mean(0), np.ones(len(text_ids)))
         by_text = [np.bincount(text_ids, values, len(inputs.texts))[test] for values in columns]
         return correct.mean(2), weights, np.array(by_text, np.float64).T
-
-    def _sentence_finding(self, metric: str, interval: ConfidenceInterval) -> AnalysisFinding:
-        return replace(interval_finding(metric, interval), note=f"mean of {self.num_seeds} probes")
 
     def _train_probe(
         self, word_states: WordStates, num_layers: int, splits: Sequence["EdgeExamples"], seed: int
@@ -267,44 +262,20 @@ def expected_layer(num_correct_by_layer: FloatArray) -> FloatArray:
 
 def edge_examples(inputs: AnalysisInput, word_states: WordStates) -> dict[str, EdgeExamples]:
     """Return words with parts of speech, and words with heads and relations."""
-    starts = np.searchsorted(word_states.text_ids, np.arange(len(inputs.texts)))
-    singles: list[tuple[int, str]] = []
-    pairs: list[tuple[tuple[int, int], str]] = []
-    for start, text in zip(map(int, starts), inputs.texts, strict=True):
-        assert isinstance(text.source, DependencyTree)
-        tags = text.source.tags[: len(text.words)]
-        singles += [(start + word, tag) for word, tag in enumerate(tags)]
-        pairs += [
-            ((start + word, start + head), relation)
-            for word, head, relation in dependency_pairs(text)
-        ]
+    tags = part_of_speech_tags(inputs).tolist()
+    starts = np.searchsorted(word_states.text_ids, np.arange(len(inputs.texts))).tolist()
+    pairs = [
+        ((start + word, start + head), relation)
+        for start, text in zip(starts, inputs.texts, strict=True)
+        for word, head, relation in dependency_pairs(text)
+    ]
     return {
-        "part of speech": _encode_examples(
-            [(word,) for word, _ in singles], [label for _, label in singles]
-        ),
+        "part of speech": _encode_examples([(word,) for word in range(len(tags))], tags),
         "relation": _encode_examples([pair for pair, _ in pairs], [label for _, label in pairs]),
     }
 
 
-def missing_relations(inputs: AnalysisInput) -> str | None:
-    """Return why relations cannot be learned from one half of the sentences, or None."""
-    for half in split_halves(len(inputs.texts), inputs.seed):
-        if not any(dependency_pairs(inputs.texts[n]) for n in half):
-            return "no word of half of the sentences depends on another: give more sentences"
-    return None
-
-
-def dependency_pairs(text: AnalysedText) -> list[tuple[int, int, str]]:
-    """Return words with their heads and relations, punctuation excluded."""
-    tree, size = text.source, len(text.words)
-    assert isinstance(tree, DependencyTree)
-    pairs = zip(range(size), tree.heads[:size], tree.relations[:size], strict=True)
-    return [pair for pair in pairs if 0 <= pair[1] < size and pair[2] != "punct"]
-
-
-def finding_over_seeds(
-    metric: str, values: Sequence[float] | NDArray[np.float64]
-) -> AnalysisFinding:
+def finding_over_seeds(metric: str, values: Sequence[float] | FloatArray) -> AnalysisFinding:
     """Return a finding with the mean and interval over probes."""
     summary = estimate([float(value) for value in values])
     note = f"over {summary.num_values} probes"

@@ -11,8 +11,12 @@ from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
 from bertwright.analysis.core.result import AnalysisResult, Findings
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS
-from bertwright.analysis.probing.layer_probe import ProbeWords, standardise
-from bertwright.analysis.probing.linear_probe import missing_tags, part_of_speech_tags
+from bertwright.analysis.probing.layer_probe import (
+    ProbeWords,
+    missing_tags,
+    part_of_speech_tags,
+    standardise,
+)
 from bertwright.core.significance import FloatArray
 
 EMBEDDINGS, LAST_LAYER = "embeddings", "last layer"
@@ -39,10 +43,10 @@ class FeatureLayers(Analysis):
     kind: Literal["feature-layers"] = "feature-layers"
     inverse_regularisation: float = Field(default=1.0, gt=0)
     survey_id = "B37"
-    group = "probing"
     title = "Which layers give the best features?"
     source = "Devlin et al. 2019"
     taps = WORD_STATE_TAPS
+    requires = (missing_tags,)
     claims = (
         Claim(
             "the last layer is a better feature than the embeddings",
@@ -56,9 +60,6 @@ class FeatureLayers(Analysis):
         ),
     )
     plots = (FindingBars("part-of-speech accuracy", tuple(FEATURE_SETS)),)
-
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_tags(inputs) or super().not_applicable(inputs)
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         words, tags = ProbeWords.from_inputs(inputs), part_of_speech_tags(inputs)

@@ -4,9 +4,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.requirements import missing_halves, missing_trees
 from bertwright.analysis.core.result import BaselineValue
 from bertwright.analysis.core.word_states import WordStates, compute_word_states
 from bertwright.core.significance import FloatArray, split_halves
@@ -52,15 +53,20 @@ class ProbeWords:
 
     def majority_baseline(self, tags: NDArray[np.str_]) -> BaselineValue:
         """Return the test accuracy of the most frequent training tag."""
-        names, counts = np.unique(tags[self.is_train], return_counts=True)
-        majority = str(names[counts.argmax()])
-        return BaselineValue(f"always {majority}", float((tags[self.is_test] == majority).mean()))
+        return majority_baseline(tags[self.is_train], tags[self.is_test])
 
     def sums_by_text(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return the sums of the values of test words and their number, for each test text."""
         _, text_ids = np.unique(self.word_states.text_ids[self.is_test], return_inverse=True)
         num_words = np.bincount(text_ids).astype(np.float64)
         return np.asarray(np.bincount(text_ids, values), np.float64), num_words
+
+
+def majority_baseline(train_tags: ArrayLike, test_tags: ArrayLike) -> BaselineValue:
+    """Return the fraction of test tags that are the most frequent training tag."""
+    names, counts = np.unique(train_tags, return_counts=True)
+    majority = str(names[counts.argmax()])
+    return BaselineValue(f"always {majority}", float((np.asarray(test_tags) == majority).mean()))
 
 
 def standardise(features: NDArray[Any], is_train: BoolArray) -> FloatArray:
@@ -83,3 +89,23 @@ def ridge_predictions(
     scaled = standardise(features, is_train)
     probe: Any = RidgeCV(penalties).fit(scaled[is_train], targets[is_train])
     return np.asarray(probe.predict(scaled[is_test]), np.float64)
+
+
+def missing_tags(inputs: AnalysisInput) -> str | None:
+    """Return why no part-of-speech probe can be trained on half of the texts, or None."""
+    if (reason := missing_trees(inputs) or missing_halves()(inputs)) is not None:
+        return reason
+    train, _ = split_halves(len(inputs.texts), inputs.seed)
+    return missing_tag_variety(replace(inputs, texts=[inputs.texts[n] for n in train]))
+
+
+def missing_tag_variety(inputs: AnalysisInput) -> str | None:
+    """Return why there are no parts of speech to distinguish, or None."""
+    if len(np.unique(part_of_speech_tags(inputs))) > 1:
+        return None
+    return "all training words have the same part of speech: give more sentences"
+
+
+def part_of_speech_tags(inputs: AnalysisInput) -> NDArray[np.str_]:
+    """Return the part-of-speech tags of all words that fit."""
+    return np.array([tag for text in inputs.texts for tag in text.tags])

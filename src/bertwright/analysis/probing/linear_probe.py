@@ -1,7 +1,6 @@
 """Linear probes for parts of speech, with control tasks (Hewitt and Liang 2019)."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -12,12 +11,9 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
 from bertwright.analysis.core.result import AnalysisResult, Findings
-from bertwright.analysis.core.texts import missing_halves, missing_trees
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS
-from bertwright.analysis.probing.layer_probe import ProbeWords
+from bertwright.analysis.probing.layer_probe import ProbeWords, missing_tags, part_of_speech_tags
 from bertwright.core.rng import stream_key
-from bertwright.core.significance import split_halves
-from bertwright.tasks.formats.dependency_trees import DependencyTree
 
 NUM_CONTROLS = 5
 """Sets of control tags: some are easier to memorise than others."""
@@ -38,10 +34,10 @@ class LinearProbe(Analysis):
     kind: Literal["linear-probe"] = "linear-probe"
     inverse_regularisation: float = Field(default=1.0, gt=0)
     survey_id = "B22"
-    group = "probing"
     title = "Which layers encode parts of speech, and how much does the probe memorise?"
     source = "Hewitt and Liang 2019"
     taps = WORD_STATE_TAPS
+    requires = (missing_tags,)
     claims = tuple(
         Claim(
             "hidden states tell more than memorised words, in layer {layer}",
@@ -59,9 +55,6 @@ class LinearProbe(Analysis):
         ),
     )
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_tags(inputs) or super().not_applicable(inputs)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         words, tags = ProbeWords.from_inputs(inputs), part_of_speech_tags(inputs)
         controls = [
@@ -69,7 +62,7 @@ class LinearProbe(Analysis):
             for draw in range(NUM_CONTROLS)
         ]
         baseline = words.majority_baseline(tags)
-        findings = Findings(inputs.seed)
+        findings = Findings(inputs.seed, includes_embeddings=True)
         scores = np.zeros((words.word_states.num_layers, 2))
         for layer in range(words.word_states.num_layers):
             features = words.features(layer)
@@ -80,27 +73,10 @@ class LinearProbe(Analysis):
             values = correct, np.mean(on_controls, axis=0)
             sums = [words.sums_by_text(v) for v in values]
             scores[layer] = [v.mean() for v in values]
-            findings.add_ratio(
-                "accuracy", *sums[0], layer=layer, baseline=baseline, includes_embeddings=True
-            )
-            findings.add_ratio("control accuracy", *sums[1], layer=layer, includes_embeddings=True)
-            findings.add_difference("selectivity", *sums, layer=layer, includes_embeddings=True)
+            findings.add_ratio("accuracy", *sums[0], layer=layer, baseline=baseline)
+            findings.add_ratio("control accuracy", *sums[1], layer=layer)
+            findings.add_difference("selectivity", *sums, layer=layer)
         return AnalysisResult(findings, {"scores": scores})
-
-
-def missing_tags(inputs: AnalysisInput) -> str | None:
-    """Return why no part-of-speech probe can be trained on half of the texts, or None."""
-    if (reason := missing_trees(inputs.texts) or missing_halves(inputs.texts)) is not None:
-        return reason
-    train, _ = split_halves(len(inputs.texts), inputs.seed)
-    return missing_tag_variety(replace(inputs, texts=[inputs.texts[n] for n in train]))
-
-
-def missing_tag_variety(inputs: AnalysisInput) -> str | None:
-    """Return why there are no parts of speech to distinguish, or None."""
-    if len(np.unique(part_of_speech_tags(inputs))) > 1:
-        return None
-    return "all training words have the same part of speech: give more sentences"
 
 
 def control_tags(
@@ -111,12 +87,3 @@ def control_tags(
     generator = np.random.default_rng(stream_key(seed, "control tags", control_index))
     drawn = generator.choice(tags, len(kinds))
     return drawn[[kinds[word] for word in words]]
-
-
-def part_of_speech_tags(inputs: AnalysisInput) -> NDArray[np.str_]:
-    """Return the part-of-speech tags of all words that fit."""
-    tags: list[str] = []
-    for text in inputs.texts:
-        assert isinstance(text.source, DependencyTree)
-        tags += text.source.tags[: len(text.words)]
-    return np.array(tags)

@@ -14,11 +14,13 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
 from bertwright.analysis.core.result import AnalysisResult, Findings
-from bertwright.analysis.core.texts import encode_texts, missing_whole_texts
+from bertwright.analysis.core.texts import (
+    SentenceWords,
+    encode_sentences,
+)
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates, compute_word_states
 from bertwright.core.rng import stream_key
 from bertwright.core.significance import FloatArray
-from bertwright.tasks.formats.examples import TaggedSentence
 
 DETERMINERS = ("the", "some", "my", "your", "our", "her")
 NOUNS = ("dog", "cat", "bird", "horse", "lion", "bear", "mouse", "duck", "frog", "cow")
@@ -54,7 +56,6 @@ class MainAuxiliary(Analysis):
     num_train: int = Field(default=600, ge=10)
     num_test: int = Field(default=300, ge=10)
     survey_id = "B25"
-    group = "probing"
     title = "Is the main auxiliary found by the tree or by its position?"
     source = "Lin et al. 2019"
     taps = WORD_STATE_TAPS
@@ -73,9 +74,8 @@ class MainAuxiliary(Analysis):
     )
     plots = (LayerCurves("fraction of sentences"),)
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = missing_whole_texts(inputs.model, _tagged(self.sample_sentences(inputs.seed)))
-        return reason or super().not_applicable(inputs)
+    def own_sentences(self, seed: int) -> list[SentenceWords]:
+        return [sentence.words for sentence in self.sample_sentences(seed)]
 
     def sample_sentences(self, seed: int) -> list["AuxiliarySentence"]:
         """Sample the training sentences, then the test sentences of both kinds."""
@@ -86,14 +86,13 @@ class MainAuxiliary(Analysis):
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         sentences = self.sample_sentences(inputs.seed)
         correct = self._correct_by_metric(inputs, sentences)
-        findings = Findings(inputs.seed)
+        findings = Findings(inputs.seed, includes_embeddings=True)
         for layer in range(len(correct[MAIN_AUXILIARY_AFTER_CLAUSE])):
             for name, values in correct.items():
-                findings.add_ratio(name, values[layer], layer=layer, includes_embeddings=True)
-        untrained = replace(inputs, model=inputs.model.with_random_weights(inputs.seed))
+                findings.add_ratio(name, values[layer], layer=layer)
         gain, untrained_gain = (
             _upper_layer_gain(values[MAIN_AUXILIARY_AFTER_CLAUSE])
-            for values in (correct, self._correct_by_metric(untrained, sentences))
+            for values in (correct, self._correct_by_metric(inputs.untrained(), sentences))
         )
         fourth = correct["fourth word"]
         findings.add_ratio(UPPER_LAYER_GAIN, gain)
@@ -105,7 +104,7 @@ class MainAuxiliary(Analysis):
         self, inputs: AnalysisInput, sentences: Sequence["AuxiliarySentence"]
     ) -> dict[str, FloatArray]:
         """Return which test sentences are correct, (layers + 1, N), by metric."""
-        texts = encode_texts(inputs.model, _tagged(sentences))
+        texts = encode_sentences(inputs.model, [sentence.words for sentence in sentences])
         word_states = compute_word_states(replace(inputs, texts=texts))
         train, simple, clause = np.split(
             np.arange(len(sentences)), np.cumsum([self.num_train, self.num_test])
@@ -129,10 +128,6 @@ class MainAuxiliary(Analysis):
             for name, is_correct in values.items():
                 correct.setdefault(name, []).append(is_correct)
         return {name: np.array(by_layer, np.float64) for name, by_layer in correct.items()}
-
-
-def _tagged(sentences: Sequence["AuxiliarySentence"]) -> list[TaggedSentence]:
-    return [TaggedSentence(sentence.words, sentence.words) for sentence in sentences]
 
 
 def _upper_layer_gain(is_correct: FloatArray) -> FloatArray:
@@ -199,15 +194,12 @@ def train_scorer(states: Tensor, word_mask: Tensor, target_positions: NDArray[np
     optimizer = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
     targets = torch.from_numpy(target_positions)
 
-    def loss() -> Tensor:
-        scores = (states @ weights).masked_fill(~word_mask, -torch.inf)
-        return nn.functional.cross_entropy(scores, targets) + 1e-3 * weights.square().sum()
-
     def closure() -> float:
         optimizer.zero_grad()
-        value = loss()
-        value.backward()
-        return float(value.detach())
+        scores = (states @ weights).masked_fill(~word_mask, -torch.inf)
+        loss = nn.functional.cross_entropy(scores, targets) + 1e-3 * weights.square().sum()
+        loss.backward()
+        return float(loss.detach())
 
     optimizer.step(closure)
     return weights.detach()

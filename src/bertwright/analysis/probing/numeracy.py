@@ -1,7 +1,7 @@
 """Whether hidden states encode the value of a number (Wallace, Wang et al. 2019)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -12,12 +12,16 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
-from bertwright.analysis.core.texts import encode_texts, missing_whole_texts
-from bertwright.analysis.core.word_states import WORD_STATE_TAPS, compute_word_states
+from bertwright.analysis.core.texts import (
+    SentenceWords,
+)
+from bertwright.analysis.core.word_states import (
+    WORD_STATE_TAPS,
+    sentence_states,
+)
 from bertwright.analysis.probing.layer_probe import ridge_predictions
 from bertwright.core.rng import generator, stream_key
 from bertwright.core.significance import FloatArray, bootstrap_mean_difference
-from bertwright.tasks.formats.examples import TaggedSentence
 
 ErrorSums = tuple[FloatArray, FloatArray]
 
@@ -43,7 +47,6 @@ class Numeracy(Analysis):
     max_value: int = Field(default=1000, ge=20)
     num_values: int = Field(default=300, ge=20)
     survey_id = "B30"
-    group = "probing"
     title = "Do hidden states encode how large a number is?"
     source = "Wallace et al. 2019"
     taps = WORD_STATE_TAPS
@@ -63,26 +66,21 @@ class Numeracy(Analysis):
     )
     plots = (LayerCurves("remaining fraction of the squared error"),)
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        sentences = [s for task in self.numeracy_tasks(inputs.seed) for s in task.sentences]
-        texts = [TaggedSentence(s, s) for s in sentences]
-        return missing_whole_texts(inputs.model, texts) or super().not_applicable(inputs)
+    def own_sentences(self, seed: int) -> list[SentenceWords]:
+        return [words for task in self.numeracy_tasks(seed) for words in task.sentences]
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
-        untrained = replace(inputs, model=inputs.model.with_random_weights(inputs.seed))
-        findings = Findings(inputs.seed)
+        findings = Findings(inputs.seed, includes_embeddings=True)
         remaining: dict[str, FloatArray] = {}
         last: dict[str, tuple[ErrorSums, ErrorSums]] = {}
         for task in self.numeracy_tasks(inputs.seed):
             trained_errors, untrained_errors = (
-                task.errors_by_layer(one) for one in (inputs, untrained)
+                task.errors_by_layer(one) for one in (inputs, inputs.untrained())
             )
             by_layer = zip(trained_errors, untrained_errors, strict=True)
             for layer, (errors, others) in enumerate(by_layer):
                 baseline = BaselineValue("untrained", float(others[0].sum() / others[1].sum()))
-                findings.add_ratio(
-                    task.name, *errors, layer=layer, baseline=baseline, includes_embeddings=True
-                )
+                findings.add_ratio(task.name, *errors, layer=layer, baseline=baseline)
             remaining[task.name] = np.array([e.sum() / v.sum() for e, v in trained_errors])
             last[task.name] = trained_errors[-1], untrained_errors[-1]
         errors, others = last[INTERPOLATION]
@@ -126,11 +124,10 @@ class NumeracyTask:
 
     def errors_by_layer(self, inputs: AnalysisInput) -> list[ErrorSums]:
         """Return the squared test errors and the variance of all values, for every layer."""
-        texts = encode_texts(inputs.model, [TaggedSentence(s, s) for s in self.sentences])
-        word_states = compute_word_states(replace(inputs, texts=texts, cache_folder=None))
-        starts = np.cumsum([0, *(len(text.words) for text in texts)])[:-1]
-        indices = starts[:, None] + np.array(self.word_indices)
-        states = word_states.states[:, indices].reshape(word_states.num_layers, len(texts), -1)
+        word_states = sentence_states(inputs, self.sentences)
+        indices = word_states.starts[:, None] + np.array(self.word_indices)
+        shape = (word_states.num_layers, len(indices), -1)
+        states = word_states.states[:, indices].reshape(shape)
         return [self.squared_errors(np.asarray(layer, np.float64)) for layer in states]
 
     def squared_errors(self, states: FloatArray) -> ErrorSums:

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, BaselineValue, Findings
-from bertwright.analysis.core.texts import AnalysedText, missing_trees
+from bertwright.analysis.core.requirements import missing_trees
+from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
+from bertwright.analysis.core.texts import AnalysedText
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates, compute_word_states
 from bertwright.core.rng import stream_key
-from bertwright.core.significance import bootstrap_ratio, split_halves
+from bertwright.core.significance import FloatArray, bootstrap_ratio, split_halves
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 
 BATCH_SIZE = 20
@@ -33,107 +34,6 @@ MAX_EPOCHS_WITHOUT_GAIN = 5
 
 BEST_MINUS_CHAIN = "UUAS, best layer minus linear chain"
 BEST_MINUS_EMBEDDINGS = "UUAS, best layer minus embeddings"
-
-
-class StructuralProbe(Analysis):
-    """How well trees are reconstructed from a linear map of each layer to ``rank`` dimensions.
-
-    The map is trained on half of the sentences so that squared distances between words match tree
-    distances. On the other half, its minimum spanning trees are compared with the true ones (UUAS,
-    without punctuation), and the ranks of distances. The baseline is the linear chain of words. The
-    best layer is chosen on a held-out part of the training sentences.
-    """
-
-    kind: Literal["structural-probe"] = "structural-probe"
-    rank: int = Field(default=64, ge=1)
-    learning_rate: float = Field(default=1e-3, gt=0)
-    epochs: int = Field(default=30, ge=1)
-    survey_id = "B23"
-    group = "probing"
-    title = "Do trees lie in the space of hidden states, and in which layer?"
-    source = "Hewitt and Manning 2019"
-    taps = WORD_STATE_TAPS
-    claims = (
-        Claim(
-            "the best layer is closer to the trees than the linear chain",
-            "79.8 % and 48.9 % in layer 7 of BERT-base",
-            BEST_MINUS_CHAIN,
-        ),
-        Claim(
-            "the best layer is closer to the trees than the embeddings",
-            "26.8 % in the embeddings of ELMo, 77.0 % after its first layer",
-            BEST_MINUS_EMBEDDINGS,
-        ),
-    )
-    plots = (
-        LayerCurves(
-            "",
-            lambda r: {
-                "UUAS": r.arrays["scores"][:, 0],
-                "Spearman of distances": r.arrays["scores"][:, 1],
-                "UUAS of the linear chain": r.arrays["chain"],
-            },
-        ),
-    )
-
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return (
-            missing_trees(inputs.texts)
-            or self._missing_edges(inputs)
-            or super().not_applicable(inputs)
-        )
-
-    def run(self, inputs: AnalysisInput) -> AnalysisResult:
-        word_states = compute_word_states(inputs)
-        sentences = tree_sentences(inputs.texts)
-        train, test_indices = split_halves(len(sentences), inputs.seed)
-        test = [sentences[n] for n in test_indices]
-        chain = [sentence.num_correct_edges(sentence.chain_distances) for sentence in test]
-        num_edges = [len(sentence.edges) for sentence in test]
-        findings = Findings(inputs.seed)
-        findings.add_ratio("UUAS of the linear chain", chain, num_edges)
-        scores = np.zeros((word_states.num_layers, 2))
-        losses = np.zeros(word_states.num_layers)
-        num_correct: list[list[int]] = []
-        for layer in range(word_states.num_layers):
-            states = [sentences[n].hidden_states(word_states, layer) for n in train]
-            targets = [sentences[n].distances for n in train]
-            probe, losses[layer] = fit_distance_probe(states, targets, self, inputs.seed)
-            predicted = [
-                squared_distances(sentence.hidden_states(word_states, layer) @ probe).numpy()
-                for sentence in test
-            ]
-            num_correct.append(
-                [s.num_correct_edges(p) for s, p in zip(test, predicted, strict=True)]
-            )
-            interval = bootstrap_ratio(num_correct[layer], num_edges, seed=inputs.seed)
-            baseline = BaselineValue("linear chain", sum(chain) / max(sum(num_edges), 1))
-            findings.add_interval(
-                "UUAS", interval, layer, baseline=baseline, includes_embeddings=True
-            )
-            correlation = distance_spearman(test, predicted)
-            if not np.isnan(correlation):
-                findings.append(
-                    AnalysisFinding(
-                        "Spearman of distances", correlation, layer, includes_embeddings=True
-                    )
-                )
-            scores[layer] = interval.value, correlation
-        # Chosen without the test half, where the best of many layers would look too good.
-        best = int(losses.argmin())
-        for metric, other in ((BEST_MINUS_CHAIN, chain), (BEST_MINUS_EMBEDDINGS, num_correct[0])):
-            findings.add_difference(metric, (num_correct[best], num_edges), (other, num_edges))
-        chain_score = np.array(sum(chain) / sum(num_edges))
-        return AnalysisResult(findings, {"scores": scores, "chain": chain_score})
-
-    def _missing_edges(self, inputs: AnalysisInput) -> str | None:
-        sentences = tree_sentences(inputs.texts)
-        if len(sentences) < 4:
-            return "it needs four sentences of two words: two to train on, two to test on"
-        _, test = split_halves(len(sentences), inputs.seed)
-        if not any(sentences[n].edges for n in test):
-            return "no word of the test sentences depends on another: give more sentences"
-        return None
 
 
 Edge = tuple[int, int]
@@ -151,12 +51,12 @@ class TreeSentence:
     """
 
     first_word: int
-    distances: NDArray[np.float64]
+    distances: FloatArray
     edges: frozenset[Edge]
     scored_words: NDArray[np.int64]
 
     @property
-    def chain_distances(self) -> NDArray[np.float64]:
+    def chain_distances(self) -> FloatArray:
         """Distances in the linear chain, (W, W)."""
         positions = np.arange(len(self.distances))
         return np.abs(positions[:, None] - positions).astype(np.float64)
@@ -184,14 +84,12 @@ class TreeSentence:
 
 def tree_sentences(texts: Sequence[AnalysedText]) -> list[TreeSentence]:
     """Return the trees of the texts that are not truncated and have several words."""
-    sentences: list[TreeSentence] = []
-    starts = np.cumsum([0, *(len(text.words) for text in texts)])
-    for start, text in zip(starts, texts, strict=False):
-        tree = text.source
-        assert isinstance(tree, DependencyTree)
-        if len(text.words) == len(tree.words) > 1:
-            sentences.append(tree_sentence(tree, int(start)))
-    return sentences
+    starts = np.cumsum([0, *(len(text.words) for text in texts)]).tolist()
+    return [
+        tree_sentence(text.tree, start)
+        for start, text in zip(starts, texts, strict=False)
+        if len(text.words) == len(text.tree.words) > 1
+    ]
 
 
 def tree_sentence(tree: DependencyTree, first_word: int = 0) -> TreeSentence:
@@ -209,14 +107,120 @@ def tree_sentence(tree: DependencyTree, first_word: int = 0) -> TreeSentence:
     return TreeSentence(first_word, distances, frozenset(edges), scored)
 
 
+def missing_tree_edges(inputs: AnalysisInput) -> str | None:
+    """Require sentences of several words with edges in the test half."""
+    sentences = tree_sentences(inputs.texts)
+    if len(sentences) < 4:
+        return "it needs four sentences of two words: two to train on, two to test on"
+    _, test = split_halves(len(sentences), inputs.seed)
+    if not any(sentences[n].edges for n in test):
+        return "no word of the test sentences depends on another: give more sentences"
+    return None
+
+
+class StructuralProbe(Analysis):
+    """How well trees are reconstructed from a linear map of each layer to ``rank`` dimensions.
+
+    The map is trained on half of the sentences so that squared distances between words match tree
+    distances. On the other half, its minimum spanning trees are compared with the true ones (UUAS,
+    without punctuation), and the ranks of distances. The baseline is the linear chain of words. The
+    best layer is chosen on a held-out part of the training sentences.
+    """
+
+    kind: Literal["structural-probe"] = "structural-probe"
+    rank: int = Field(default=64, ge=1)
+    learning_rate: float = Field(default=1e-3, gt=0)
+    epochs: int = Field(default=30, ge=1)
+    survey_id = "B23"
+    title = "Do trees lie in the space of hidden states, and in which layer?"
+    source = "Hewitt and Manning 2019"
+    taps = WORD_STATE_TAPS
+    requires = (missing_trees, missing_tree_edges)
+    claims = (
+        Claim(
+            "the best layer is closer to the trees than the linear chain",
+            "79.8 % and 48.9 % in layer 7 of BERT-base",
+            BEST_MINUS_CHAIN,
+        ),
+        Claim(
+            "the best layer is closer to the trees than the embeddings",
+            "26.8 % in the embeddings of ELMo, 77.0 % after its first layer",
+            BEST_MINUS_EMBEDDINGS,
+        ),
+    )
+    plots = (
+        LayerCurves(
+            "",
+            lambda r: {
+                "UUAS": r.arrays["scores"][:, 0],
+                "Spearman of distances": r.arrays["scores"][:, 1],
+                "UUAS of the linear chain": r.arrays["chain"],
+            },
+        ),
+    )
+
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        word_states = compute_word_states(inputs)
+        sentences = tree_sentences(inputs.texts)
+        train, test_indices = split_halves(len(sentences), inputs.seed)
+        test = [sentences[n] for n in test_indices]
+        chain = [sentence.num_correct_edges(sentence.chain_distances) for sentence in test]
+        num_edges = [len(sentence.edges) for sentence in test]
+        findings = Findings(inputs.seed, includes_embeddings=True)
+        findings.add_ratio("UUAS of the linear chain", chain, num_edges)
+        scores = np.zeros((word_states.num_layers, 2))
+        num_correct: list[list[int]] = []
+        probes, best = fit_layer_probes(
+            word_states, [sentences[n] for n in train], self, inputs.seed
+        )
+        for layer, probe in enumerate(probes):
+            predicted = [
+                squared_distances(sentence.hidden_states(word_states, layer) @ probe).numpy()
+                for sentence in test
+            ]
+            num_correct.append(
+                [s.num_correct_edges(p) for s, p in zip(test, predicted, strict=True)]
+            )
+            interval = bootstrap_ratio(num_correct[layer], num_edges, seed=inputs.seed)
+            baseline = BaselineValue("linear chain", sum(chain) / max(sum(num_edges), 1))
+            findings.add_interval("UUAS", interval, layer, baseline=baseline)
+            correlation = distance_spearman(test, predicted)
+            if not np.isnan(correlation):
+                findings.add_value("Spearman of distances", correlation, layer=layer)
+            scores[layer] = interval.value, correlation
+        for metric, other in ((BEST_MINUS_CHAIN, chain), (BEST_MINUS_EMBEDDINGS, num_correct[0])):
+            findings.add_difference(metric, (num_correct[best], num_edges), (other, num_edges))
+        chain_score = np.array(sum(chain) / sum(num_edges))
+        return AnalysisResult(findings, {"scores": scores, "chain": chain_score})
+
+
 def squared_distances(vectors: Tensor) -> Tensor:
     """Return squared distances (W, W) between vectors (W, k)."""
     return (vectors[:, None] - vectors[None]).square().sum(-1)
 
 
+def fit_layer_probes(
+    word_states: WordStates, sentences: Sequence[TreeSentence], config: StructuralProbe, seed: int
+) -> tuple[list[Tensor], int]:
+    """Fit the map of every layer, and return the layer with the best held-out error.
+
+    Without the test half, where the best of many layers would look too good.
+    """
+    fits = [
+        fit_distance_probe(
+            [sentence.hidden_states(word_states, layer) for sentence in sentences],
+            [sentence.distances for sentence in sentences],
+            config,
+            seed,
+        )
+        for layer in range(word_states.num_layers)
+    ]
+    return [probe for probe, _ in fits], int(np.argmin([error for _, error in fits]))
+
+
 def fit_distance_probe(
     states: Sequence[Tensor],
-    tree_distances: Sequence[NDArray[np.float64]],
+    tree_distances: Sequence[FloatArray],
     config: StructuralProbe,
     seed: int,
 ) -> tuple[Tensor, float]:

@@ -8,11 +8,10 @@ from pydantic import Field
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.requirements import missing_halves
 from bertwright.analysis.core.result import AnalysisResult, BaselineValue, Findings
-from bertwright.analysis.core.texts import missing_halves
-from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS
 from bertwright.analysis.probing.layer_probe import ProbeWords, ridge_predictions
-from bertwright.core.significance import FloatArray
 
 RIDGE_PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 """Ridge penalties to choose from by cross-validation."""
@@ -31,10 +30,10 @@ class WordPositions(Analysis):
     kind: Literal["word-positions"] = "word-positions"
     max_position: int = Field(default=40, ge=2)
     survey_id = "B48"
-    group = "probing"
     title = "Where do hidden states encode the position of a word?"
     source = "Lin, Tan and Frank 2019"
     taps = WORD_STATE_TAPS
+    requires = (missing_halves(),)
     claims = (
         Claim(
             "the embeddings tell the position of a word",
@@ -48,12 +47,9 @@ class WordPositions(Analysis):
     )
     plots = (LayerCurves("position error, words"),)
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_halves(inputs.texts) or super().not_applicable(inputs)
-
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         words = ProbeWords.from_inputs(inputs)
-        positions = word_positions(words.word_states)
+        positions = words.word_states.positions.astype(np.float64)
         words = words.only(positions < self.max_position)
         is_train, is_test, targets = words.is_train, words.is_test, positions[words.is_test]
         mean_error = np.abs(targets - positions[is_train].mean()).mean()
@@ -63,17 +59,9 @@ class WordPositions(Analysis):
             for states in words.word_states.states
         )
         errors = [words.sums_by_text(np.abs(predicted - targets)) for predicted in predictions]
-        findings = Findings(inputs.seed)
+        findings = Findings(inputs.seed, includes_embeddings=True)
         for layer, sums in enumerate(errors):
-            findings.add_ratio(
-                POSITION_ERROR, *sums, layer=layer, baseline=baseline, includes_embeddings=True
-            )
+            findings.add_ratio(POSITION_ERROR, *sums, layer=layer, baseline=baseline)
         findings.add_difference(POSITION_ERROR_INCREASE, errors[-1], errors[0])
         by_layer = np.array([finding.value for finding in findings[:-1]])
         return AnalysisResult(findings, {"position_error": by_layer})
-
-
-def word_positions(word_states: WordStates) -> FloatArray:
-    """Return the index of each word in its text."""
-    first = np.searchsorted(word_states.text_ids, word_states.text_ids, side="left")
-    return np.arange(len(word_states.text_ids), dtype=np.float64) - first

@@ -1,7 +1,6 @@
 """Attention to certain words and along certain links (Kovaleva et al. 2019, section 4.2)."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -9,35 +8,43 @@ import numpy as np
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.requirements import missing_trees
 from bertwright.analysis.core.result import (
-    AnalysisFinding,
     AnalysisResult,
     BaselineValue,
+    Findings,
     StoredResult,
+    adjust_p_values,
     interval_bounds,
-    ratio_finding,
 )
-from bertwright.analysis.core.texts import missing_trees
 from bertwright.analysis.syntax.relation_heads import is_significantly_better
 from bertwright.core.rng import stream_key, uniform
 from bertwright.core.significance import (
     FloatArray,
-    benjamini_hochberg,
     bootstrap_ratio,
     sign_flip_test,
     split_halves,
 )
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 
-NEGATIONS = frozenset({"not", "n't", "no", "never", "nobody", "nothing", "none", "neither", "nor"})
-
-WORD_FEATURES = ("nouns", "verbs", "pronouns", "subjects", "objects", "negations")
+WORD_FEATURES = {
+    "nouns": ("tag", {"NOUN", "PROPN"}),
+    "verbs": ("tag", {"VERB"}),
+    "pronouns": ("tag", {"PRON"}),
+    "subjects": ("relation", {"nsubj"}),
+    "objects": ("relation", {"obj"}),
+    "negations": (
+        "word",
+        {"not", "n't", "no", "never", "nobody", "nothing", "none", "neither", "nor"},
+    ),
+}
 LINK_FEATURES = {"subject to verb": "nsubj", "object to verb": "obj"}
 """Features of the attended word, and relations of links."""
+FEATURES = (*WORD_FEATURES, *LINK_FEATURES)
 
 DIFFERENCE_DIGITS = 6
 """Digits of a difference: rounding errors can have the same sign in every sentence."""
@@ -64,15 +71,15 @@ class AttentionFeatures(StreamingAnalysis):
     kind: Literal["attention-features"] = "attention-features"
     min_sentences: int = Field(default=10, ge=2)
     survey_id = "B49"
-    group = "syntax"
     title = "Do heads attend to nouns, verbs or negations, or along subject and object links?"
     source = "Kovaleva et al. 2019"
     taps = ("blocks.*.attention.weights",)
+    requires = (missing_trees,)
     claims = (
         Claim(
             "for some word types a head attends to them more than to others",
             "small compared with separators",
-            partial(_num_significant, WORD_FEATURES),
+            partial(_num_significant, tuple(WORD_FEATURES)),
             baseline_name="none",
         ),
         Claim(
@@ -84,41 +91,21 @@ class AttentionFeatures(StreamingAnalysis):
     )
     plots = (FindingBars("attention of the best head", ""),)
 
-    def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return missing_trees(inputs.texts) or super().not_applicable(inputs)
-
-    def consumer(self, inputs: AnalysisInput) -> "AttentionFeaturesConsumer":
-        return AttentionFeaturesConsumer(inputs, self.min_sentences)
-
-
-class AttentionFeaturesConsumer:
-    """The consumer of attention to features and baselines, (2, features, N, layers, heads).
-
-    nan where a sentence lacks the feature.
-    """
-
-    taps = AttentionFeatures.taps
-
-    def __init__(self, inputs: AnalysisInput, min_sentences: int) -> None:
-        self.min_sentences, self.seed = min_sentences, inputs.seed
-        model, self.feature_names = inputs.model, (*WORD_FEATURES, *LINK_FEATURES)
-        num_features = len(self.feature_names)
-        shape = (2, num_features, len(inputs.texts), model.num_layers, model.num_heads)
-        self.feature_attention = np.full(shape, np.nan, np.float32)
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Measure attention to the features in a batch."""
-        for layer in range(self.feature_attention.shape[3]):
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        model = inputs.model
+        shape = (2, len(FEATURES), model.num_layers, model.num_heads)
+        # nan where a sentence lacks the feature
+        feature_attention = np.full((len(batch.texts), *shape), np.nan, np.float32)
+        for layer in range(model.num_layers):
             weights, uniform_weights = batch.attention(layer), batch.uniform_attention(layer)
             for index, number in enumerate(batch.text_indices):
-                tree, size = batch.texts[index].source, len(batch.texts[index].words)
-                assert isinstance(tree, DependencyTree)
+                tree, size = batch.texts[index].tree, len(batch.texts[index].words)
                 between = batch.word_attention(index, weights[index])
                 uniform_between = batch.word_attention(index, uniform_weights[index])
-                values = self.feature_attention[:, :, number, layer]
+                values = feature_attention[index, :, :, layer]
                 for feature, words in enumerate(feature_words(tree, size).values()):
                     if 0 < len(words) < size:
-                        others = self._sample_words(number, feature, size)[: len(words)]
+                        others = _sample_words(inputs.seed, number, feature, size)[: len(words)]
                         values[:, feature] = attention_with_baseline(
                             max_received_attention, between, uniform_between, words, others
                         )
@@ -128,14 +115,15 @@ class AttentionFeaturesConsumer:
                         values[:, feature] = attention_with_baseline(
                             max_link_attention, between, uniform_between, links, pairs
                         )
+        return {"attention": feature_attention}
 
-    def result(self) -> AnalysisResult:
-        """Return the best head of each feature, chosen on one half and tested on the other."""
-        train, test = split_halves(self.feature_attention.shape[2], self.seed)
-        findings: list[AnalysisFinding] = []
-        p_values: list[float] = []
-        for feature, name in enumerate(self.feature_names):
-            values, baselines = self.feature_attention[:, feature].astype(np.float64)
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        # (2, features, N, layers, heads)
+        feature_attention = np.stack(measured["attention"], 2)
+        train, test = split_halves(len(inputs.texts), inputs.seed)
+        findings = Findings(inputs.seed)
+        for feature, name in enumerate(FEATURES):
+            values, baselines = feature_attention[:, feature].astype(np.float64)
             has_feature = ~np.isnan(values[:, 0, 0])
             chosen_on, tested_on = (half[has_feature[half]] for half in (train, test))
             if len(tested_on) < self.min_sentences or not len(chosen_on):
@@ -146,44 +134,37 @@ class AttentionFeaturesConsumer:
             best, others, gain = (
                 array[tested_on, layer, head] for array in (values, baselines, differences)
             )
-            difference = bootstrap_ratio(gain, seed=self.seed)
-            p_values.append(sign_flip_test(gain, seed=self.seed))
-            baseline = BaselineValue("as many other words", float(others.mean()))
-            finding = ratio_finding(
-                name, best, seed=self.seed, layer=layer, head=head, baseline=baseline
+            findings.add_ratio(
+                name,
+                best,
+                layer=layer,
+                head=head,
+                baseline=BaselineValue("as many other words", float(others.mean())),
+                p_value=sign_flip_test(gain, seed=inputs.seed),
+                difference_interval=interval_bounds(bootstrap_ratio(gain, seed=inputs.seed)),
             )
-            bounds = interval_bounds(difference)
-            findings.append(replace(finding, p_value=p_values[-1], difference_interval=bounds))
-        adjusted = benjamini_hochberg(p_values) if p_values else ()
-        counts = (~np.isnan(self.feature_attention)).sum(2)
+        counts = (~np.isnan(feature_attention)).sum(2)
         return AnalysisResult(
-            [
-                replace(finding, adjusted_p_value=float(value), num_tests=len(p_values))
-                for finding, value in zip(findings, adjusted, strict=True)
-            ],
-            {"heads": np.nan_to_num(self.feature_attention).sum(2) / np.maximum(counts, 1)},
+            adjust_p_values(findings),
+            {"heads": np.nan_to_num(feature_attention).sum(2) / np.maximum(counts, 1)},
         )
 
-    def _sample_words(self, text_index: int, feature_index: int, num_words: int) -> list[int]:
-        drawn = uniform(
-            stream_key(self.seed, "other words", feature_index), text_index, np.arange(num_words)
-        )
-        return [int(word) for word in np.argsort(drawn)]
+
+def _sample_words(seed: int, text_index: int, feature_index: int, num_words: int) -> list[int]:
+    key = stream_key(seed, "other words", feature_index)
+    return np.argsort(uniform(key, text_index, np.arange(num_words))).tolist()
 
 
 def feature_words(tree: DependencyTree, num_words: int) -> dict[str, list[int]]:
     """Return the indices of the words with each feature among the first ``num_words``."""
-
-    def indices(holds: "list[bool]") -> list[int]:
-        return [word for word, is_feature in enumerate(holds[:num_words]) if is_feature]
-
+    columns = {
+        "tag": tree.tags,
+        "relation": tree.relations,
+        "word": [word.lower() for word in tree.words],
+    }
     return {
-        "nouns": indices([tag in ("NOUN", "PROPN") for tag in tree.tags]),
-        "verbs": indices([tag == "VERB" for tag in tree.tags]),
-        "pronouns": indices([tag == "PRON" for tag in tree.tags]),
-        "subjects": indices([relation == "nsubj" for relation in tree.relations]),
-        "objects": indices([relation == "obj" for relation in tree.relations]),
-        "negations": indices([word.lower() in NEGATIONS for word in tree.words]),
+        name: [n for n, value in enumerate(columns[column][:num_words]) if value in values]
+        for name, (column, values) in WORD_FEATURES.items()
     }
 
 

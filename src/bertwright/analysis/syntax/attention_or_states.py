@@ -12,15 +12,14 @@ from pydantic import Field
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.requirements import missing_trees
 from bertwright.analysis.core.result import (
     AnalysisFinding,
     AnalysisResult,
     BaselineValue,
     Findings,
-    difference_finding,
-    interval_finding,
+    adjust_p_values,
 )
-from bertwright.analysis.core.texts import missing_trees
 from bertwright.analysis.core.word_states import WORD_STATE_TAPS
 from bertwright.analysis.probing.structural_probe import StructuralProbe, TreeSentence
 from bertwright.analysis.syntax.attention_parser import AttentionParser
@@ -31,7 +30,7 @@ from bertwright.analysis.syntax.tree_methods import (
     TreeMethodScores,
     complete_sentences,
 )
-from bertwright.core.significance import bootstrap_ratio, holm, sign_flip_test
+from bertwright.core.significance import holm, sign_flip_test
 
 MIN_SENTENCES = 8
 """Sentences with trees; half of them train."""
@@ -67,10 +66,10 @@ class AttentionOrStates(Analysis):
     rank: int = Field(default=64, ge=1)
     epochs: int = Field(default=30, ge=1)
     survey_id = "B26"
-    group = "syntax"
     title = "Are trees encoded in attention or in hidden states?"
     source = "Clark et al. 2019; Hewitt and Manning 2019"
     taps = ("blocks.*.attention.weights", *WORD_STATE_TAPS)
+    requires = (missing_trees,)
     claims = (
         Claim(
             "all heads together tell more about a tree than the best head",
@@ -101,13 +100,13 @@ class AttentionOrStates(Analysis):
     plots = (FindingBars("UUAS", "UUAS, "),)
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        reason = missing_trees(inputs.texts)
+        reason = super().not_applicable(inputs)
         if (
             reason is None
             and len(complete_sentences(inputs.texts, self.max_sentences)) < MIN_SENTENCES
         ):
             return f"it needs {MIN_SENTENCES} sentences of two words or more with dependency trees"
-        return reason or super().not_applicable(inputs)
+        return reason
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         texts = complete_sentences(inputs.texts, self.max_sentences)
@@ -125,11 +124,16 @@ class AttentionOrStates(Analysis):
         findings.add_ratio(f"UUAS, {LINEAR_CHAIN}", chain, num_edges)
         for name, score in scores.items():
             baseline = BaselineValue("untrained", float(untrained[name].sum() / num_edges.sum()))
-            interval = bootstrap_ratio(score.num_correct, num_edges, seed=inputs.seed)
-            finding = interval_finding(f"UUAS, {name}", interval, score.layer, score.head, baseline)
-            findings.append(replace(finding, note=score.note))
-            interval = bootstrap_ratio(untrained[name], num_edges, seed=inputs.seed)
-            findings.add_interval(f"UUAS, {name}, untrained", interval)
+            findings.add_ratio(
+                f"UUAS, {name}",
+                score.num_correct,
+                num_edges,
+                layer=score.layer,
+                head=score.head,
+                baseline=baseline,
+                note=score.note,
+            )
+            findings.add_ratio(f"UUAS, {name}, untrained", untrained[name], num_edges)
         return AnalysisResult(
             [*findings, *_difference_findings(scores, untrained, chain, num_edges, inputs.seed)],
             {
@@ -171,14 +175,10 @@ def _difference_findings(
         f"{first} minus {second}": (scores[first].num_correct, scores[second].num_correct)
         for first, second in COMPARED_METHODS
     }
-    p_values = [sign_flip_test(first - second, seed=seed) for first, second in pairs.values()]
-    findings: list[AnalysisFinding] = []
-    for n, (name, (first, second)) in enumerate(pairs.items()):
-        finding = difference_finding(
-            f"UUAS, {name}", (first, num_edges), (second, num_edges), seed=seed
+    findings = Findings(seed)
+    for name, (first, second) in pairs.items():
+        p_value = sign_flip_test(first - second, seed=seed)
+        findings.add_difference(
+            f"UUAS, {name}", (first, num_edges), (second, num_edges), p_value=p_value
         )
-        adjusted = float(holm(p_values)[n])
-        findings.append(
-            replace(finding, p_value=p_values[n], adjusted_p_value=adjusted, num_tests=len(pairs))
-        )
-    return findings
+    return adjust_p_values(findings, holm)

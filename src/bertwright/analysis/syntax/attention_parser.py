@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -10,12 +11,18 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.analysis.core.activations import ActivationBatch, stream_activations
+from bertwright.analysis.core.activations import (
+    ActivationBatch,
+    Measured,
+    Measurements,
+    collect_measurements,
+)
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.requirements import missing_trees
 from bertwright.analysis.core.result import AnalysisResult, Findings
-from bertwright.analysis.core.texts import AnalysedText, missing_trees
+from bertwright.analysis.core.texts import AnalysedText
 from bertwright.core.rng import stream_key
 from bertwright.core.significance import split_halves
 from bertwright.tasks.formats.dependency_trees import DependencyTree
@@ -41,10 +48,10 @@ class AttentionParser(StreamingAnalysis):
     epochs: int = Field(default=30, ge=1)
     learning_rate: float = Field(default=0.1, gt=0)
     survey_id = "B7"
-    group = "syntax"
     title = "Do all heads together tell the dependencies?"
     source = "Clark et al. 2019"
     taps = ("blocks.*.attention.weights",)
+    requires = (missing_trees,)
     claims = (
         Claim(
             "attention predicts dependencies better than distance",
@@ -64,14 +71,59 @@ class AttentionParser(StreamingAnalysis):
     )
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        return (
-            missing_trees(inputs.texts)
-            or self._missing_words(inputs)
-            or super().not_applicable(inputs)
-        )
+        return super().not_applicable(inputs) or self._missing_words(inputs)
 
-    def consumer(self, inputs: AnalysisInput) -> "AttentionParserConsumer":
-        return AttentionParserConsumer(inputs, self)
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        layers = [batch.attention(layer) for layer in range(inputs.model.num_layers)]
+        special = batch.category_columns("opening", "separator")
+        examples: list[ParserExample | None] = [None] * len(batch.texts)
+        for index, (number, text) in enumerate(zip(batch.text_indices, batch.texts, strict=True)):
+            if number >= self.max_sentences or (tree := complete_tree(text)) is None:
+                continue
+            weights = torch.cat([layer[index] for layer in layers]).float()
+            between = batch.word_attention(index, weights)
+            to_tokens = batch.word_to_token_attention(index, weights)
+            masks = special[index, : len(text)].to(to_tokens).T
+            examples[index] = ParserExample(
+                torch.cat((between, between.mT)).permute(1, 2, 0).cpu(),
+                torch.cat([to_tokens @ mask for mask in masks]).T.cpu(),
+                torch.tensor(tree.heads),
+                torch.tensor([tag != "PUNCT" for tag in tree.tags]),
+            )
+        return {"examples": examples}
+
+    def read_examples(self, inputs: AnalysisInput) -> list["ParserExample"]:
+        """Return the examples of the complete sentences."""
+        texts, measure = inputs.texts[: self.max_sentences], partial(self.measure, inputs)
+        (measured,) = collect_measurements(inputs.model, texts, self.taps, [measure])
+        return [example for example in measured["examples"] if example is not None]
+
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        examples = [example for example in measured["examples"] if example is not None]
+        variants = {
+            "attention": examples,
+            "untrained": self.read_examples(inputs.untrained()),
+            "distances": [distance_example(example) for example in examples],
+        }
+        train, test = split_halves(len(examples), inputs.seed)
+        num_words = np.array([int(examples[n].is_scored.sum()) for n in test])
+        num_correct = {"next word": np.array([_num_next_word_heads(examples[n]) for n in test])}
+        arrays: dict[str, NDArray[np.float32]] = {}
+        for name, variant in variants.items():
+            weights = train_parser([variant[n] for n in train], self, inputs.seed)
+            num_correct[name] = np.array([num_correct_heads(variant[n], weights) for n in test])
+            if name == "attention":
+                arrays["weights"] = weights[0].numpy()
+        findings = Findings(inputs.seed)
+        for name, values in num_correct.items():
+            findings.add_ratio(f"UAS, {name}", values, num_words)
+        for other in ("distances", "untrained"):
+            findings.add_difference(
+                f"UAS, attention minus {other}",
+                (num_correct["attention"], num_words),
+                (num_correct[other], num_words),
+            )
+        return AnalysisResult(findings, arrays)
 
     def _missing_words(self, inputs: AnalysisInput) -> str | None:
         trees = [
@@ -112,73 +164,6 @@ class ParserExample:
     def target(self) -> Tensor:
         """Columns of the true heads in the scores, (W,)."""
         return torch.where(self.heads < 0, len(self.heads), self.heads)
-
-
-class AttentionParserConsumer:
-    """The consumer of attention between the words of every sentence."""
-
-    taps = AttentionParser.taps
-
-    def __init__(self, inputs: AnalysisInput, config: AttentionParser) -> None:
-        self.inputs, self.config = inputs, config
-        self.examples: dict[int, ParserExample] = {}
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Store the examples of a batch."""
-        layers = [batch.attention(layer) for layer in range(self.inputs.model.num_layers)]
-        special = [batch.category_mask(category) for category in ("opening", "separator")]
-        for index, number in enumerate(batch.text_indices):
-            text = batch.texts[index]
-            if number >= self.config.max_sentences or (tree := complete_tree(text)) is None:
-                continue
-            weights = torch.cat([layer[index] for layer in layers]).float()
-            between = batch.word_attention(index, weights)
-            to_tokens = batch.word_to_token_attention(index, weights)
-            masks = [mask[index, : len(text)].to(to_tokens) for mask in special]
-            self.examples[number] = ParserExample(
-                torch.cat((between, between.mT)).permute(1, 2, 0).cpu(),
-                torch.cat([to_tokens @ mask for mask in masks]).T.cpu(),
-                torch.tensor(tree.heads),
-                torch.tensor([tag != "PUNCT" for tag in tree.tags]),
-            )
-
-    def sorted_examples(self) -> list[ParserExample]:
-        """Return the examples in the order of the texts."""
-        return [self.examples[number] for number in sorted(self.examples)]
-
-    def result(self) -> AnalysisResult:
-        """Train and test the parser and its baselines."""
-        inputs, config = self.inputs, self.config
-        untrained = AttentionParserConsumer(
-            AnalysisInput(inputs.model.with_random_weights(inputs.seed), inputs.texts), config
-        )
-        texts = inputs.texts[: config.max_sentences]
-        stream_activations(untrained.inputs.model, texts, [untrained])
-        examples = self.sorted_examples()
-        variants = {
-            "attention": examples,
-            "untrained": untrained.sorted_examples(),
-            "distances": [distance_example(example) for example in examples],
-        }
-        train, test = split_halves(len(examples), inputs.seed)
-        num_words = np.array([int(examples[n].is_scored.sum()) for n in test])
-        num_correct = {"next word": np.array([_num_next_word_heads(examples[n]) for n in test])}
-        arrays: dict[str, NDArray[np.float32]] = {}
-        for name, variant in variants.items():
-            weights = train_parser([variant[n] for n in train], config, inputs.seed)
-            num_correct[name] = np.array([num_correct_heads(variant[n], weights) for n in test])
-            if name == "attention":
-                arrays["weights"] = weights[0].numpy()
-        findings = Findings(inputs.seed)
-        for name, values in num_correct.items():
-            findings.add_ratio(f"UAS, {name}", values, num_words)
-        for other in ("distances", "untrained"):
-            findings.add_difference(
-                f"UAS, attention minus {other}",
-                (num_correct["attention"], num_words),
-                (num_correct[other], num_words),
-            )
-        return AnalysisResult(findings, arrays)
 
 
 def complete_tree(text: AnalysedText) -> DependencyTree | None:

@@ -1,7 +1,6 @@
 """Heads that attend from a mention to its antecedent (Clark et al. 2019, section 4.3)."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -13,13 +12,12 @@ from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import FindingBars, HeatMap
 from bertwright.analysis.core.result import (
-    AnalysisFinding,
     AnalysisResult,
     BaselineValue,
-    difference_finding,
-    interval_finding,
+    Findings,
+    adjust_p_values,
 )
-from bertwright.analysis.core.texts import AnalysedText, encode_texts
+from bertwright.analysis.core.texts import AnalysedText, encode_sentences
 from bertwright.analysis.syntax.stories import (
     MENTION_KINDS,
     CoreferenceStory,
@@ -29,12 +27,9 @@ from bertwright.analysis.syntax.stories import (
 from bertwright.core.rng import stream_key
 from bertwright.core.significance import (
     FloatArray,
-    benjamini_hochberg,
-    bootstrap_ratio,
     sign_flip_test,
     split_halves,
 )
-from bertwright.tasks.formats.examples import TaggedSentence
 
 MAX_LENGTH = 512
 """Maximum sequence length, so that only the model itself truncates stories."""
@@ -58,7 +53,6 @@ class Coreference(Analysis):
     kind: Literal["coreference"] = "coreference"
     num_stories: int = Field(default=200, ge=20)
     survey_id = "B8"
-    group = "syntax"
     title = "Do heads attend from a mention to an earlier mention of the same person?"
     source = "Clark et al. 2019"
     taps = ("blocks.*.attention.weights",)
@@ -104,29 +98,25 @@ class Coreference(Analysis):
             name: np.array([s.is_coreferent[resolve(s, sieves)] for s in stories], np.float64)
             for name, sieves in RESOLUTION_RULES.items()
         } | {"untrained": untrained[:, *untrained_head]}
-        findings: list[AnalysisFinding] = []
-        differences: list[AnalysisFinding] = []
+        findings, differences = Findings(inputs.seed), Findings(inputs.seed)
         for kind in REPORTED_KINDS:
             indices = test[[kind in ("all", stories[n].kind) for n in test]]
             scores = trained[indices, layer, head]
             nearest = float(others["nearest mention"][indices].mean())
             baseline = BaselineValue("nearest mention", nearest)
-            interval = bootstrap_ratio(scores, seed=inputs.seed)
-            findings.append(interval_finding(f"best head, {kind}", interval, layer, head, baseline))
+            findings.add_ratio(
+                f"best head, {kind}", scores, layer=layer, head=head, baseline=baseline
+            )
             for name, values in others.items():
                 other = values[indices]
-                interval = bootstrap_ratio(other, seed=inputs.seed)
-                findings.append(interval_finding(f"{name}, {kind}", interval))
-                finding = difference_finding(
-                    f"best head minus {name}, {kind}", scores, other, seed=inputs.seed
+                findings.add_ratio(f"{name}, {kind}", other)
+                differences.add_difference(
+                    f"best head minus {name}, {kind}",
+                    scores,
+                    other,
+                    p_value=sign_flip_test(scores - other, seed=inputs.seed),
                 )
-                p_value = sign_flip_test(scores - other, seed=inputs.seed)
-                differences.append(replace(finding, p_value=p_value))
-        adjusted = benjamini_hochberg([finding.p_value or 0.0 for finding in differences])
-        findings += [
-            replace(finding, adjusted_p_value=float(value), num_tests=len(differences))
-            for finding, value in zip(differences, adjusted, strict=True)
-        ]
+        findings += adjust_p_values(differences)
         arrays = {"trained": trained.mean(0), "untrained": untrained.mean(0)}
         return AnalysisResult(findings, arrays)
 
@@ -136,8 +126,7 @@ class Coreference(Analysis):
         """Sample the stories that the model need not truncate, and encode them."""
         generator = np.random.default_rng(stream_key(inputs.seed, "coreference"))
         stories = sample_stories(self.num_stories, generator)
-        sentences = [TaggedSentence(story.words, story.words) for story in stories]
-        texts = encode_texts(inputs.model, sentences, MAX_LENGTH)
+        texts = encode_sentences(inputs.model, [story.words for story in stories], MAX_LENGTH)
         complete = [n for n, text in enumerate(texts) if not text.is_truncated]
         return [stories[n] for n in complete], [texts[n] for n in complete]
 

@@ -1,7 +1,6 @@
 """Heads that attend from a word to its syntactic head (Clark et al. 2019, section 4.2)."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -11,24 +10,19 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.analysis.core.activations import ActivationBatch
+from bertwright.analysis.core.activations import ActivationBatch, Measured, Measurements
 from bertwright.analysis.core.analysis import AnalysisInput, StreamingAnalysis
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars
 from bertwright.analysis.core.result import (
-    AnalysisFinding,
     AnalysisResult,
     BaselineValue,
+    Findings,
     StoredResult,
+    adjust_p_values,
     interval_bounds,
-    ratio_finding,
 )
-from bertwright.core.significance import (
-    benjamini_hochberg,
-    bootstrap_difference,
-    sign_flip_test,
-    split_halves,
-)
+from bertwright.core.significance import bootstrap_difference, sign_flip_test, split_halves
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 
 DIRECTIONS = ("attends to its head", "is attended to by its head")
@@ -68,7 +62,6 @@ class RelationHeads(StreamingAnalysis):
     kind: Literal["relation-heads"] = "relation-heads"
     min_words: int = Field(default=20, ge=1)
     survey_id = "B6"
-    group = "syntax"
     title = "Do heads attend from a word to its syntactic head?"
     source = "Clark et al. 2019"
     taps = ("blocks.*.attention.weights",)
@@ -96,104 +89,80 @@ class RelationHeads(StreamingAnalysis):
             return "it needs sentences with dependency trees: give a CoNLL-U file"
         return super().not_applicable(inputs)
 
-    def consumer(self, inputs: AnalysisInput) -> "RelationHeadsConsumer":
-        return RelationHeadsConsumer(inputs, self.min_words)
-
-
-class RelationHeadsConsumer:
-    """The consumer of correct predictions by sentence, head, direction and relation."""
-
-    taps = RelationHeads.taps
-
-    def __init__(self, inputs: AnalysisInput, min_words: int) -> None:
-        self.min_words, self.seed = min_words, inputs.seed
-        trees = [t.source for t in inputs.texts if isinstance(t.source, DependencyTree)]
-        self.relations = sorted({r for tree in trees for r in tree.relations} - {"root", "punct"})
-        number, model = len(inputs.texts), inputs.model
-        heads = model.num_layers, model.num_heads
-        shape = (number, *heads, len(DIRECTIONS), len(self.relations))
-        self.num_correct = np.zeros(shape, np.int16)
-        self.num_words = np.zeros((number, len(self.relations)), np.int64)
-        self.num_correct_by_offset = np.zeros((number, len(OFFSETS), len(self.relations)), np.int64)
-
-    def update(self, batch: ActivationBatch) -> None:
-        """Count correct predictions in a batch."""
-        weights = [batch.attention(layer) for layer in range(self.num_correct.shape[1])]
-        for index, number in enumerate(batch.text_indices):
-            tree = batch.texts[index].source
+    def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
+        relations = _relations(inputs)
+        shape = (len(batch.texts), inputs.model.num_layers, inputs.model.num_heads)
+        num_correct = np.zeros((*shape, len(DIRECTIONS), len(relations)), np.int16)
+        num_words = np.zeros((len(batch.texts), len(relations)), np.int64)
+        by_offset = np.zeros((len(batch.texts), len(OFFSETS), len(relations)), np.int64)
+        weights = [batch.attention(layer) for layer in range(inputs.model.num_layers)]
+        for index, text in enumerate(batch.texts):
+            size, tree = len(text.words), text.source
             if not isinstance(tree, DependencyTree):
                 continue
-            size = len(batch.texts[index].words)
             links = [
-                (word, head, self.relations.index(relation))
+                (word, head, relations.index(relation))
                 for word, (head, relation) in enumerate(
                     zip(tree.heads[:size], tree.relations[:size], strict=True)
                 )
-                if 0 <= head < size and relation in self.relations
+                if 0 <= head < size and relation in relations
             ]
             if not links:
                 continue
-            words, heads, relations = np.array(links).T
-            np.add.at(self.num_words[number], relations, 1)
-            for counts, offset in zip(self.num_correct_by_offset[number], OFFSETS, strict=True):
-                np.add.at(counts, relations, words + offset == heads)
+            words, heads, kinds = np.array(links).T
+            np.add.at(num_words[index], kinds, 1)
+            for counts, offset in zip(by_offset[index], OFFSETS, strict=True):
+                np.add.at(counts, kinds, words + offset == heads)
             for layer, layer_weights in enumerate(weights):
                 between = batch.word_attention(index, layer_weights[index])
                 is_correct = predicted_dependency_heads(between)[..., words] == heads
                 for direction, head in np.ndindex(is_correct.shape[:2]):
-                    counts = self.num_correct[number, layer, head, direction]
-                    np.add.at(counts, relations, is_correct[direction, head])
+                    counts = num_correct[index, layer, head, direction]
+                    np.add.at(counts, kinds, is_correct[direction, head])
+        return {"num_correct": num_correct, "num_words": num_words, "by_offset": by_offset}
 
-    def result(self) -> AnalysisResult:
-        """Return the best head of each relation, chosen on one half and tested on the other."""
-        train, test = split_halves(len(self.num_words), self.seed)
-        findings: list[AnalysisFinding] = []
-        p_values: list[float] = []
-        for number, relation in enumerate(self.relations):
-            sentences = test[self.num_words[test, number] > 0]
-            num_words = self.num_words[sentences, number]
-            if num_words.sum() < self.min_words or not self.num_words[train, number].any():
+    def summarise(self, inputs: AnalysisInput, measured: Measured) -> AnalysisResult:
+        all_correct, all_words, all_by_offset = (
+            np.array(measured[name]) for name in ("num_correct", "num_words", "by_offset")
+        )
+        train, test = split_halves(len(all_words), inputs.seed)
+        findings = Findings(inputs.seed)
+        for number, relation in enumerate(_relations(inputs)):
+            sentences = test[all_words[test, number] > 0]
+            num_words = all_words[sentences, number]
+            if num_words.sum() < self.min_words or not all_words[train, number].any():
                 continue
-            by_head = self.num_correct[train, ..., number].sum(0, dtype=np.int64)
+            by_head = all_correct[train, ..., number].sum(0, dtype=np.int64)
             layer, head, direction = map(int, np.unravel_index(by_head.argmax(), by_head.shape))
-            offset = int(self.num_correct_by_offset[train, :, number].sum(0).argmax())
-            correct = self.num_correct[sentences, layer, head, direction, number].astype(np.int64)
-            by_offset = self.num_correct_by_offset[sentences, offset, number]
+            offset = int(all_by_offset[train, :, number].sum(0).argmax())
+            correct = all_correct[sentences, layer, head, direction, number].astype(np.int64)
+            by_offset = all_by_offset[sentences, offset, number]
             difference = bootstrap_difference(
-                (correct, num_words), (by_offset, num_words), seed=self.seed
+                (correct, num_words), (by_offset, num_words), seed=inputs.seed
             )
-            p_values.append(sign_flip_test(correct - by_offset, seed=self.seed))
-            baseline = BaselineValue(
-                f"the word at {OFFSETS[offset]:+d}", by_offset.sum() / num_words.sum()
-            )
-            finding = ratio_finding(
+            findings.add_ratio(
                 f"accuracy of {relation}",
                 correct,
                 num_words,
-                seed=self.seed,
                 layer=layer,
                 head=head,
-                baseline=baseline,
+                baseline=BaselineValue(
+                    f"the word at {OFFSETS[offset]:+d}", by_offset.sum() / num_words.sum()
+                ),
+                p_value=sign_flip_test(correct - by_offset, seed=inputs.seed),
+                difference_interval=interval_bounds(difference),
+                note=DIRECTIONS[direction],
             )
-            findings.append(
-                replace(
-                    finding,
-                    p_value=p_values[-1],
-                    difference_interval=interval_bounds(difference),
-                    note=DIRECTIONS[direction],
-                )
-            )
-        adjusted = benjamini_hochberg(p_values) if p_values else ()
         return AnalysisResult(
-            [
-                replace(finding, adjusted_p_value=float(value), num_tests=len(p_values))
-                for finding, value in zip(findings, adjusted, strict=True)
-            ],
-            {
-                "num_correct": self.num_correct.sum(0, dtype=np.int64),
-                "num_words": self.num_words.sum(0),
-            },
+            adjust_p_values(findings),
+            {"num_correct": all_correct.sum(0, dtype=np.int64), "num_words": all_words.sum(0)},
         )
+
+
+def _relations(inputs: AnalysisInput) -> list[str]:
+    """Return the relations of all trees, sorted."""
+    trees = [text.source for text in inputs.texts if isinstance(text.source, DependencyTree)]
+    return sorted({name for tree in trees for name in tree.relations} - {"root", "punct"})
 
 
 def is_significantly_better(finding: Mapping[str, Any]) -> bool:

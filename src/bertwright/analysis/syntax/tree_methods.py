@@ -11,27 +11,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bertwright.analysis.core.activations import stream_activations
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.texts import AnalysedText
 from bertwright.analysis.core.word_states import compute_word_states
 from bertwright.analysis.probing.structural_probe import (
     StructuralProbe,
     TreeSentence,
-    fit_distance_probe,
+    fit_layer_probes,
     squared_distances,
     tree_sentence,
     tree_sentences,
 )
 from bertwright.analysis.syntax.attention_parser import (
     AttentionParser,
-    AttentionParserConsumer,
     ParserExample,
     train_parser,
 )
 from bertwright.analysis.syntax.relation_heads import DIRECTIONS, predicted_dependency_heads
 from bertwright.core.significance import split_halves
-from bertwright.tasks.formats.dependency_trees import DependencyTree
 
 Counts = NDArray[np.int64]
 
@@ -51,9 +48,7 @@ class TreeMethodInputs:
         self, inputs: AnalysisInput, parser_config: AttentionParser, probe_config: StructuralProbe
     ) -> None:
         self.inputs, self.parser_config, self.probe_config = inputs, parser_config, probe_config
-        consumer = AttentionParserConsumer(inputs, parser_config)
-        stream_activations(inputs.model, inputs.texts, [consumer])
-        self.examples = consumer.sorted_examples()
+        self.examples = parser_config.read_examples(inputs)
         self.word_states = compute_word_states(inputs)
         self.sentences = tree_sentences(inputs.texts)
         self.train_indices, self.test_indices = (
@@ -84,12 +79,11 @@ class TreeMethodScores:
 
 def complete_sentences(texts: Sequence[AnalysedText], max_sentences: int) -> list[AnalysedText]:
     """Return the first sentences that are not truncated and have scored edges."""
-    complete: list[AnalysedText] = []
-    for text in texts:
-        tree = text.source
-        assert isinstance(tree, DependencyTree)
-        if len(text.words) == len(tree.words) and tree_sentence(tree).edges:
-            complete.append(text)
+    complete = [
+        text
+        for text in texts
+        if len(text.words) == len(text.tree.words) and tree_sentence(text.tree).edges
+    ]
     return complete[:max_sentences]
 
 
@@ -160,20 +154,16 @@ def weighted_attention_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
 
 def hidden_state_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
     """Score the tree of a distance probe on the layer with the best held-out error."""
-    targets = [inputs.sentences[number].distances for number in inputs.train_indices]
-    probes: list[tuple[Tensor, float]] = []
-    for layer in range(inputs.word_states.num_layers):
-        states = [
-            inputs.sentences[n].hidden_states(inputs.word_states, layer)
-            for n in inputs.train_indices
-        ]
-        probes.append(fit_distance_probe(states, targets, inputs.probe_config, inputs.inputs.seed))
-    best = int(np.argmin([error for _, error in probes]))
+    probes, best = fit_layer_probes(
+        inputs.word_states,
+        [inputs.sentences[number] for number in inputs.train_indices],
+        inputs.probe_config,
+        inputs.inputs.seed,
+    )
 
     def similarity(number: int) -> Tensor:
-        return -squared_distances(
-            inputs.sentences[number].hidden_states(inputs.word_states, best) @ probes[best][0]
-        )
+        states = inputs.sentences[number].hidden_states(inputs.word_states, best)
+        return -squared_distances(states @ probes[best])
 
     return TreeMethodScores(
         inputs.score_test_sentences(similarity), note=f"layer {best} (0: embeddings)"

@@ -1,7 +1,7 @@
 """Behavioural tests of a classifier (CheckList, Ribeiro et al. 2020)."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -23,16 +23,19 @@ from bertwright.analysis.behaviour.checklist.suite import (
     SuiteResult,
     run_suite,
 )
-from bertwright.analysis.behaviour.classification import missing_classes, split_parts
+from bertwright.analysis.behaviour.classification import split_parts
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.plots import FindingBars
+from bertwright.analysis.core.prediction_probe import class_names
+from bertwright.analysis.core.requirements import missing_classes
 from bertwright.analysis.core.result import (
     AnalysisFinding,
     AnalysisResult,
     BaselineValue,
-    ratio_finding,
+    Findings,
+    adjust_p_values,
 )
 from bertwright.core.config import did_you_mean
 from bertwright.core.significance import holm, permutation_test
@@ -68,9 +71,9 @@ class CheckListSuites(Analysis):
     negative_label: str | None = None
     custom_suites: tuple[BehaviouralSuite, ...] = ()
     survey_id = "B34"
-    group = "behaviour"
     title = "Does a classifier pass behavioural tests?"
     source = "Ribeiro et al. 2020"
+    requires = (missing_classes,)
     claims = (
         Claim(
             "simple positive and negative sentences are told apart",
@@ -102,9 +105,9 @@ class CheckListSuites(Analysis):
     plots = (FindingBars("fraction of failed tests", SUITE_FAILURES),)
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        if (reason := missing_classes(inputs)) is not None:
+        if (reason := super().not_applicable(inputs)) is not None:
             return reason
-        known = _class_names(inputs.model)
+        known = class_names(inputs.model)
         labels = {item.label for suite in self.custom_suites for item in suite.items}
         labels |= {self.positive_label, self.negative_label}
         for label in sorted(label for label in labels if label not in (None, *known)):
@@ -132,44 +135,36 @@ class CheckListSuites(Analysis):
         ]
 
     def _sentiment_labels(self, model: AnalysedModel) -> SentimentLabels | None:
-        text_model = model.text_model
-        assert isinstance(text_model, FineTunedModel)
         if self.positive_label is not None and self.negative_label is not None:
             return SentimentLabels(self.positive_label, self.negative_label)
-        return sentiment_labels(text_model.task.name, text_model.task.labels)
+        assert isinstance(model.text_model, FineTunedModel)
+        task = model.text_model.task
+        return sentiment_labels(task.name, task.labels)
 
 
-def _capability_findings(
-    suite_results: Sequence[SuiteResult], seed: int
-) -> Iterator[AnalysisFinding]:
-    """Yield the failures of capabilities with several suites; units are the original texts."""
+def _capability_findings(suite_results: Sequence[SuiteResult], seed: int) -> list[AnalysisFinding]:
+    """Return the failures of capabilities with several suites; units are the original texts."""
     names = Counter(result.suite.capability for result in suite_results)
+    findings = Findings(seed)
     for name in (name for name, number in names.items() if number > 1):
         results = [result for result in suite_results if result.suite.capability == name]
         originals = [str(item.original) for result in results for item in result.suite.items]
         _, unit = np.unique(originals, return_inverse=True)
         has_failed = np.concatenate([result.has_failed for result in results])
         shuffled = np.concatenate([result.has_failed_shuffled for result in results])
-        baseline = BaselineValue(SHUFFLED_BASELINE, float(shuffled.mean()))
-        yield ratio_finding(
+        findings.add_ratio(
             f"{CAPABILITY_FAILURES}{name}",
             np.bincount(unit, has_failed),
             np.bincount(unit),
-            seed=seed,
-            baseline=baseline,
+            baseline=BaselineValue(SHUFFLED_BASELINE, float(shuffled.mean())),
         )
+    return findings
 
 
 def _difficulty_findings(suite_results: Sequence[SuiteResult], seed: int) -> list[AnalysisFinding]:
     """Return how much more often hard capabilities fail than simple sentences, if these are run."""
-    plain = next(
-        (
-            result.has_failed
-            for result in suite_results
-            if result.suite.name == PLAIN_SENTIMENT.name
-        ),
-        None,
-    )
+    failures = {result.suite.name: result.has_failed for result in suite_results}
+    plain = failures.get(PLAIN_SENTIMENT.name)
     if plain is None:
         return []
     hard = {
@@ -177,21 +172,12 @@ def _difficulty_findings(suite_results: Sequence[SuiteResult], seed: int) -> lis
         for capability in HARD_CAPABILITIES
         if (results := [r for r in suite_results if r.suite.capability == capability])
     }
-    p_values = [permutation_test(has_failed, plain, seed=seed) for has_failed in hard.values()]
-    tests = zip(hard.items(), p_values, holm(p_values).tolist(), strict=True)
-    return [
+    findings = [
         AnalysisFinding(
             f"{FAILURES_ABOVE_PLAIN}{capability}",
             float(has_failed.mean() - plain.mean()),
-            p_value=p_value,
-            adjusted_p_value=adjusted,
-            num_tests=len(hard),
+            p_value=permutation_test(has_failed, plain, seed=seed),
         )
-        for (capability, has_failed), p_value, adjusted in tests
+        for capability, has_failed in hard.items()
     ]
-
-
-def _class_names(model: AnalysedModel) -> Sequence[str]:
-    text_model = model.text_model
-    assert isinstance(text_model, FineTunedModel)
-    return text_model.task.labels
+    return adjust_p_values(findings, holm)

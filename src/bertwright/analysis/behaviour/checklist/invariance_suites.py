@@ -6,8 +6,11 @@ import numpy as np
 
 from bertwright.analysis.behaviour.checklist.suite import BehaviouralSuite, SuiteItem, join_parts
 from bertwright.analysis.behaviour.classification import PartWords
-from bertwright.analysis.behaviour.word_lists import PROPER_NAMES, proper_nouns
-from bertwright.analysis.behaviour.word_substitution import find_substitutions
+from bertwright.analysis.behaviour.word_substitution import (
+    PROPER_NAMES,
+    find_substitutions,
+    proper_nouns,
+)
 from bertwright.analysis.core.texts import AnalysedText
 from bertwright.core.rng import stream_key
 

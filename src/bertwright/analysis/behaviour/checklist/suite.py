@@ -3,8 +3,8 @@
 Minimum functionality, invariance to a change, and the direction of a change (Ribeiro et al. 2020).
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Literal, Self
 
 import numpy as np
@@ -72,12 +72,16 @@ class BehaviouralSuite(Settings):
         self, before: Sequence[ClassProbabilities], after: Sequence[ClassProbabilities]
     ) -> NDArray[np.bool_]:
         """Return which items fail, given the probabilities of the original and changed texts."""
-        return np.array(
-            [
-                FAILURE_TESTS[self.form](item.label or "", old, new)
-                for item, old, new in zip(self.items, before, after, strict=True)
-            ]
+        if self.form == "direction":
+            triples = zip((item.label or "" for item in self.items), before, after, strict=True)
+            return np.array([old[label] - new[label] > TOLERANCE for label, old, new in triples])
+        expected = (
+            most_likely_classes(before)
+            if self.form == "invariance"
+            else [item.label for item in self.items]
         )
+        predicted = most_likely_classes(after)
+        return np.array([a != b for a, b in zip(expected, predicted, strict=True)])
 
 
 @dataclass(frozen=True)
@@ -96,8 +100,7 @@ class SuiteResult:
             f"fails: {self.suite.items[n].text!r}" for n in np.flatnonzero(self.has_failed)[:1]
         ]
         note = "; ".join([f"{self.suite.form}, {self.suite.capability}", *first])
-        finding = interval_finding(metric, interval, baseline=baseline)
-        return replace(finding, note=note)
+        return interval_finding(metric, interval, baseline=baseline, note=note)
 
 
 def run_suite(model: AnalysedModel, suite: BehaviouralSuite, seed: int) -> SuiteResult:
@@ -119,24 +122,3 @@ def join_parts(parts: Sequence[PartWords]) -> str | tuple[str, str]:
     """Join parts to a text or a pair."""
     first, *others = [" ".join(part) for part in parts]
     return (first, others[0]) if others else first
-
-
-def _predicts_another_class(
-    label: str, before: ClassProbabilities, after: ClassProbabilities
-) -> bool:
-    return most_likely_classes([after]) != [label]
-
-
-def _prediction_changes(label: str, before: ClassProbabilities, after: ClassProbabilities) -> bool:
-    return most_likely_classes([before]) != most_likely_classes([after])
-
-
-def _probability_falls(label: str, before: ClassProbabilities, after: ClassProbabilities) -> bool:
-    return before[label] - after[label] > TOLERANCE
-
-
-FAILURE_TESTS: dict[SuiteForm, Callable[[str, ClassProbabilities, ClassProbabilities], bool]] = {
-    "minimum functionality": _predicts_another_class,
-    "invariance": _prediction_changes,
-    "direction": _probability_falls,
-}

@@ -4,46 +4,43 @@ Wallace et al. (2019).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from matplotlib.figure import Figure
 from pydantic import Field
 
-from bertwright.analysis.behaviour.triggers.trigger_probe import (
+from bertwright.analysis.behaviour.triggers.trigger_search import (
     MASKED_TOKENS,
     MIN_TEXTS_PER_CLASS,
     TriggerProbe,
+    TriggerSearch,
     TriggerTokens,
-    class_names,
+    allowed_tokens,
     is_transferable,
     missing_trigger_predictions,
-    probes_by_class,
-    truncate_for_trigger,
-)
-from bertwright.analysis.behaviour.triggers.trigger_search import (
-    TriggerSearch,
-    allowed_tokens,
     most_frequent_token,
+    probes_by_class,
     token_embedding_matrix,
+    truncate_for_trigger,
 )
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.analysis.core.prediction_probe import PredictionScores
+from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.prediction_probe import PredictionScores, class_names
 from bertwright.analysis.core.result import (
     AnalysisFinding,
     AnalysisResult,
     BaselineValue,
+    Findings,
     StoredResult,
     interval_bounds,
     interval_finding,
-    ratio_finding,
 )
 from bertwright.core.rng import stream_key
 from bertwright.core.significance import (
-    ConfidenceInterval,
+    FloatArray,
     bootstrap_difference,
     bootstrap_ratio,
     split_halves,
@@ -77,9 +74,9 @@ class UniversalTriggers(Analysis):
     num_random_triggers: int = Field(default=20, ge=1)
     survey_id = "B32"
     compares_models = True
-    group = "behaviour"
     title = "Do a few tokens spoil the prediction for any text?"
     source = "Wallace et al. 2019"
+    requires = (missing_trigger_predictions,)
     claims = (
         Claim(
             "triggers found by gradients spoil more predictions than random ones",
@@ -92,9 +89,16 @@ class UniversalTriggers(Analysis):
             LOSS_INCREASE,
         ),
     )
+    plots = (
+        LayerCurves(
+            "test accuracy",
+            lambda r: _accuracy_curves(r),
+            xlabel="steps of the search; dotted: random triggers",
+        ),
+    )
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        if (reason := missing_trigger_predictions(inputs.model)) is not None:
+        if (reason := super().not_applicable(inputs)) is not None:
             return reason
         required = MIN_TEXTS_PER_CLASS * len(class_names(inputs.model) or [MASKED_TOKENS])
         return f"it needs {required} texts or more" if len(inputs.texts) < required else None
@@ -109,16 +113,14 @@ class UniversalTriggers(Analysis):
             self._search_class(name, probe, search, inputs.seed) for name, probe in probes.items()
         ]
         findings = [finding for result in results for finding in result.findings(inputs.seed)]
-        if inputs.other_model is not None and is_transferable(model, inputs.other_model):
+        if inputs.other_model is not None and is_transferable(inputs, inputs.other_model):
             findings += [r.transfer_finding(inputs.other_model, inputs.seed) for r in results]
         searched = concatenate_scores([result.final for result in results])
         random = concatenate_scores([result.random_triggers for result in results])
-        drop = accuracy_difference(random, searched, inputs.seed)
-        increase = loss_difference(searched, random, inputs.seed)
-        findings += [
-            interval_finding(ACCURACY_DROP, drop),
-            interval_finding(LOSS_INCREASE, increase),
-        ]
+        totals = Findings(inputs.seed)
+        totals.add_difference(ACCURACY_DROP, random.accuracy_ratio, searched.accuracy_ratio)
+        totals.add_difference(LOSS_INCREASE, searched.loss_ratio, random.loss_ratio)
+        findings += totals
         return AnalysisResult(
             findings,
             {
@@ -126,21 +128,6 @@ class UniversalTriggers(Analysis):
                 "random": np.array([result.random_triggers.accuracy for result in results]),
             },
         )
-
-    def plot(self, result: StoredResult, figure: Figure) -> None:
-        axes = figure.subplots()
-        findings = [f for f in result.findings if f["metric"].startswith(TRIGGERED_ACCURACY)]
-        by_step = result.arrays["accuracy_by_step"]
-        curves = zip(findings, by_step, result.arrays["random"], strict=True)
-        for number, (finding, steps, random) in enumerate(curves):
-            name = f"{finding['metric'].removeprefix(TRIGGERED_ACCURACY)}: {finding['note']}"
-            axes.plot(steps, f"C{number}o-", label=name.replace("$", r"\$"))
-            axes.axhline(random, color=f"C{number}", linestyle=":")
-        axes.set_ylim(0, 1.02)
-        axes.set_xticks(range(by_step.shape[1]))
-        axes.set_xlabel("steps of the search; dotted: random triggers")
-        axes.set_ylabel("test accuracy")
-        axes.legend()
 
     def _search_class(
         self, class_name: str, probe: TriggerProbe, search: TriggerSearch, seed: int
@@ -182,64 +169,56 @@ class TriggerResult:
 
     def findings(self, seed: int) -> list[AnalysisFinding]:
         """Return accuracies and the loss."""
-        final, random = self.final, self.random_triggers
-        difference = accuracy_difference(final, random, seed)
+        final, random, findings = self.final, self.random_triggers, Findings(seed)
+        difference = bootstrap_difference(final.accuracy_ratio, random.accuracy_ratio, seed=seed)
         tokenizer = self.test_probe.model.tokenizer
-        note = " ".join(tokenizer.id_to_token(token) for token in self.trigger)
-        accuracy, without = (
-            bootstrap_ratio(scores.num_correct, scores.num_targets, seed=seed)
-            for scores in (final, self.without_trigger)
-        )
-        triggered = interval_finding(
+        findings.add_ratio(
             f"{TRIGGERED_ACCURACY}{self.class_name}",
-            accuracy,
+            *final.accuracy_ratio,
             baseline=BaselineValue("random triggers", random.accuracy),
+            difference_interval=interval_bounds(difference),
+            note=" ".join(tokenizer.id_to_token(token) for token in self.trigger),
         )
-        return [
-            replace(triggered, note=note, difference_interval=interval_bounds(difference)),
-            interval_finding(f"accuracy without a trigger, {self.class_name}", without),
-            ratio_finding(
-                f"loss with the trigger, {self.class_name}",
-                final.loss,
-                final.num_targets,
-                seed=seed,
-                baseline=BaselineValue("random triggers", random.mean_loss),
-            ),
-        ]
+        findings.add_ratio(
+            f"accuracy without a trigger, {self.class_name}", *self.without_trigger.accuracy_ratio
+        )
+        findings.add_ratio(
+            f"loss with the trigger, {self.class_name}",
+            *final.loss_ratio,
+            baseline=BaselineValue("random triggers", random.mean_loss),
+        )
+        return findings
 
     def transfer_finding(self, other_model: AnalysedModel, seed: int) -> AnalysisFinding:
         """Return the accuracy of another model with the same trigger."""
         trigger, probe = self.test_probe.transfer(self.trigger, other_model)
         triggered, without = probe.evaluate(trigger), probe.evaluate(())
-        difference = accuracy_difference(triggered, without, seed)
-        finding = ratio_finding(
-            f"{TRANSFERRED_ACCURACY}{self.class_name}",
-            triggered.num_correct,
-            triggered.num_targets,
-            seed=seed,
-            baseline=BaselineValue("without a trigger", without.accuracy),
+        difference = bootstrap_difference(
+            triggered.accuracy_ratio, without.accuracy_ratio, seed=seed
         )
-        bounds = interval_bounds(difference)
-        return replace(finding, difference_interval=bounds, note=other_model.name)
+        return interval_finding(
+            f"{TRANSFERRED_ACCURACY}{self.class_name}",
+            bootstrap_ratio(*triggered.accuracy_ratio, seed=seed),
+            baseline=BaselineValue("without a trigger", without.accuracy),
+            difference_interval=interval_bounds(difference),
+            note=other_model.name,
+        )
+
+
+def _accuracy_curves(result: StoredResult) -> dict[str, FloatArray]:
+    """Return the accuracy by step of each class, and with random triggers."""
+    curves: dict[str, FloatArray] = {}
+    findings = [f for f in result.findings if f["metric"].startswith(TRIGGERED_ACCURACY)]
+    arrays = (result.arrays["accuracy_by_step"], result.arrays["random"])
+    for finding, by_step, random in zip(findings, *arrays, strict=True):
+        name = finding["metric"].removeprefix(TRIGGERED_ACCURACY)
+        curves |= {f"{name}: {finding['note']}": by_step, f"{name}, random": random}
+    return curves
 
 
 def concatenate_scores(scores: Sequence[PredictionScores]) -> PredictionScores:
     """Concatenate the scores of several sets of texts."""
     return PredictionScores(*np.concatenate([_values(one) for one in scores], 1))
-
-
-def accuracy_difference(
-    first: PredictionScores, second: PredictionScores, seed: int
-) -> ConfidenceInterval:
-    """Return the accuracy of the first minus that of the second."""
-    return bootstrap_difference(first.accuracy_ratio, second.accuracy_ratio, seed=seed)
-
-
-def loss_difference(
-    first: PredictionScores, second: PredictionScores, seed: int
-) -> ConfidenceInterval:
-    """Return the loss of the first minus that of the second."""
-    return bootstrap_difference(first.loss_ratio, second.loss_ratio, seed=seed)
 
 
 def _mean_scores(scores: Sequence[PredictionScores]) -> PredictionScores:

@@ -1,0 +1,81 @@
+"""What analyses require of a model and texts: each function returns why it is missing, or None."""
+
+from bertwright.analysis.core.analysis import AnalysisInput, Requirement
+from bertwright.analysis.core.prediction_probe import is_classifier
+from bertwright.analysis.core.texts import has_several_tokens
+from bertwright.models.scoring.masked_states import final_objective, final_objectives
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.dependency_trees import DependencyTree
+
+IN_POSITION_PREDICTION = "masked tokens in their own positions"
+
+
+def missing_long_texts(inputs: AnalysisInput) -> str | None:
+    """Require a text that is long enough to compare tokens."""
+    long_enough = any(map(has_several_tokens, inputs.texts))
+    return None if long_enough else "it needs a text of three tokens or more"
+
+
+def missing_halves(purpose: str = "train on") -> Requirement:
+    """Return the requirement of enough texts for two halves."""
+    reason = f"it needs four texts: two to {purpose}, two to test on"
+    return lambda inputs: None if len(inputs.texts) >= 4 else reason
+
+
+def missing_trees(inputs: AnalysisInput) -> str | None:
+    """Require a dependency tree for every text."""
+    if all(isinstance(text.source, DependencyTree) for text in inputs.texts):
+        return None
+    return "it needs sentences with dependency trees: give a CoNLL-U file"
+
+
+def missing_lm_head(inputs: AnalysisInput) -> str | None:
+    """Require a language model."""
+    return None if inputs.model.text_model.has_lm_head else "the model has no language-model head"
+
+
+def missing_classes(inputs: AnalysisInput) -> str | None:
+    """Require a classifier of texts."""
+    if is_classifier(inputs.model):
+        return None
+    return "it needs a model fine-tuned to classify texts"
+
+
+def missing_predictions(inputs: AnalysisInput) -> str | None:
+    """Require predictions that can be scored."""
+    text_model = inputs.model.text_model
+    if is_classifier(inputs.model):
+        assert isinstance(text_model, FineTunedModel)
+        if text_model.task.output_type.level != "sequence":
+            return "its classes are words in a template that surrounds every text"
+    elif not text_model.has_lm_head:
+        return "the model has neither a language-model head nor a classifier"
+    return None
+
+
+def missing_plain_attention(inputs: AnalysisInput) -> str | None:
+    """Require attention over the positions of the text alone."""
+    if final_objective(inputs.model.text_model.model, "permutation") is not None:
+        return (
+            "the model predicts tokens in extra positions behind the text, which this analysis "
+            "does not cover"
+        )
+    return None
+
+
+def missing_masked_prediction(inputs: AnalysisInput) -> str | None:
+    """Require predictions of masked tokens in their own positions."""
+    text_model = inputs.model.text_model
+    elsewhere = missing_plain_attention(inputs) is not None or any(
+        objective.prediction_shift for objective in final_objectives(text_model.model)
+    )
+    if not text_model.has_lm_head or text_model.is_causal or elsewhere:
+        return f"it needs a model that predicts {IN_POSITION_PREDICTION}"
+    return None
+
+
+def missing_text_prediction(inputs: AnalysisInput) -> str | None:
+    """Require a classifier or predictions of masked tokens in their own positions."""
+    if is_classifier(inputs.model) or missing_masked_prediction(inputs) is None:
+        return None
+    return f"it needs a classifier, or a model that predicts {IN_POSITION_PREDICTION}"
