@@ -123,8 +123,8 @@ def compress(
         teacher: the fine-tuned model.
         method: the name of a method, or the path of a method file.
         data: the task and its examples.
-        student: a pre-trained model, or the name or file of a recipe, whose weights are drawn
-            anew for every seed. None takes layers of the teacher.
+        student: a pre-trained model, or the name or file of a recipe, with new random
+            weights for every seed. None takes layers of the teacher.
         layers: the number of layers of the student. Default: half of the teacher's; all of
             another model's.
         unlabelled: texts without labels, for methods that use them. They are iterated over more
@@ -204,7 +204,7 @@ def _uncalibrated(teacher: FineTunedModel) -> FineTunedModel:
 def _teacher_head_settings(teacher: FineTunedModel) -> Mapping[str, Any]:
     """Return the head setting for a student made of a teacher's layers.
 
-    A pooler head needs none: it is the default and is drawn anew.
+    A pooler head needs none: it is the default and starts from random weights.
     """
     head = teacher.task_model.head_config
     return {} if isinstance(head, PoolerHeadConfig) else {"head": head}

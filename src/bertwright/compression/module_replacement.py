@@ -66,7 +66,7 @@ class ModuleReplacement:
 
 
 class _ModuleReplacementLoss(DistillationLoss[TaskBatch, TaskBatch]):
-    """A distillation without losses: the teacher's blocks run in the place of the student's."""
+    """A distillation without losses: the teacher's blocks replace the student's."""
 
     def __init__(
         self, replacement: ModuleReplacement, student: MultiTaskModel, part: EncodedTask

@@ -72,11 +72,11 @@ class CausalLM(Objective):
         """Predict them from what precedes them; None for a backward model."""
         if self.direction == "backward":
             return None
-        made = super().make_targets_at(selected, is_masked, batch, vocabulary)
-        if self.direction == "forward" or made is None:
-            return made
-        is_next = np.ones(len(made[1].positions), np.int64)
-        return batch, replace(made[1], extra_inputs={"is_next": is_next})
+        with_targets = super().make_targets_at(selected, is_masked, batch, vocabulary)
+        if self.direction == "forward" or with_targets is None:
+            return with_targets
+        is_next = np.ones(len(with_targets[1].positions), np.int64)
+        return batch, replace(with_targets[1], extra_inputs={"is_next": is_next})
 
     def label_positions(self, targets: Targets) -> IntArray:
         forward = np.full_like(targets.positions, self.direction != "backward")

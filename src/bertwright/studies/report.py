@@ -59,7 +59,7 @@ def result_dict(study: Study, results: StudyResults) -> dict[str, Any]:
 
 
 def re_evaluate(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored result with verdicts computed anew."""
+    """Return a stored result with recomputed verdicts."""
     expected = [Expectation.model_validate(e) for e in result["study"]["expected"]]
     verdicts = evaluate(expected, _stored_results(result))
     return {

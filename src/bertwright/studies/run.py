@@ -144,7 +144,7 @@ def run_study(
 ) -> StudyResults:
     """Run everything that a study needs; return its results.
 
-    ``data`` is a data set in the place of the study's corpus. ``num_processes`` runs in parallel;
+    ``data`` is a data set instead of the study's corpus. ``num_processes`` runs in parallel;
     ``backend`` "ray" uses a Ray cluster that shares the folder.
 
     Raises UserError for settings that do not fit together, and Interrupted after a signal.

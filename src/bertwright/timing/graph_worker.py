@@ -13,7 +13,7 @@ from bertwright.interop.onnx.session import OnnxSession
 from bertwright.timing.interleaved import StepTimer, TimedProcess
 
 NUM_ROUNDS, STEPS_PER_ROUND = 7, 20
-"""The number of rounds, of which the first warms up, and runs per round."""
+"""The number of rounds, the first to warm up, and of runs per round."""
 
 
 def graph_milliseconds(

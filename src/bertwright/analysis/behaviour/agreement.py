@@ -61,7 +61,7 @@ class SubjectVerbAgreement(Analysis):
     )
     plots = (FindingBars("fraction of correct forms", ""),)
 
-    def own_sentences(self, seed: int) -> list[SentenceWords]:
+    def built_in_sentences(self, seed: int) -> list[SentenceWords]:
         return [
             pair.sentence(is_correct)
             for pairs in self.sample_pairs(seed).values()

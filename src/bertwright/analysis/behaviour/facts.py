@@ -154,7 +154,7 @@ class FactualKnowledge(Analysis):
         ),
     )
 
-    def own_sentences(self, seed: int) -> list[SentenceWords]:
+    def built_in_sentences(self, seed: int) -> list[SentenceWords]:
         return [
             sentence
             for relation in FACT_RELATIONS

@@ -66,7 +66,7 @@ class Negation(Analysis):
     )
     plots = (FindingBars("fraction of true completions preferred", (AFFIRMED, NEGATED)),)
 
-    def own_sentences(self, seed: int) -> list[SentenceWords]:
+    def built_in_sentences(self, seed: int) -> list[SentenceWords]:
         return [
             item.sentence(is_negated, completion)
             for item in negation_items()

@@ -94,14 +94,14 @@ class Analysis(Config):
         for requirement in self.requires:
             if (reason := requirement(inputs)) is not None:
                 return reason
-        sentences = encode_sentences(inputs.model, self.own_sentences(inputs.seed))
+        sentences = encode_sentences(inputs.model, self.built_in_sentences(inputs.seed))
         if any(text.is_truncated for text in sentences):
             length = inputs.model.encoder.max_length
             return f"its maximum length of {length} is too short for the sentences of this analysis"
         return inputs.model.missing_taps(*self.taps) if self.taps else None
 
-    def own_sentences(self, seed: int) -> Sequence[SentenceWords]:
-        """Return the sentences that the analysis brings along, none of which may be truncated."""
+    def built_in_sentences(self, seed: int) -> Sequence[SentenceWords]:
+        """Return the sentences of the analysis itself; none may be truncated."""
         return ()
 
     @abstractmethod

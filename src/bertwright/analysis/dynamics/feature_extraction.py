@@ -36,8 +36,8 @@ FINE_TUNED_MINUS_FROZEN = "fine-tuned minus frozen"
 class FeatureExtraction(Analysis):
     """The part-of-speech accuracy of a fine-tuned model and of an LSTM on frozen features.
 
-    Each with the best of three learning rates. Means of ``num_seeds`` runs, of which six can
-    decide; half of the sentences are the test set and choose nothing.
+    Each with the best of three learning rates. Means of ``num_seeds`` runs; six are enough
+    to decide. Half of the sentences are the test set and choose nothing.
     """
 
     kind: Literal["frozen-or-tuned"] = "frozen-or-tuned"

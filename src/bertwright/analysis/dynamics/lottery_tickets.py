@@ -46,7 +46,7 @@ class LotteryTickets(Analysis):
 
     Heads and feed-forward layers are pruned while nine tenths of the score remain. The remaining
     parts (good ticket), as many random parts and as many of the removed parts are each fine-tuned
-    from the pre-trained weights. Means of ``num_seeds`` runs, of which six can decide.
+    from the pre-trained weights. Means of ``num_seeds`` runs; six are enough to decide.
     """
 
     kind: Literal["tickets"] = "tickets"

@@ -53,7 +53,7 @@ class PretrainingBenefit(Analysis):
 
     Pre-trained, random (also trained three times as long), and with the last block or all blocks
     reinitialised, each with the best of three learning rates; and not fine-tuned at all. Means of
-    ``num_seeds`` runs with their own initial weights and order, of which six can decide; half of
+    ``num_seeds`` runs with their own initial weights and order; six are enough to decide. Half of
     the sentences are the test set and choose nothing.
     """
 

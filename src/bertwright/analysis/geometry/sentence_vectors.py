@@ -55,7 +55,7 @@ class SentenceVectors(Analysis):
         ),
         Claim(
             "centring the vectors helps",
-            "the cone that hidden states lie in hides differences",
+            "the cone that hidden states lie in conceals differences",
             f"{CENTRED_WORD_MEAN} minus mean of words",
         ),
     )

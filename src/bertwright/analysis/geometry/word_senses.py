@@ -57,7 +57,7 @@ class WordSenses(Analysis):
         ),
     )
 
-    def own_sentences(self, seed: int) -> list[SentenceWords]:
+    def built_in_sentences(self, seed: int) -> list[SentenceWords]:
         return [
             tuple(sentence.split())
             for senses in SENSE_SENTENCES.values()
@@ -93,7 +93,7 @@ class WordSenses(Analysis):
         self, inputs: AnalysisInput
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """Return the sense of each sentence (12,) and the states (words, layers, 12, D)."""
-        sentences = self.own_sentences(inputs.seed)
+        sentences = self.built_in_sentences(inputs.seed)
         word_states = sentence_states(inputs, sentences)
         sizes = [len(sense) for sense in next(iter(SENSE_SENTENCES.values()))]
         targets = [word for word in SENSE_SENTENCES for _ in range(sum(sizes))]

@@ -53,11 +53,11 @@ class OneHeadPerLayer(Analysis):
         )
         full, losses = probe.evaluate(), losses_by_head(probe, keep_only=True)
         best = losses[..., train].sum(-1).argmin(1)
-        chosen = losses[np.arange(len(best)), best][:, test]
+        single_head_losses = losses[np.arange(len(best)), best][:, test]
         findings = Findings(inputs.seed)
         findings.add_loss_increases(
             "loss increase with this head only",
-            chosen,
+            single_head_losses,
             full.loss[test],
             full.num_targets[test],
             enumerate(best.tolist()),

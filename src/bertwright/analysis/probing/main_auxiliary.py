@@ -74,7 +74,7 @@ class MainAuxiliary(Analysis):
     )
     plots = (LayerCurves("fraction of sentences"),)
 
-    def own_sentences(self, seed: int) -> list[SentenceWords]:
+    def built_in_sentences(self, seed: int) -> list[SentenceWords]:
         return [sentence.words for sentence in self.sample_sentences(seed)]
 
     def sample_sentences(self, seed: int) -> list["AuxiliarySentence"]:

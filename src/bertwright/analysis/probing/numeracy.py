@@ -66,7 +66,7 @@ class Numeracy(Analysis):
     )
     plots = (LayerCurves("remaining fraction of the squared error"),)
 
-    def own_sentences(self, seed: int) -> list[SentenceWords]:
+    def built_in_sentences(self, seed: int) -> list[SentenceWords]:
         return [words for task in self.numeracy_tasks(seed) for words in task.sentences]
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:

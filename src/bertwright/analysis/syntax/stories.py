@@ -67,7 +67,7 @@ FINAL_SENTENCES = (
 
 @dataclass(frozen=True)
 class NounPhrase:
-    """Words for a person, the last of which is the mention, and their form."""
+    """Words for a person, ending with the mention, and their form."""
 
     words: str
     form: PersonForm

@@ -45,7 +45,7 @@ class PositionPrediction:
 
     tokens: list[str]
     probabilities: list[float]
-    own_probability: float
+    actual_token_probability: float
 
 
 @dataclass

@@ -190,7 +190,7 @@ function drawWords() {
   else if (prediction)
     parts.push(element("h2", {}, "Predictions at this position"),
       table(["token", "probability"], [...prediction.tokens.map((name, n) => [name, prediction.probabilities[n]]),
-        [`${token} (the actual token)`, prediction.own_probability]]));
+        [`${token} (the actual token)`, prediction.actual_token_probability]]));
   if (word >= 0 && text().neighbours)
     parts.push(element("h2", {}, "Nearest words in other texts"),
       table(["layer", "words, their texts and cosines"], text().neighbours.map((layers, layer) => [

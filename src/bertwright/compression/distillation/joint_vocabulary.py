@@ -166,7 +166,7 @@ class _JointVocabularyLoss(DistillationLoss[Batch, DeviceBatch]):
         return losses
 
     def _mixed_batch(self, batch: Batch, progress: Progress) -> Batch:
-        """Return the text of a micro-batch in mixed vocabularies, masked anew."""
+        """Return the text of a micro-batch in mixed vocabularies, masked again."""
         recipe, first = self._recipe, batch.first_sequence
         rng = CounterRng(
             recipe.seed, 0, progress.num_sequences + first + np.arange(len(batch.token_ids))

@@ -53,7 +53,7 @@ def _top_k_mask(values: Tensor, num_kept: int) -> Tensor:
 
 
 DENSITY_STEPS = 200
-"""The resolution of the density: masks are computed anew only when it changes by a step.
+"""The resolution of the density: masks are recomputed only when it changes by a step.
 
 Within half a step of the final density, it is that density exactly."""
 

@@ -1,4 +1,4 @@
-"""Static embeddings: a table of one vector per token in the place of an encoder.
+"""Static embeddings: a table of one vector per token instead of an encoder.
 
 Tulkens and van Dongen (2024, Model2Vec).
 """

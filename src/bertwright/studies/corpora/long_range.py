@@ -1,6 +1,6 @@
 """Text with long-range dependencies: keys with their values, filler words, and the keys again.
 
-The values of keys are drawn anew in every document, so after the filler they follow only from the
+Every document draws new values of keys, so after the filler they follow only from the
 start of the document. The two mentions of a key are about one of the ``distances`` apart, in words.
 """
 

@@ -34,7 +34,7 @@ FIRST_LANGUAGE = "en"
 """The codes are those of real languages that recipes know; the languages are synthetic."""
 
 PLURAL_ENDING = "k"
-"""The plural ending of other languages, in the place of s; no other word ends in it."""
+"""The plural ending of other languages, instead of s; no other word ends in it."""
 
 SEPARATE_SCRIPT = str.maketrans("abdefgiklmnoprstuvz", "абдефгиклмнопрстувз")
 

@@ -76,7 +76,7 @@ class CheckListSuites(Analysis):
     requires = (missing_classes,)
     claims = (
         Claim(
-            "simple positive and negative sentences are told apart",
+            "simple positive and negative sentences are distinguished",
             "few such tests fail",
             f"{SUITE_FAILURES}{PLAIN_SENTIMENT.name}",
             None,
