@@ -16,9 +16,10 @@ from typing import Any
 
 from benchmarks.embedding.compare import checkpoint_folder, load_lines, sample_sentences
 from benchmarks.pretraining.workload import Workload
+from benchmarks.rounds import interleave
 from bertwright.core.errors import UserError
 from bertwright.runtime.process import default_device
-from bertwright.timing.interleaved import TimedProcess, interleave
+from bertwright.timing.interleaved import TimedProcess
 
 EMBEDDING_WORKER = Path(__file__).parent / "embedding" / "worker.py"
 NUM_SENTENCES = 500

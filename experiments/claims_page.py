@@ -7,8 +7,9 @@ from typing import Any
 
 from bertwright.core.errors import UserError
 from bertwright.runtime.markdown_report import markdown_table, write_section
-from bertwright.studies.report import RESULT_FILE, re_evaluate, report_lines
-from bertwright.studies.study import Study, load_all_studies
+from bertwright.studies.report import RESULT_FILE, report_lines, stored_results
+from bertwright.studies.study import EqualCost, Expectation, Study, load_all_studies
+from bertwright.studies.verdict import evaluate, overall_label
 
 
 def write_claims(results: Path, document: Path) -> None:
@@ -38,6 +39,18 @@ def write_result(result: dict[str, Any], document: Path) -> None:
     """Write the section of one study."""
     name, lines = result["study"]["name"], report_lines(result)
     write_section(document, name, [f"## {name}", "", *lines], result["provenance"])
+
+
+def re_evaluate(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a stored result with verdicts computed anew."""
+    expected = [Expectation.model_validate(e) for e in result["study"]["expected"]]
+    verdicts = evaluate(expected, stored_results(result))
+    return {
+        **result,
+        "equal": str(EqualCost.model_validate(result["study"]["equal"])),
+        "verdicts": [verdict.as_dict() for verdict in verdicts],
+        "verdict": overall_label(verdicts) if verdicts else None,
+    }
 
 
 def _load_results(folder: Path) -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.hardware import num_cores
 from bertwright.data.shards.dataset import Dataset
-from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.exporter import export_onnx
 from bertwright.models.saving import WEIGHTS_FILE, load_model

@@ -18,7 +18,8 @@ from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.shards.manifest import MANIFEST, FileInfo, TokenizerInfo, dataset_hash
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.interop.huggingface import export_huggingface, import_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
+from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.interop.loading import load
 from bertwright.models import Model
 from bertwright.recipes import Recipe

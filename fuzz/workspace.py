@@ -8,7 +8,7 @@ from pathlib import Path
 from bertwright.data.preparation import prepare
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer_on_files
-from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe

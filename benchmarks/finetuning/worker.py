@@ -1,9 +1,7 @@
 """Worker processes that time fine-tuning steps of both sides in interleaved rounds."""
 
 import json
-import os
 import sys
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -18,7 +16,7 @@ from bertwright.runtime.process import configure_process, default_device
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.finetune import run_seeds
-from bertwright.timing.interleaved import StepTimer, TimedProcess
+from bertwright.timing.interleaved import StepTimer, time_processes
 
 NUM_REPEATS = 100
 """Repetitions of the training set; the timing ends earlier."""
@@ -31,29 +29,14 @@ def compare_epoch_times(plan_file: Path, task: str, num_rounds: int) -> dict[str
 
     The means are over all steps after the first round, because steps differ in length.
     """
-    seconds: dict[str, list[float]] = {side: [] for side in SIDES}
-    with ExitStack() as stack:
-        processes = {
-            side: stack.enter_context(
-                TimedProcess(
-                    __name__,
-                    {"plan": str(plan_file), "task": task, "side": side},
-                    dict(os.environ),
-                )
-            )
-            for side in SIDES
-        }
-        plan = FineTuningPlan.load(plan_file)
-        config = plan.tasks[task]
-        part = config.build_part(load(plan.encoder or checkpoint_folder()))
-        epoch_steps = -(-len(part.items) // config.batch_size)
-        steps = min(config.timed_steps, epoch_steps)
-        for process in processes.values():
-            process.seconds_per_step(steps)
-        for _ in range(num_rounds):
-            for side, process in processes.items():
-                seconds[side].append(process.seconds_per_step(steps))
-    means = {side: fmean(times) for side, times in seconds.items()}
+    plan = FineTuningPlan.load(plan_file)
+    config = plan.tasks[task]
+    part = config.build_part(load(plan.encoder or checkpoint_folder()))
+    epoch_steps = -(-len(part.items) // config.batch_size)
+    settings = {"plan": str(plan_file), "task": task}
+    programs = [(__name__, {**settings, "side": side}) for side in SIDES]
+    seconds = time_processes(programs, min(config.timed_steps, epoch_steps), num_rounds)
+    means = dict(zip(SIDES, map(fmean, seconds), strict=True))
     return {
         "epoch_seconds": epoch_steps * means["ours"],
         "against_default": means["default"] / means["ours"],

@@ -15,13 +15,14 @@ from statistics import median
 from typing import Any
 
 from benchmarks.pretraining.workload import VOCAB_SIZE, Workload
+from benchmarks.rounds import interleave
 from bertwright.core.optional_dependencies import require_library
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.costs import flops_per_token
 from bertwright.models.model import DeviceBatch
 from bertwright.runtime.matmul_throughput import default_precision, measure_matmul_peak
 from bertwright.runtime.process import HUGE_PAGES_VARIABLE, default_device
-from bertwright.timing.interleaved import TimedProcess, interleave
+from bertwright.timing.interleaved import TimedProcess
 from bertwright.training.clock import Progress
 from bertwright.training.pretraining_batches import PretrainingBatches
 

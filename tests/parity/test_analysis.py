@@ -18,7 +18,7 @@ from bertwright.analysis.core.prediction_probe import MaskedLMProbe
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.analysis.heads.head_importance import head_importances
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.formats.examples import Example

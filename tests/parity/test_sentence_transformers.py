@@ -17,7 +17,7 @@ from bertwright.compression.vocabulary.trimming import trim_vocabulary
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer, WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
-from bertwright.interop.huggingface import import_huggingface
+from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.interop.huggingface.sentence_transformers_config import read_embedding_settings
 from bertwright.interop.loading import load
 from bertwright.interop.sentence_transformers import SAMPLE_TEXTS, export_sentence_transformers

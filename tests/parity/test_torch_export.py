@@ -14,7 +14,7 @@ from bertwright.cli.app import app
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
-from bertwright.interop.graph import parity
+from bertwright.interop import parity
 from bertwright.interop.torch_export import PROGRAM_FILE
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel

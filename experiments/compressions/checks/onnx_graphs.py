@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from bertwright.compression.distillation.transfer.examples import example_texts
-from bertwright.interop.graph.parity import OUTPUT_TOLERANCE
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.exporter import export_onnx
+from bertwright.interop.parity import OUTPUT_TOLERANCE
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
 from bertwright.recipes.loading import system_names

@@ -105,7 +105,7 @@ class Decoder(Encoder):
         vocab_size = len(encoder.embeddings.table)
         super().__init__(config.stack_config(encoder_config), vocab_size)
         self.embeddings.tokens = encoder.embeddings.tokens
-        self.taps, self.prefix = encoder.taps, "decoder."
+        self.thread_taps, self.prefix = encoder.thread_taps, "decoder."
 
     def decode(
         self,

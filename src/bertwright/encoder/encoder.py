@@ -30,7 +30,7 @@ from bertwright.modules.context import AttentionContext, BlockContext, CrossAtte
 from bertwright.modules.dropout import block_dropout, input_dropout
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.embeddings.embeddings import Embeddings
-from bertwright.modules.hooks import HookPoint, Taps
+from bertwright.modules.hooks import HookPoint, Taps, ThreadTaps
 from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
 from bertwright.runtime.compiler import configure_compiler, mark_batch_dynamic
 
@@ -47,7 +47,7 @@ class Encoder(nn.Module):
         self.visibility = config.visibility
         self.tiling: Tiling = config.mixer.tiling
         self.needs_global_tokens = config.mixer.needs_global_tokens
-        self.taps, self.prefix = Taps(), ""
+        self.thread_taps, self.prefix = ThreadTaps(), ""
         shape = config.mixer.head_shape(config.last_block_width)
         self.num_heads = shape.num_heads
         width = config.embeddings_width
@@ -73,6 +73,11 @@ class Encoder(nn.Module):
         self.num_running_blocks, self.is_compiled = len(self.blocks), False
         self.needs_sublayer_outputs = config.residual.needs_sublayer_outputs
         self.norm = config.norm.build(config.width) if config.norm.is_pre_norm else nn.Identity()
+
+    @property
+    def taps(self) -> Taps:
+        """The hooks of the current thread."""
+        return self.thread_taps.current
 
     def forward(
         self,
@@ -238,7 +243,7 @@ class Encoder(nn.Module):
     def record(
         self, *patterns: str, output_gradients: bool = False
     ) -> AbstractContextManager[dict[str, Tensor]]:
-        """Collect the values with these names while the context is open."""
+        """Collect the values with these names in this thread while the context is open."""
         return self.taps.record(*patterns, output_gradients=output_gradients)
 
     def replace(

@@ -1,15 +1,13 @@
-"""Load a model folder of any supported format."""
+"""Load a model folder of any supported format, importing only what that format needs."""
 
 from pathlib import Path
 
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
-from bertwright.interop import huggingface
+from bertwright.interop.huggingface import is_huggingface_folder
 from bertwright.interop.onnx.manifest import is_onnx_folder
-from bertwright.interop.onnx.model import load_onnx
-from bertwright.models.saving import RECIPE_FILE, is_model_folder, load_model
+from bertwright.models.saving import RECIPE_FILE, is_fine_tuned, is_model_folder, load_model
 from bertwright.models.text_model import TextModel
-from bertwright.tasks.fine_tuned_model import is_fine_tuned, load_fine_tuned_model
 
 
 def load(
@@ -28,6 +26,8 @@ def load(
     if not folder.is_dir():
         raise UserError(f"no model folder {folder}")
     if is_onnx_folder(folder):
+        from bertwright.interop.onnx.model import load_onnx
+
         return load_onnx(folder, precision, threads)
     if threads is not None:
         raise UserError(
@@ -35,11 +35,15 @@ def load(
             f"torch.set_num_threads instead"
         )
     if is_fine_tuned(folder):
+        from bertwright.tasks.fine_tuned_model import load_fine_tuned_model
+
         return load_fine_tuned_model(folder, precision)
     if is_model_folder(folder):
         return TextModel(*load_model(folder), precision)
-    if huggingface.is_huggingface_folder(folder):
-        return huggingface.load_huggingface(folder, precision)
+    if is_huggingface_folder(folder):
+        from bertwright.interop.huggingface.importer import load_huggingface
+
+        return load_huggingface(folder, precision)
     raise UserError(
         f"{folder} holds no model: neither {RECIPE_FILE} with weights (finish an interrupted "
         f"training with pretrain --resume) nor a Hugging Face config.json"

@@ -6,7 +6,6 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tokenizers as library
 import torch
 from tokenizers.processors import TemplateProcessing
@@ -14,8 +13,8 @@ from tokenizers.processors import TemplateProcessing
 from bertwright.core.errors import MissingExtra, UserError
 from bertwright.core.files import atomic_folder
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
-from bertwright.interop.huggingface import export_huggingface
-from bertwright.interop.huggingface.exporter import HuggingFaceExport
+from bertwright.interop.huggingface import CONFIG_FILE
+from bertwright.interop.huggingface.exporter import HuggingFaceExport, export_huggingface
 from bertwright.interop.huggingface.families.registry import find_family
 from bertwright.interop.huggingface.sentence_transformers_config import (
     EXPORTED_KEYS,
@@ -24,6 +23,7 @@ from bertwright.interop.huggingface.sentence_transformers_config import (
     TRANSFORMER_CONFIG_FILES,
 )
 from bertwright.interop.huggingface.tokenizer.settings import NO_MAX_LENGTH
+from bertwright.interop.parity import Parity
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
@@ -37,9 +37,6 @@ SAMPLE_TEXTS = (
     "A text of many words. " * 200,
 )
 """Several lengths, one beyond the maximum of most encoders."""
-
-VECTOR_TOLERANCE = 1e-4
-"""Maximum difference of a component, relative to the largest (at least 1)."""
 
 _MODULE_PACKAGE = "sentence_transformers.models"
 
@@ -137,7 +134,7 @@ def _write_module_files(folder: Path, model: TextModel) -> None:
     }
     max_length = model.max_length or NO_MAX_LENGTH
     _write_json(folder / MODULES_FILE, modules)
-    _write_json(folder / "1_Pooling" / "config.json", pooling_config)
+    _write_json(folder / "1_Pooling" / CONFIG_FILE, pooling_config)
     model_config = {
         key: value for key in EXPORTED_KEYS if (value := getattr(vectors, key)) is not None
     }
@@ -186,10 +183,7 @@ def _max_difference(folder: Path, model: TextModel) -> float:
             f"sentence-transformers returns vectors of {stock_vectors.shape[1]} dimensions, not "
             f"{model_vectors.shape[1]}: update it, or load the model without truncate_dim"
         )
-    difference = float(np.abs(stock_vectors - model_vectors).max())
-    if not difference <= VECTOR_TOLERANCE * max(1.0, float(np.abs(model_vectors).max())):
-        raise UserError(
-            f"sentence-transformers differs from the model by {difference:.2g}: this is a bug in "
-            f"bertwright, please report the recipe"
-        )
-    return difference
+    parity = Parity()
+    parity.update(model_vectors, stock_vectors)
+    parity.require_rounding("sentence-transformers")
+    return parity.max_difference

@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from bertwright.core.files import atomic_folder, write_text
 from bertwright.interop.graph.inputs import GraphInputs
 from bertwright.interop.graph.module import graph_input_names, graph_output_names
-from bertwright.interop.graph.parity import Parity, check_parity
+from bertwright.interop.graph.parity import check_parity
 from bertwright.interop.graph.tracing import trace_model
-from bertwright.models.saving import RECIPE_FILE
+from bertwright.interop.parity import Parity
+from bertwright.models.saving import RECIPE_FILE, TASK_FILE
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
-from bertwright.tasks.fine_tuned_model import TASK_FILE, FineTunedModel, network_of
+from bertwright.tasks.fine_tuned_model import FineTunedModel, network_of
 
 PROGRAM_FILE = "model.pt2"
 

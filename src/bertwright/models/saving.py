@@ -38,12 +38,18 @@ _DAMAGED_FILE_ERRORS = (
 )
 """Exceptions raised by truncated files and wrong tensor metadata."""
 
-RECIPE_FILE, WEIGHTS_FILE, TRAINING_FILE, CARD_FILE = (
+RECIPE_FILE, WEIGHTS_FILE, TRAINING_FILE, CARD_FILE, TASK_FILE = (
     "recipe.yaml",
     "model.safetensors",
     "training.json",
     "README.md",
+    "task.json",
 )
+
+
+def is_fine_tuned(folder: Path) -> bool:
+    """Return whether a folder holds a fine-tuned model."""
+    return (folder / TASK_FILE).is_file()
 
 
 def save_model(

@@ -2,13 +2,14 @@
 
 Modules report values under names such as ``blocks.3.attention.weights``; users select them by a
 pattern (``blocks.*.attention.weights``). Without hooks, modules get None and do nothing. The names
-are public API; docs/architecture.md lists them.
+are public API; docs/reference/hooks.md lists them.
 """
 
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import product
+from threading import local
 
 from torch import Tensor
 
@@ -93,13 +94,23 @@ class Taps:
         """Raise UserError for a pattern that matched nothing in a whole pass."""
         for pattern in patterns if self._has_ended else ():
             if not any(fnmatchcase(name, pattern) for name in self._tap_names):
-                hint = did_you_mean(pattern, self._tap_names, ["those in docs/architecture.md"])
+                hint = did_you_mean(pattern, self._tap_names, ["those in docs/reference/hooks.md"])
                 raise UserError(f"no value is named {pattern}{hint}")
 
     def _clear_if_idle(self) -> None:
         if self.is_idle:
             self._tap_names.clear()
             self._has_ended = False
+
+
+class ThreadTaps(local):
+    """The hooks of each thread: requests that share a model do not see each other's."""
+
+    def __init__(self) -> None:
+        self.current = Taps()
+
+    def __reduce__(self) -> tuple[type["ThreadTaps"], tuple[()]]:
+        return ThreadTaps, ()  # a copied model has no hooks
 
 
 class HookPoint:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +14,6 @@ from bertwright.models.text_model import FloatMatrix, TextModel, TokenPrediction
 from bertwright.serving.batching import Batcher
 from bertwright.serving.errors import ApiError
 from bertwright.serving.metrics import Metrics
-from bertwright.serving.rw_lock import ReadWriteLock
 from bertwright.serving.settings import ServingSettings
 from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -84,7 +82,6 @@ class ModelWorker:
         self, name: str, model: TextModel, settings: ServingSettings, metrics: Metrics
     ) -> None:
         self.name, self.model = name, model
-        self._lock = ReadWriteLock()
         num_threads, init_thread = _worker_threads(model)
         # Warm up in a thread like the workers: compilation depends on the number of threads.
         with ThreadPoolExecutor(1, initializer=init_thread) as thread:
@@ -122,29 +119,22 @@ class ModelWorker:
     def embed(self, sequences: Sequence[list[int]]) -> list[FloatMatrix]:
         """Return the embedding (D,) of every sequence, from the similarity head if there is one."""
         similarity_model = _similarity_model(self.model)
-        with self._lock.read_lock():
-            if similarity_model is None:
-                return list(self.model.embed_ids(sequences))
-            has_segments = similarity_model.example_encoder.has_segments
-            task_sequences = _single_text_sequences(sequences, has_segments)
-            return [outputs[0] for outputs in similarity_model.head_outputs(task_sequences)]
+        if similarity_model is None:
+            return list(self.model.embed_ids(sequences))
+        has_segments = similarity_model.example_encoder.has_segments
+        task_sequences = _single_text_sequences(sequences, has_segments)
+        return [outputs[0] for outputs in similarity_model.head_outputs(task_sequences)]
 
     def outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
         """Return the head outputs of a fine-tuned model."""
         assert isinstance(self.model, FineTunedModel)
-        with self._lock.read_lock():
-            return self.model.head_outputs(sequences)
+        return self.model.head_outputs(sequences)
 
     def fill_mask(
         self, items: Sequence[tuple[list[int], int]]
     ) -> list[list[list[TokenPrediction]]]:
         """Return the most probable tokens at every mask; items are (token ids, top_k)."""
-        with self._lock.read_lock():
-            return [self.model.fill_mask_ids(token_ids, top_k) for token_ids, top_k in items]
-
-    def exclusive(self) -> AbstractContextManager[None]:
-        """Keep all other threads from using the model within the context."""
-        return self._lock.write_lock()
+        return [self.model.fill_mask_ids(token_ids, top_k) for token_ids, top_k in items]
 
 
 def _worker_threads(model: TextModel) -> tuple[int, Callable[[], None]]:

@@ -27,7 +27,7 @@ from bertwright.data.sample_text.sample import write_sample_text
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.data.vocabulary_training import train_tokenizer_on_files
-from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.models.model import Model
 from bertwright.models.saving import load_model
 from bertwright.models.text_model import TextModel

@@ -12,7 +12,7 @@ from bertwright.core.files import atomic_file, write_text
 from bertwright.core.statistics import Estimate, estimate
 from bertwright.runtime.markdown_report import markdown_table, run_provenance
 from bertwright.studies.run import StudyResults
-from bertwright.studies.study import EqualCost, Expectation, Study
+from bertwright.studies.study import Study
 from bertwright.studies.verdict import (
     StudyVerdict,
     all_metrics,
@@ -23,14 +23,14 @@ from bertwright.studies.verdict import (
     overall_label,
 )
 
-RESULT_FILE, REPORT_FILE, PLOT_FILE = "result.json", "report.md", "picture.png"
+RESULT_FILE, REPORT_FILE, PLOT_FILE = "result.json", "report.md", "plot.png"
 
 TOKENS_METRIC = "cost.tokens"
 """The metric of the tokens that an arm has read, without padding."""
 
 
 def write_report(study: Study, results: StudyResults, output: Path) -> dict[str, Any]:
-    """Write ``result.json``, ``report.md`` and ``picture.png``; return the first as a dict."""
+    """Write ``result.json``, ``report.md`` and ``plot.png``; return the first as a dict."""
     result = result_dict(study, results)
     write_text(output / RESULT_FILE, json.dumps(result, indent=1) + "\n")
     write_text(
@@ -58,19 +58,8 @@ def result_dict(study: Study, results: StudyResults) -> dict[str, Any]:
     }
 
 
-def re_evaluate(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored result with recomputed verdicts."""
-    expected = [Expectation.model_validate(e) for e in result["study"]["expected"]]
-    verdicts = evaluate(expected, _stored_results(result))
-    return {
-        **result,
-        "equal": str(EqualCost.model_validate(result["study"]["equal"])),
-        "verdicts": [verdict.as_dict() for verdict in verdicts],
-        "verdict": overall_label(verdicts) if verdicts else None,
-    }
-
-
-def _stored_results(result: Mapping[str, Any]) -> StudyResults:
+def stored_results(result: Mapping[str, Any]) -> StudyResults:
+    """Return the metrics of a stored result."""
     return {
         arm: {int(seed): metrics for seed, metrics in by_seed.items()}
         for arm, by_seed in result["arms"].items()
@@ -80,7 +69,7 @@ def _stored_results(result: Mapping[str, Any]) -> StudyResults:
 def report_lines(result: Mapping[str, Any]) -> list[str]:
     """Return the report in Markdown: the question, a table of arms, and the verdicts."""
     study, shown = result["study"], result["shown"]
-    results = _stored_results(result)
+    results = stored_results(result)
     num_seeds = len(next(iter(results.values())))
     rows: list[dict[str, object]] = []
     for arm in results:

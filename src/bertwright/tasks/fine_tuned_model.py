@@ -22,8 +22,10 @@ from bertwright.models.model import Model
 from bertwright.models.saving import (
     CARD_FILE,
     RECIPE_FILE,
+    TASK_FILE,
     TRAINING_FILE,
     WEIGHTS_FILE,
+    is_fine_tuned,
     load_recipe,
     load_tensors,
     read_tensors,
@@ -48,8 +50,6 @@ from bertwright.tasks.heads.head import HeadConfig, TaskHead, parameter_shapes
 from bertwright.tasks.outputs import FloatArray, OutputType, Prediction, SimilarityOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
-
-TASK_FILE = "task.json"
 
 TaskInputs = str | Sequence[TaskExample | str | tuple[str, str]]
 
@@ -235,11 +235,6 @@ class TaskMetadata(Settings):
 def network_of(model: TextModel) -> Model | TaskModel:
     """Return the module that a model computes with, for a fine-tuned one with its head."""
     return model.task_model if isinstance(model, FineTunedModel) else model.model
-
-
-def is_fine_tuned(folder: Path) -> bool:
-    """Return whether a folder holds a fine-tuned model."""
-    return (folder / TASK_FILE).is_file()
 
 
 def load_fine_tuned_model(

@@ -11,8 +11,9 @@ from torch import Tensor, nn
 
 from bertwright.core.config import did_you_mean
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.interop.huggingface import export_huggingface, import_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.huggingface.families.registry import FAMILIES
+from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.models.model import Model
 from bertwright.testing.laws import failing_with, require
 from bertwright.testing.toy import randomise, tokenizer_of, toy_recipe

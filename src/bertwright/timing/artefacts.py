@@ -4,9 +4,7 @@ Each is scored as it is timed: from its folder, in its precision. Timing runs in
 interleaved, on sequences of one length: encoder and head, without tokenization.
 """
 
-import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -22,7 +20,7 @@ from bertwright.recipes.loading import imported_plugins
 from bertwright.tasks.evaluation.evaluate import evaluate
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.task import Task
-from bertwright.timing.interleaved import TimedProcess
+from bertwright.timing.interleaved import time_processes
 
 ARTEFACT_COLUMNS = {
     "artefact": "artefact",
@@ -165,27 +163,12 @@ def interleaved_seconds(
 ) -> list[list[float]]:
     """Return the seconds per batch of each artefact, by round, after a warm-up round."""
     plugins = [str(path) for path in imported_plugins()]
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                TimedProcess(
-                    "bertwright.timing.artefact_worker",
-                    {
-                        "folder": str(artefact.folder),
-                        "precision": artefact.precision,
-                        "plugins": plugins,
-                        **shape,
-                    },
-                    dict(os.environ),
-                )
-            )
-            for artefact in artefacts
-        ]
-        rounds = [
-            [process.seconds_per_step(num_steps) for process in processes]
-            for _ in range(num_rounds + 1)
-        ]
-    return [list(times) for times in zip(*rounds[1:], strict=True)]
+    settings = [
+        {"folder": str(a.folder), "precision": a.precision, "plugins": plugins, **shape}
+        for a in artefacts
+    ]
+    programs = [("bertwright.timing.artefact_worker", options) for options in settings]
+    return time_processes(programs, num_steps, num_rounds)
 
 
 def _describe_task(task: Task) -> str:

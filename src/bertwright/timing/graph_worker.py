@@ -1,46 +1,27 @@
 """The latency of ONNX graphs for one sequence, interleaved in separate processes."""
 
 import json
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
 from bertwright.interop.graph.inputs import random_graph_inputs
 from bertwright.interop.onnx.session import OnnxSession
-from bertwright.timing.interleaved import StepTimer, TimedProcess
+from bertwright.timing.interleaved import StepTimer, time_processes
 
-NUM_ROUNDS, STEPS_PER_ROUND = 7, 20
-"""The number of rounds, the first to warm up, and of runs per round."""
+NUM_ROUNDS, STEPS_PER_ROUND = 6, 20
+"""The number of measured rounds, and of runs per round."""
 
 
 def graph_milliseconds(
     graph_files: Sequence[Path], input_names: Sequence[str], output_name: str, sequence_length: int
 ) -> list[float]:
     """Return the median time of a run of each graph, for one sequence of a length."""
-    with ExitStack() as stack:
-        processes = [
-            stack.enter_context(
-                TimedProcess(
-                    __name__,
-                    {
-                        "graph": str(path),
-                        "inputs": input_names,
-                        "output": output_name,
-                        "length": sequence_length,
-                    },
-                    dict(os.environ),
-                )
-            )
-            for path in graph_files
-        ]
-        rounds = [
-            [process.seconds_per_step(STEPS_PER_ROUND) for process in processes]
-            for _ in range(NUM_ROUNDS)
-        ]
-    return [1000 * median(times) for times in zip(*rounds[1:], strict=True)]
+    settings = {"inputs": input_names, "output": output_name, "length": sequence_length}
+    programs = [(__name__, {"graph": str(path), **settings}) for path in graph_files]
+    seconds = time_processes(programs, STEPS_PER_ROUND, NUM_ROUNDS)
+    return [1000 * median(times) for times in seconds]
 
 
 def main() -> None:

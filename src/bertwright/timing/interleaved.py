@@ -10,7 +10,8 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -18,9 +19,6 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 from bertwright.runtime.process import synchronise
-
-ROUND_SECONDS = 2.0
-NUM_WARM_UP_STEPS = 3
 
 
 class StepTimer:
@@ -124,21 +122,17 @@ class TimedProcess:
         self._process.__exit__(kind, error, traceback)
 
 
-def interleave(
-    processes: Mapping[str, TimedProcess], num_rounds: int, say: Callable[[str], None]
-) -> Iterator[dict[str, float]]:
-    """Yield the seconds per step of every process, round by round.
-
-    Each runs for about ``ROUND_SECONDS`` per round.
-    """
-    num_steps: dict[str, int] = {}
-    for name, process in processes.items():
-        seconds = process.seconds_per_step(1)
-        if seconds < ROUND_SECONDS:
-            seconds = process.seconds_per_step(NUM_WARM_UP_STEPS)
-        num_steps[name] = max(1, round(ROUND_SECONDS / seconds))
-    for index in range(num_rounds):
-        times = {name: p.seconds_per_step(num_steps[name]) for name, p in processes.items()}
-        summary = ", ".join(f"{name} {1e3 * seconds:.0f} ms" for name, seconds in times.items())
-        say(f"round {index + 1} of {num_rounds}: {summary}")
-        yield times
+def time_processes(
+    programs: Sequence[tuple[str | Path, Mapping[str, Any]]], num_steps: int, num_rounds: int
+) -> list[list[float]]:
+    """Return the seconds per step of each program by round, after a warm-up round."""
+    with ExitStack() as stack:
+        processes = [
+            stack.enter_context(TimedProcess(program, settings, os.environ))
+            for program, settings in programs
+        ]
+        rounds = [
+            [process.seconds_per_step(num_steps) for process in processes]
+            for _ in range(num_rounds + 1)
+        ]
+    return [list(times) for times in zip(*rounds[1:], strict=True)]

@@ -9,7 +9,8 @@ import transformers
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.interop.huggingface import export_huggingface, import_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
+from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.models import Model
 from bertwright.modules.token_tensors import CrossAttentionSource
 from stock_models import (

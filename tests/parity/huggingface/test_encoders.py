@@ -9,8 +9,9 @@ import transformers
 from torch import Tensor
 
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.interop.huggingface import export_huggingface, import_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.huggingface.families.registry import FAMILIES
+from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.models import Model
 from bertwright.modules.attention.cache import Memory
 from bertwright.modules.attention.mask import (

@@ -12,7 +12,7 @@ from tokenizers import models, pre_tokenizers, trainers
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.huggingface.families.registry import FAMILIES
 from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.interop.huggingface.tokenizer.reader import read_tokenizer

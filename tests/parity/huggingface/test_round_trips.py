@@ -9,9 +9,9 @@ import torch
 import transformers
 
 from bertwright.core.errors import UserError
-from bertwright.interop.huggingface import export_huggingface, import_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.huggingface.families.bigbird import BigBird
-from bertwright.interop.huggingface.importer import load_huggingface
+from bertwright.interop.huggingface.importer import import_huggingface, load_huggingface
 from bertwright.models.saving import load_model, save_model
 from bertwright.tasks.formats.examples import MultipleChoice
 from stock_models import random_batch, saved, stock_model, token_info

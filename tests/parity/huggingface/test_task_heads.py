@@ -11,8 +11,9 @@ import transformers
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.interop.huggingface import export_huggingface, import_huggingface, load_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.huggingface.head_types import StockTaskHead
+from bertwright.interop.huggingface.importer import import_huggingface, load_huggingface
 from bertwright.models.saving import build_empty
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel

@@ -18,8 +18,10 @@ from bertwright.core.errors import MissingExtra, UserError
 from bertwright.core.files import file_digests
 from bertwright.data.interaction_histories import item_tokenizer
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
-from bertwright.interop.graph import parity, tracing
+from bertwright.interop import parity
+from bertwright.interop.graph import tracing
 from bertwright.interop.graph.inputs import ATTENTION_MASK, INPUT_IDS, LAST_HIDDEN_STATE
+from bertwright.interop.graph.parity import require_finite_outputs
 from bertwright.interop.onnx import exporter as exporter
 from bertwright.interop.onnx.exporter import export_onnx
 from bertwright.interop.onnx.manifest import (
@@ -222,9 +224,7 @@ def test_errors_of_a_runtime_are_reported(model: TextModel) -> None:
             raise RuntimeError("no kernel for this\nat node 7")
 
     with pytest.raises(UserError, match=r"bert cannot be computed in 8 bits: no kernel for this$"):
-        parity.require_finite_outputs(
-            model, (INPUT_IDS, ATTENTION_MASK), (LAST_HIDDEN_STATE,), Refusing()
-        )
+        require_finite_outputs(model, (INPUT_IDS, ATTENTION_MASK), (LAST_HIDDEN_STATE,), Refusing())
 
 
 def test_a_graph_of_short_sequences_is_refused(

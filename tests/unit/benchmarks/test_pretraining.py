@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import rounds
 from benchmarks.pretraining import compare as pretraining
 from benchmarks.pretraining.workload import Workload
 from bertwright.core.errors import UserError
-from bertwright.timing import interleaved as interleaved
 
 KEYS = {"size", "tokens_per_second", "peak_fraction", "against_default", "against_best"}
 
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interleaved, "ROUND_SECONDS", 0.01)
+    monkeypatch.setattr(rounds, "ROUND_SECONDS", 0.01)
     # Worker processes inherit it and run uncompiled.
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
 

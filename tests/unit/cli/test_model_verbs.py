@@ -80,7 +80,7 @@ def test_minimal_pairs_report_accuracy_by_paradigm(folder: Path, tmp_path: Path)
         ),
         ("prepare train.tsv --dialogue-column turns -o x", "leave --dialogue-column out"),
         ("prepare train.tsv --least 3 -o x", "which --item reads: leave --least out"),
-        ("study run sharing --budget abc -o x", "90s, 20m or 1.5h"),
+        ("study run parameter-sharing --budget abc -o x", "90s, 20m or 1.5h"),
         ("compare a b --data x -o x --budget 1", "90s, 20m or 1.5h"),
     ],
 )

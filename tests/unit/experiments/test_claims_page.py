@@ -9,13 +9,12 @@ from bertwright.core.errors import UserError
 from bertwright.studies.report import (
     RESULT_FILE,
     TOKENS_METRIC,
-    re_evaluate,
     report_lines,
     result_dict,
     write_report,
 )
 from bertwright.studies.study import Study, load_all_studies
-from experiments.claims_page import LECTURES, write_claims
+from experiments.claims_page import LECTURES, re_evaluate, write_claims
 
 
 def test_page_has_all_claims_and_their_verdicts(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
-"""The read-write lock, and exclusive access to an encoder."""
+"""Requests of several threads on one model, and the warm-up."""
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
@@ -11,67 +10,15 @@ import pytest
 import torch
 
 from bertwright.serving.api import explorer
-from bertwright.serving.rw_lock import ReadWriteLock
 
 MOMENT_SECONDS = 0.3
-"""Time after which an unblocked thread has certainly entered."""
+"""Time in which another request is computed."""
 
 
 @pytest.fixture
 def threads() -> Any:
     with ThreadPoolExecutor(4) as pool:
         yield pool
-
-
-def hold(acquire: Callable[[], Any], acquired: Event, release: Event) -> None:
-    with acquire():
-        acquired.set()
-        assert release.wait(20)
-
-
-def test_readers_share_the_lock(threads: ThreadPoolExecutor) -> None:
-    lock, release = ReadWriteLock(), Event()
-    acquired = [Event(), Event(), Event()]
-    futures = [threads.submit(hold, lock.read_lock, event, release) for event in acquired]
-    assert all(event.wait(20) for event in acquired)
-    release.set()
-    for future in futures:
-        future.result(20)
-
-
-def test_the_lock_is_fair(threads: ThreadPoolExecutor) -> None:
-    lock = ReadWriteLock()
-    names = ("first", "writer", "other writer", "late")
-    acquired, release = ({name: Event() for name in names} for _ in range(2))
-
-    def start(name: str, acquire: Callable[[], Any]) -> Any:
-        return threads.submit(hold, acquire, acquired[name], release[name])
-
-    futures = [start("first", lock.read_lock)]
-    assert acquired["first"].wait(20)
-    futures.append(start("writer", lock.write_lock))
-    assert not acquired["writer"].wait(MOMENT_SECONDS)
-    futures.append(start("late", lock.read_lock))
-    assert not acquired["late"].wait(MOMENT_SECONDS)
-    release["first"].set()
-    assert acquired["writer"].wait(20)
-    futures.append(start("other writer", lock.write_lock))
-    assert not acquired["late"].wait(MOMENT_SECONDS)
-    assert not acquired["other writer"].is_set()
-    release["writer"].set()
-    assert acquired["late"].wait(20)
-    assert not acquired["other writer"].wait(MOMENT_SECONDS)
-    for name in ("other writer", "late"):
-        release[name].set()
-    for future in futures:
-        future.result(20)
-
-
-def test_an_error_releases_the_lock() -> None:
-    lock = ReadWriteLock()
-    for acquire in (lock.write_lock, lock.read_lock, lock.write_lock):
-        with pytest.raises(ZeroDivisionError), acquire():
-            raise ZeroDivisionError
 
 
 def test_a_page_records_no_activations_of_other_requests(

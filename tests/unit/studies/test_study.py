@@ -30,7 +30,7 @@ def test_studies_are_ordered_by_system() -> None:
 
 
 def test_yaml_round_trip(tmp_path: Path) -> None:
-    study = Study.load("sharing")
+    study = Study.load("parameter-sharing")
     (tmp_path / "sharing.yaml").write_text(to_yaml(study))
     assert Study.load(tmp_path / "sharing.yaml") == study
 
@@ -102,8 +102,8 @@ def test_study_that_extends_itself_raises(tmp_path: Path) -> None:
 
 
 def test_unknown_study_raises() -> None:
-    with pytest.raises(UserError, match="did you mean 'sharing'"):
-        Study.load("shering")
+    with pytest.raises(UserError, match="did you mean 'parameter-sharing'"):
+        Study.load("parameter-shering")
 
 
 def test_error_names_the_arm() -> None:

@@ -241,7 +241,7 @@ def test_report(folder: Path, results: StudyResults) -> None:
     report = "\n".join(report_lines(result))
     assert report in (folder / "small" / REPORT_FILE).read_text()
     assert "one below other: **not seen**" in report, "two seeds are too few"
-    assert (folder / "small" / "picture.png").stat().st_size > 1000
+    assert (folder / "small" / "plot.png").stat().st_size > 1000
     one_seed = {arm: {0: by_seed[0]} for arm, by_seed in results.items()}
     assert "NaN" not in json.dumps(write_report(small_study(), one_seed, folder / "one-seed"))
 

@@ -78,7 +78,7 @@ def export(
     if to == "torch-export":
         _export_program(model, output, as_json)
         return
-    from bertwright.interop.huggingface import export_huggingface
+    from bertwright.interop.huggingface.exporter import export_huggingface
     from bertwright.models.saving import load_model
     from bertwright.tasks.fine_tuned_model import is_fine_tuned, load_fine_tuned_model
 

@@ -20,7 +20,7 @@ def import_(
     BigBird, XLM, XLNet, GPT, GPT-2, T5 and BART; bertwright export writes them.
     """
     from bertwright.core.files import atomic_folder, require_new_folder
-    from bertwright.interop.huggingface import load_huggingface
+    from bertwright.interop.huggingface.importer import load_huggingface
 
     require_new_folder(output)
     text_model = load_huggingface(folder)

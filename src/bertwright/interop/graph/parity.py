@@ -1,7 +1,6 @@
 """Compare an exported file with the model."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import product
 from typing import Protocol
 
@@ -12,22 +11,12 @@ from numpy.typing import NDArray
 from bertwright.core.errors import UserError
 from bertwright.interop.graph.inputs import ATTENTION_MASK, GraphInputs, random_graph_inputs
 from bertwright.interop.graph.module import ExportModule
+from bertwright.interop.parity import Parity
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import network_of
 
-OUTPUT_TOLERANCE = 1e-4
-"""Maximum float32 difference, relative to the largest output (at least 1)."""
-
 BATCH_SIZES, SEQUENCE_LENGTHS = (1, 2, 5), (1, 9, 40)
 """See :func:`random_graph_inputs` for their padding."""
-
-
-@dataclass(frozen=True)
-class Parity:
-    """Maximum absolute difference of the outputs, and maximum absolute output."""
-
-    max_difference: float
-    max_output: float
 
 
 class GraphRuntime(Protocol):
@@ -50,22 +39,16 @@ def check_parity(
     Raises UserError if they differ by more than rounding.
     """
     module = ExportModule(network_of(model), input_names, output_names)
-    max_difference, max_output = 0.0, 0.0
+    parity = Parity()
     for inputs in _random_batches(model, input_names):
         outputs = module(*(torch.from_numpy(array).to(model.device) for array in inputs.values()))
         for name, tensor in zip(output_names, outputs, strict=True):
             ours, theirs = tensor.float().cpu().numpy(), runtime.run(name, inputs)
             if ours.ndim == 2:  # an empty sequence has no output to compare
                 ours, theirs = (array[inputs[ATTENTION_MASK].any(1)] for array in (ours, theirs))
-            # np.maximum propagates NaN.
-            max_difference = float(np.maximum(max_difference, np.abs(theirs - ours).max()))
-            max_output = float(np.maximum(max_output, np.abs(ours).max()))
-    if not max_difference <= OUTPUT_TOLERANCE * max(1.0, max_output):
-        raise UserError(
-            f"the exported file differs from the model by {max_difference:.2g} in outputs of at "
-            f"most {max_output:.2g}: this is a bug in bertwright, please report the recipe"
-        )
-    return Parity(max_difference, max_output)
+            parity.update(ours, theirs)
+    parity.require_rounding("the exported file")
+    return parity
 
 
 def require_finite_outputs(

@@ -1,16 +1,13 @@
-"""Import and export of Hugging Face folders, with one module per model family."""
+"""Import and export of Hugging Face folders, with one module per model family.
 
-from bertwright.interop.huggingface.exporter import HuggingFaceExport, export_huggingface
-from bertwright.interop.huggingface.importer import (
-    import_huggingface,
-    is_huggingface_folder,
-    load_huggingface,
-)
+No module is imported here, so that loading a folder imports its family only.
+"""
 
-__all__ = [
-    "HuggingFaceExport",
-    "export_huggingface",
-    "import_huggingface",
-    "is_huggingface_folder",
-    "load_huggingface",
-]
+from pathlib import Path
+
+CONFIG_FILE = "config.json"
+
+
+def is_huggingface_folder(folder: Path) -> bool:
+    """Return whether a folder has a config.json."""
+    return (folder / CONFIG_FILE).is_file()

@@ -3,6 +3,7 @@
 Types and ranges are checked before anything is allocated.
 """
 
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
@@ -11,17 +12,16 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from bertwright.core.config import to_user_error
 from bertwright.core.errors import UserError
 from bertwright.core.files import parse_json, read_text
-from bertwright.interop.huggingface.families.family import StockConfig
+from bertwright.interop.huggingface import CONFIG_FILE
+from bertwright.interop.huggingface.families.config_keys import StockConfig
 from bertwright.interop.huggingface.families.registry import FAMILIES
-
-CONFIG_FILE = "config.json"
 
 LayerCount = Annotated[int, Field(ge=1, le=1_024)]
 PositiveCount = Annotated[int, Field(ge=1, le=1 << 24)]
 TokenIdValue = Annotated[int, Field(ge=-1, le=1 << 24)]
 ShortString = Annotated[str, Field(max_length=1_000)]
 
-_EXTRA_KEY_TYPES: dict[str, Any] = {
+_COMMON_KEY_TYPES: dict[str, Any] = {
     "architectures": list[ShortString],
     "attention_dilation": PositiveCount | list[PositiveCount],
     "attention_type": ShortString,
@@ -37,6 +37,7 @@ _EXTRA_KEY_TYPES: dict[str, Any] = {
     "lang2id": dict[str, TokenIdValue],
     "layer_types": list[ShortString],
     "local_attention": PositiveCount,
+    "max_position_embeddings": PositiveCount,
     "model_type": ShortString,
     "n_ctx": PositiveCount,
     "n_inner": PositiveCount,
@@ -51,10 +52,11 @@ _EXTRA_KEY_TYPES: dict[str, Any] = {
     "rope_parameters": dict[str, Any],
     "rope_scaling": dict[str, Any],
     "rope_theta": Annotated[float, Field(gt=0)],
+    "type_vocab_size": Annotated[int, Field(ge=0, le=1_024)],
     "use_lang_emb": bool,
     "vocab_size": PositiveCount,
 }
-"""Keys that no family lists."""
+"""Keys that no family lists, or several with other defaults."""
 
 _TYPE_BY_DEFAULT: dict[type, Any] = {bool: bool, int: PositiveCount, float: float, str: ShortString}
 
@@ -73,38 +75,39 @@ def read_config(folder: Path) -> StockConfig:
     content = parse_json(read_text(file), str(file), "copy it again")
     if not isinstance(content, dict):
         raise UserError(f"{file} holds no JSON object: copy it again")
+    model_type = content.get("model_type")
+    is_known = isinstance(model_type, str) and model_type in FAMILIES
+    schema = _config_schema(model_type if is_known else None)
     try:
-        _CONFIG_SCHEMA.model_validate(content)
+        schema.model_validate(content)
     except ValidationError as error:
         raise to_user_error(error, str(file)) from error
-    config = {
-        k: v for k, v in content.items() if v is not None or k not in _CONFIG_SCHEMA.model_fields
-    }
+    config = {k: v for k, v in content.items() if v is not None or k not in schema.model_fields}
     if "id2label" in config:
         labels = cast(dict[str, Any], config["id2label"])
         config["id2label"] = {index: str(label) for index, label in labels.items()}
     return config
 
 
-def _key_types() -> dict[str, Any]:
-    types: dict[str, Any] = {}
-    for family in FAMILIES.values():
-        for key in (*family.config_keys, family.tie_key):
-            kind = _TYPE_BY_DEFAULT.get(type(key.default))
-            if kind is not None and key.stock_key not in _DERIVED_KEYS:
-                types[key.stock_key] = (
-                    LayerCount if kind is PositiveCount and "layer" in key.stock_key else kind
-                )
-    types["type_vocab_size"] = Annotated[int, Field(ge=0, le=1_024)]
-    return types | _EXTRA_KEY_TYPES
-
-
 _DERIVED_KEYS = ("languages", "sliding_window", "offset", "sharing")
 """Keys that families derive from others."""
 
-_SCHEMA_FIELDS: dict[str, Any] = {name: (kind | None, None) for name, kind in _key_types().items()}
-_CONFIG_SCHEMA: type[BaseModel] = create_model(
-    "StockConfigSchema",
-    __config__=ConfigDict(extra="allow", strict=True, allow_inf_nan=False),
-    **_SCHEMA_FIELDS,
-)
+
+@cache
+def _config_schema(model_type: str | None) -> type[BaseModel]:
+    """Return the schema of a family's configuration; of ``_COMMON_KEY_TYPES`` for None."""
+    types: dict[str, Any] = {}
+    family = None if model_type is None else FAMILIES[model_type]
+    for key in () if family is None else (*family.config_keys, family.tie_key):
+        kind = _TYPE_BY_DEFAULT.get(type(key.default))
+        if kind is not None and key.stock_key not in _DERIVED_KEYS:
+            is_depth = kind is PositiveCount and "layer" in key.stock_key
+            types[key.stock_key] = LayerCount if is_depth else kind
+    fields: dict[str, Any] = {
+        name: (kind | None, None) for name, kind in (types | _COMMON_KEY_TYPES).items()
+    }
+    return create_model(
+        "StockConfigSchema",
+        __config__=ConfigDict(extra="allow", strict=True, allow_inf_nan=False),
+        **fields,
+    )

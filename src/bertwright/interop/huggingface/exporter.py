@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.families.registry import find_family
 from bertwright.interop.huggingface.head_types import (
@@ -21,7 +22,6 @@ from bertwright.interop.huggingface.head_types import (
     PROBLEM_TYPES,
     EncoderModel,
 )
-from bertwright.interop.huggingface.importer import CONFIG_FILE
 from bertwright.interop.huggingface.model_card import make_model_card
 from bertwright.interop.huggingface.tensor_names import StateDict, to_stock_names
 from bertwright.interop.huggingface.tokenizer.writer import write_tokenizer

@@ -5,13 +5,16 @@ Objectives have pre-training heads, fine-tuned models task heads; a stock class 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 from bertwright.interop.huggingface.tensor_names import TensorNameTable
 from bertwright.models import Model
-from bertwright.tasks.heads.head import HeadConfig
-from bertwright.tasks.task_model import TaskModel
 
-EncoderModel = Model | TaskModel
+if TYPE_CHECKING:  # importing a pre-trained model needs no tasks
+    from bertwright.tasks.heads.head import HeadConfig
+    from bertwright.tasks.task_model import TaskModel
+
+EncoderModel: TypeAlias = "Model | TaskModel"
 
 BASE, MASKED_LM, CAUSAL_LM, PRETRAINING = "Model", "ForMaskedLM", "LMHeadModel", "ForPreTraining"
 CONDITIONAL_GENERATION = "ForConditionalGeneration"
@@ -54,12 +57,14 @@ class StockTaskHead:
     table: TensorNameTable
     activation: str = "tanh"
 
-    def head_config(self, read: str) -> HeadConfig:
+    def head_config(self, read: str) -> "HeadConfig":
         """Return our equivalent head with this pooling."""
+        from bertwright.tasks.heads.head import HeadConfig
+
         activation = {} if self.activation == "tanh" else {"activation": self.activation}
         return HeadConfig.parse({"kind": self.head_kinds[0], "pooling": read, **activation})
 
-    def mismatches(self, model: TaskModel, class_name: str) -> Iterator[str]:
+    def mismatches(self, model: "TaskModel", class_name: str) -> Iterator[str]:
         """Yield why the stock class does not compute our head."""
         config = model.head_config
         kind: str = config.kind  # type: ignore[attr-defined]
@@ -76,7 +81,20 @@ class StockTaskHead:
             yield f"head.mix is learned ({class_name}: none)"
 
 
-def task_head_type(model: TaskModel) -> str:
+TOKEN_HEAD = {
+    TOKEN_CLASSIFICATION: StockTaskHead(
+        ("plain",), ("positions",), (("head.classifier", ("classifier",)),)
+    )
+}
+TOKEN_AND_SPAN_HEADS = TOKEN_HEAD | {
+    QUESTION_ANSWERING: StockTaskHead(
+        ("plain",), ("positions",), (("head.classifier", ("qa_outputs",)),)
+    )
+}
+"""The task heads of most families."""
+
+
+def task_head_type(model: "TaskModel") -> str:
     """Return the head type of a fine-tuned model."""
     by_output_kind = {"span": QUESTION_ANSWERING, "option": MULTIPLE_CHOICE}
     return by_output_kind.get(
@@ -89,6 +107,6 @@ def task_head_type(model: TaskModel) -> str:
 
 def uses_output_layer(model: EncoderModel) -> bool:
     """Return whether a model computes with the recipe's output layer, or part of it."""
-    if isinstance(model, TaskModel):
-        return any(name.startswith("head.trunk.norm.") for name, _ in model.named_parameters())
-    return model.output is not None
+    if isinstance(model, Model):
+        return model.output is not None
+    return any(name.startswith("head.trunk.norm.") for name, _ in model.named_parameters())

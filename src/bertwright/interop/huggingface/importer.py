@@ -1,53 +1,32 @@
 """Import a Hugging Face folder."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from pydantic import ValidationError
 
 from bertwright.core.config import InferencePrecision, to_user_error
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens, Tokenizer
-from bertwright.interop.huggingface.config import CONFIG_FILE, read_config
-from bertwright.interop.huggingface.families.family import ModelFamily, StockConfig
+from bertwright.interop.huggingface import CONFIG_FILE
+from bertwright.interop.huggingface.config import read_config
+from bertwright.interop.huggingface.families.config_keys import StockConfig
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.families.registry import FAMILIES
-from bertwright.interop.huggingface.head_types import (
-    BASE,
-    CLASSIFIER_POOLINGS,
-    MULTIPLE_CHOICE,
-    POOLER,
-    PROBLEM_TYPES,
-    QUESTION_ANSWERING,
-    TOKEN_CLASSIFICATION,
-)
+from bertwright.interop.huggingface.head_types import BASE, POOLER
 from bertwright.interop.huggingface.sentence_transformers_config import read_embedding_settings
 from bertwright.interop.huggingface.tensor_names import StateDict, from_stock_names, has_stock_name
 from bertwright.interop.huggingface.tokenizer.reader import read_tokenizer
-from bertwright.interop.huggingface.tokenizer.settings import read_model_max_length
 from bertwright.interop.huggingface.weights import read_weights, resolve_ties
 from bertwright.models import Model
-from bertwright.models.saving import load_tensors, model_from_tensors
+from bertwright.models.saving import model_from_tensors
 from bertwright.models.text_model import TextModel
 from bertwright.objectives import Objective
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read_recipe
-from bertwright.tasks.catalogue import table_task, tagging_task
-from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
-from bertwright.tasks.formats.squad import SquadReader
-from bertwright.tasks.formats.tables import Columns
-from bertwright.tasks.heads.task_visibility import with_global_question_attention
-from bertwright.tasks.outputs import MultipleChoiceOutput, SpanOutput
-from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import HeadSpec, TaskModel
 
 TOKEN_EMBEDDING = "encoder.embeddings.tokens.weight"
-
-
-def is_huggingface_folder(folder: Path) -> bool:
-    """Return whether a folder has a config.json."""
-    return (folder / CONFIG_FILE).is_file()
 
 
 @dataclass(frozen=True)
@@ -75,7 +54,9 @@ def load_huggingface(folder: Path, precision: InferencePrecision | None = None) 
     """
     source = read_huggingface_folder(folder)
     if source.head_type in source.family.task_heads:
-        return _build_fine_tuned_model(source, precision)
+        from bertwright.interop.huggingface.task_importer import build_fine_tuned_model
+
+        return build_fine_tuned_model(source, precision)
     return TextModel(_build_model(source), source.tokenizer, precision)
 
 
@@ -152,45 +133,6 @@ def _build_model(source: HuggingFaceFolder) -> Model:
     )
 
 
-def _build_fine_tuned_model(
-    source: HuggingFaceFolder, precision: InferencePrecision | None
-) -> FineTunedModel:
-    stock_head = source.family.task_heads[source.head_type]
-    pooling = CLASSIFIER_POOLINGS[source.config.get("classifier_pooling", "cls")]
-    read = pooling if pooling in stock_head.read_choices else stock_head.read_choices[0]
-    task = _build_task(source)
-    head_spec = HeadSpec(
-        stock_head.head_config(read), num_outputs(task), task.output_type.kind_name()
-    )
-    with torch.device("meta"):
-        task_model = TaskModel(
-            with_global_question_attention(source.recipe, [task.output_type]),
-            source.num_embeddings,
-            head_spec,
-        )
-    load_tensors(task_model, source.tensors, str(source.folder))
-    limits = (read_model_max_length(source.folder), task_model.encoder.max_length)
-    length = min((limit for limit in limits if limit is not None), default=None)
-    return FineTunedModel(task_model.eval(), source.tokenizer, task, length, precision)
-
-
-def _build_task(source: HuggingFaceFolder) -> Task:
-    """Return the task that a stock configuration describes."""
-    if source.head_type == QUESTION_ANSWERING:
-        return Task("imported", SpanOutput(), SquadReader())
-    if source.head_type == MULTIPLE_CHOICE:
-        return Task("imported", MultipleChoiceOutput())
-    names: dict[str, str] = source.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-    labels = tuple(names[index] for index in sorted(names, key=int))
-    problem_type = source.config.get("problem_type")
-    if source.head_type == TOKEN_CLASSIFICATION:
-        return replace(tagging_task("imported"), labels=labels, metrics=())
-    if problem_type == PROBLEM_TYPES["number"] or (problem_type is None and len(labels) == 1):
-        return table_task("imported", Columns(), "number")
-    is_multi_label = problem_type == PROBLEM_TYPES["labels"]
-    return table_task("imported", Columns(), "labels" if is_multi_label else "class", labels=labels)
-
-
 def _find_head_type(family: ModelFamily, tensors: StateDict, config: StockConfig) -> str:
     """Return the head type; pre-training heads are recognised by their tensors."""
     architecture = next(iter(config.get("architectures") or [""]))
@@ -212,7 +154,7 @@ def _find_head_type(family: ModelFamily, tensors: StateDict, config: StockConfig
 
 def _find_family(folder: Path, config: StockConfig) -> ModelFamily:
     model_type = config.get("model_type")
-    if model_type not in FAMILIES:
+    if model_type is None or model_type not in FAMILIES:
         known = ", ".join(sorted(FAMILIES))
         raise UserError(
             f"{folder / CONFIG_FILE}: model_type is {model_type!r}: supported are {known}"

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bertwright.core.errors import MissingExtra, UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
     CAUSAL_LM,
@@ -18,15 +19,13 @@ from bertwright.interop.huggingface.head_types import (
     MULTIPLE_CHOICE,
     EncoderModel,
 )
+from bertwright.interop.parity import Parity
 from bertwright.models import Model
 from bertwright.models.text_batches import TextBatch, text_batches
 from bertwright.modules.attention.mask import Visibility
 from bertwright.modules.token_tensors import CrossAttentionSource
 from bertwright.objectives.classification import PooledClassifier
 from bertwright.tasks.task_model import TaskModel
-
-STOCK_TOLERANCE = 1e-4
-"""Maximum float32 difference, relative to the largest output (at least 1)."""
 
 STOCK_LOGITS_NAMES = ("prediction_logits", "logits")
 """Output names of LM and task logits in stock classes."""
@@ -78,7 +77,7 @@ def max_stock_difference(
     objective_names = [family.stock_output_names[objective]] if objective else []
     names = list(dict.fromkeys([*STOCK_LOGITS_NAMES, *objective_names]))
     stock, model = stock.to(device), model.eval()
-    difference, scale = 0.0, 1.0
+    parity = Parity()
     pad = tokenizer.special_tokens.pad
     for batch in text_batches(sequences, pad, device, batch_segments, batch_tokens):
         extra_inputs = dict(family.extra_inputs(model.encoder.visibility, batch.token_info))
@@ -86,15 +85,10 @@ def max_stock_difference(
             extra_inputs["token_type_ids"] = batch.token_info.segment_ids
         theirs = _compute_stock_outputs(stock, batch, names, extra_inputs)
         ours = _compute_outputs(model, batch, objective, family.visibility)
-        pairs = zip(theirs, ours, strict=True)
-        difference = max(difference, *(float((a - b).abs().max()) for a, b in pairs))
-        scale = max(scale, *(float(output.abs().max()) for output in ours))
-    if not difference <= STOCK_TOLERANCE * scale:
-        raise UserError(
-            f"the stock class differs from the model by {difference:.2g}: this is a bug in "
-            f"bertwright, please report the recipe"
-        )
-    return difference
+        for our_output, their_output in zip(ours, theirs, strict=True):
+            parity.update(our_output.float().cpu().numpy(), their_output.float().cpu().numpy())
+    parity.require_rounding("the stock class")
+    return parity.max_difference
 
 
 def _encode_sample_texts(
@@ -197,7 +191,7 @@ def _load_stock_model(folder: Path) -> tuple[Any, Any]:
         import transformers
     except ImportError as error:
         raise MissingExtra("transformers", "huggingface") from error
-    architecture: str = json.loads((folder / "config.json").read_text())["architectures"][0]
+    architecture: str = json.loads((folder / CONFIG_FILE).read_text())["architectures"][0]
     suffix = architecture[architecture.index("For") :] if "For" in architecture else ""
     suffix = AUTO_CLASS_SUFFIXES.get(suffix, suffix)
     if architecture.endswith(CAUSAL_LM):

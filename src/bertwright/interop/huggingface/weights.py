@@ -6,7 +6,8 @@ import torch
 
 from bertwright.core.errors import UserError
 from bertwright.core.files import loads_json
-from bertwright.interop.huggingface.families.family import ModelFamily, StockConfig
+from bertwright.interop.huggingface.families.config_keys import StockConfig
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import BASE
 from bertwright.interop.huggingface.tensor_names import StateDict
 from bertwright.models.saving import read_tensors
@@ -72,7 +73,7 @@ def resolve_ties(
     decoder = tensors.get(f"{family.output_layer_name}.weight")
     stated = tied = bool(config.get("tie_word_embeddings", True))
     if decoder is not None and tied:
-        table = tensors.get(family.prefixed_token_embedding_name)
+        table = tensors.get(family.token_embedding_name)
         tied = table is not None and torch.equal(decoder, table)
         if tied:
             del tensors[f"{family.output_layer_name}.weight"]
@@ -81,7 +82,7 @@ def resolve_ties(
 
 def _add_token_embedding(family: ModelFamily, tensors: StateDict, config: StockConfig) -> StateDict:
     """Add the token embedding under its name where it is stored under an alias only."""
-    table = family.prefixed_token_embedding_name
+    table = family.token_embedding_name
     bare = not any(name.startswith(f"{family.base_model_prefix}.") for name in tensors)
     name = table.removeprefix(f"{family.base_model_prefix}.") if bare else table
     if name in tensors:
@@ -104,7 +105,7 @@ def _deduplicate(family: ModelFamily, tensors: StateDict, config: StockConfig) -
 
     Tensors of a bare file get the prefix of the class with a head if that head has no parameters.
     """
-    names = _names_with_and_without_prefix(family, family.prefixed_token_embedding_name)
+    names = _names_with_and_without_prefix(family, family.token_embedding_name)
     table = next((tensors[name] for name in names if name in tensors), None)
     aliases = {
         variant
@@ -114,7 +115,7 @@ def _deduplicate(family: ModelFamily, tensors: StateDict, config: StockConfig) -
     for name in aliases & tensors.keys():
         if table is not None and not torch.equal(tensors[name], table):
             raise UserError(
-                f"{name} differs from {family.prefixed_token_embedding_name}: a model has one table"
+                f"{name} differs from {family.token_embedding_name}: a model has one table"
             )
     removed = aliases | {*family.ignored_tensors}
     tensors = {name: t for name, t in tensors.items() if name not in removed}

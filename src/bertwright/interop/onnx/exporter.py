@@ -7,18 +7,19 @@ import bertwright
 from bertwright.core.files import atomic_folder, file_digests, write_text
 from bertwright.core.optional_dependencies import require_library
 from bertwright.interop.graph.module import graph_input_names, graph_output_names
-from bertwright.interop.graph.parity import Parity, check_parity, require_finite_outputs
+from bertwright.interop.graph.parity import check_parity, require_finite_outputs
 from bertwright.interop.graph.tracing import write_onnx_graph
 from bertwright.interop.onnx.calibration import ActivationCalibration
 from bertwright.interop.onnx.manifest import GRAPH_FILE, INT8_GRAPH_FILE, OnnxManifest
 from bertwright.interop.onnx.quantization import quantise_graph
 from bertwright.interop.onnx.session import OPTIMISATION_LEVEL, OnnxSession
-from bertwright.models.saving import CARD_FILE, RECIPE_FILE, WEIGHTS_FILE
+from bertwright.interop.parity import Parity
+from bertwright.models.saving import CARD_FILE, RECIPE_FILE, TASK_FILE, WEIGHTS_FILE
 from bertwright.models.text_model import TextModel
 from bertwright.modules.inference.int8_linear import int8_sums_saturate
 from bertwright.runtime.device import package_versions
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
-from bertwright.tasks.fine_tuned_model import TASK_FILE, FineTunedModel, network_of
+from bertwright.tasks.fine_tuned_model import FineTunedModel, network_of
 
 REQUIRED_LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
 """Libraries that the export needs; opening a folder needs onnxruntime only."""

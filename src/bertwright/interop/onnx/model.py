@@ -19,7 +19,7 @@ from bertwright.interop.onnx.manifest import GRAPH_FILE, INT8_GRAPH_FILE, OnnxMa
 from bertwright.interop.onnx.session import OnnxSession
 from bertwright.models.layer_selection import LayerSelection
 from bertwright.models.model import Model
-from bertwright.models.saving import load_recipe
+from bertwright.models.saving import is_fine_tuned, load_recipe
 from bertwright.models.text_batches import TextBatch
 from bertwright.models.text_model import FloatMatrix, TextModel
 from bertwright.runtime.finite import is_finite
@@ -27,7 +27,6 @@ from bertwright.tasks.fine_tuned_model import (
     ENCODER_ONLY,
     FineTunedModel,
     TaskMetadata,
-    is_fine_tuned,
     read_task_metadata,
 )
 from bertwright.tasks.task_model import TaskModel

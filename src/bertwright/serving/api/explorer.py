@@ -1,8 +1,4 @@
-"""The explorer page: a form for a text, and a view of a model's attention and predictions.
-
-A model thread renders the page while the others wait: recording activations needs exclusive access
-to the encoder.
-"""
+"""The explorer page: a form for a text, and a view of a model's attention and predictions."""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -68,6 +64,5 @@ def _render_pages(items: Sequence[tuple[ModelWorker, str]]) -> list[str]:
 
 def _render_page(worker: ModelWorker, text: str) -> str:
     model = AnalysedModel(worker.name, worker.model)
-    with worker.exclusive():
-        texts = encode_nonempty_texts(model, parse_source_texts([text]), MAX_TOKENS)
-        return render_view(AnalysisInput(model, texts), f"Made by bertwright {__version__}.")
+    texts = encode_nonempty_texts(model, parse_source_texts([text]), MAX_TOKENS)
+    return render_view(AnalysisInput(model, texts), f"Made by bertwright {__version__}.")

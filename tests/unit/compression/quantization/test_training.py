@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bertwright.core.errors import UserError
-from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.loading import load
 from bertwright.models.quantized_weights import num_stored_bytes
 from bertwright.models.saving import WEIGHTS_FILE

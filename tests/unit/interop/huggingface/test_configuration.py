@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from bertwright.core.errors import UserError
-from bertwright.interop.huggingface import import_huggingface
 from bertwright.interop.huggingface.config import read_config
+from bertwright.interop.huggingface.importer import import_huggingface
 from stock_models import saved, stock_model
 
 CLASSES = (

@@ -14,8 +14,10 @@ from tokenizers import models, normalizers, pre_tokenizers, processors
 from bertwright.core.errors import MissingExtra, UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer, TokenizerConfig
 from bertwright.data.vocabulary_training import train_tokenizer
-from bertwright.interop.huggingface import export_huggingface, import_huggingface, verification
+from bertwright.interop import parity
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.huggingface.families.registry import FAMILIES
+from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.models import Model
 from bertwright.modules.attention.mask import GlobalVisibility, WindowVisibility
 from bertwright.recipes.loading import system_names
@@ -167,7 +169,7 @@ def test_an_export_that_differs_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, tokenizer = build_model("bert")
-    monkeypatch.setattr(verification, "STOCK_TOLERANCE", 0.0)
+    monkeypatch.setattr(parity, "OUTPUT_TOLERANCE", 0.0)
     with pytest.raises(UserError, match="differs from the model"):
         export_huggingface(model, tokenizer, tmp_path / "export", verify=True)
     assert not (tmp_path / "export").exists()

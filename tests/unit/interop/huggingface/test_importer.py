@@ -12,7 +12,8 @@ import transformers
 from safetensors.torch import load_file, save_file
 
 from bertwright.core.errors import UserError
-from bertwright.interop.huggingface import import_huggingface, is_huggingface_folder
+from bertwright.interop.huggingface import is_huggingface_folder
+from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.models.saving import load_model, save_model
 from bertwright.recipes import Recipe
 from stock_models import PADDED, random_batch, saved, stock_model, token_info, wordpiece

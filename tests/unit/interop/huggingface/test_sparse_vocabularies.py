@@ -17,7 +17,8 @@ from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng
 from bertwright.data.preparation import prepare
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.interop.huggingface import export_huggingface, import_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
+from bertwright.interop.huggingface.importer import import_huggingface
 from bertwright.models.saving import load_model, save_model
 from bertwright.models.text_model import TextModel
 from bertwright.serving.app import create_app

@@ -9,8 +9,8 @@ from safetensors.torch import save_file, save_model
 from torch import nn
 
 from bertwright.core.errors import UserError
-from bertwright.interop.huggingface import import_huggingface
 from bertwright.interop.huggingface.families.registry import FAMILIES
+from bertwright.interop.huggingface.importer import import_huggingface
 from stock_models import saved, stock_model
 
 TIED = [

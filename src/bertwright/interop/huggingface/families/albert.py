@@ -1,26 +1,22 @@
 """ALBERT (Lan et al. 2020): a factorised embedding, and groups of layers with shared parameters."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 import torch
 
 from bertwright.core.errors import UserError
 from bertwright.interop.huggingface.families.bert import (
-    ACTIVATION_NAMES,
-    CONFIG_KEYS,
     FIXED_AXES,
     Bert,
 )
+from bertwright.interop.huggingface.families.config_keys import (
+    ConfigKey,
+    StockConfig,
+    with_defaults,
+)
 from bertwright.interop.huggingface.families.electra import EMBEDDING_SIZE_KEY
-from bertwright.interop.huggingface.families.family import ConfigKey, StockConfig
 from bertwright.interop.huggingface.head_types import (
-    BASE,
-    MASKED_LM,
     PRETRAINING,
-    QUESTION_ANSWERING,
     SEQUENCE_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
+    TOKEN_AND_SPAN_HEADS,
     EncoderModel,
     StockTaskHead,
 )
@@ -29,15 +25,6 @@ from bertwright.recipes import Recipe
 
 BLOCK, LAYER = "encoder.blocks.#", "encoder.albert_layer_groups.#.albert_layers.0"
 BLOCK_PREFIX, UP_PROJECTION = "encoder.blocks.", "encoder.embeddings.up_projection"
-
-OVERRIDDEN_KEYS = (
-    "hidden_act",
-    "hidden_size",
-    "num_attention_heads",
-    "intermediate_size",
-    "hidden_dropout_prob",
-    "attention_probs_dropout_prob",
-)
 
 
 class Albert(Bert):
@@ -49,12 +36,8 @@ class Albert(Bert):
     model_type = "albert"
     class_name = "Albert"
     recipe_name = "albert"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (True, "sentence-order"): PRETRAINING,
-        (True, None): MASKED_LM,
-        (False, None): BASE,
-    }
-    stock_output_names: ClassVar[Mapping[str, str]] = {"sentence-order": "sop_logits"}
+    objective_head_types = {(True, "sentence-order"): PRETRAINING}
+    stock_output_names = {"sentence-order": "sop_logits"}
     base_model_prefix = "albert"
     encoder_table = (
         ("encoder.embeddings.tokens", ("embeddings.word_embeddings",)),
@@ -80,34 +63,28 @@ class Albert(Bert):
         ("output.table", ("predictions.decoder",)),
         ("heads.sentence-order.classifier", ("sop_classifier.classifier",)),
     )
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+    task_heads = TOKEN_AND_SPAN_HEADS | {
         SEQUENCE_CLASSIFICATION: StockTaskHead(
             ("pooler", "dense"),
             ("first",),
             (("head.trunk.dense", ("albert.pooler",)), ("head.classifier", ("classifier",))),
         ),
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
-        QUESTION_ANSWERING: Bert.task_heads[QUESTION_ANSWERING],
     }
-    output_layer_name = "predictions.decoder"
-    output_bias_name = "predictions.bias"
     config_keys = (
-        *(key for key in CONFIG_KEYS if key.stock_key not in OVERRIDDEN_KEYS),
-        ConfigKey("hidden_size", "encoder.width", 4096),
-        ConfigKey("num_attention_heads", "encoder.mixer.heads", 64),
-        ConfigKey("intermediate_size", "encoder.feed_forward.width", 16384),
-        ConfigKey("hidden_dropout_prob", "encoder.dropout", 0.0),
-        ConfigKey("attention_probs_dropout_prob", "encoder.mixer.dropout", 0.0),
-        ConfigKey("hidden_act", "encoder.feed_forward.kind", "gelu_new", ACTIVATION_NAMES),
-        ConfigKey("hidden_act", "output.activation", "gelu_new", ACTIVATION_NAMES),
+        *with_defaults(
+            Bert.config_keys,
+            hidden_size=4096,
+            num_attention_heads=64,
+            intermediate_size=16384,
+            hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0,
+            hidden_act="gelu_new",
+        ),
         ConfigKey("sharing", "encoder.depth.sharing", "all"),
         ConfigKey("num_hidden_groups", "encoder.depth.groups", 1),
         EMBEDDING_SIZE_KEY,
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **FIXED_AXES,
-        "encoder.embeddings.kind": ("factorised",),
-    }
+    fixed_axes = FIXED_AXES | {"encoder.embeddings.kind": ("factorised",)}
 
     def normalise_config(self, config: StockConfig) -> StockConfig:
         groups, layers = config.get("num_hidden_groups", 1), config.get("num_hidden_layers", 12)

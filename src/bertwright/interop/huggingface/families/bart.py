@@ -1,21 +1,15 @@
 """BART (Lewis et al. 2020): an encoder and a decoder of BERT's blocks."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 from bertwright.core.errors import UserError
-from bertwright.interop.huggingface.families.family import (
+from bertwright.interop.huggingface.families.config_keys import (
     BOS_EOS_PAD,
+    COMMON_AXES,
     ConfigKey,
-    ModelFamily,
     StockConfig,
 )
-from bertwright.interop.huggingface.families.t5 import decoder_start_role
+from bertwright.interop.huggingface.families.t5 import EncoderDecoderFamily
 from bertwright.interop.huggingface.head_types import (
-    BASE,
-    CONDITIONAL_GENERATION,
     EncoderModel,
-    StockTaskHead,
 )
 from bertwright.interop.huggingface.tensor_names import StateDict, TensorNameTable
 from bertwright.recipes import Recipe
@@ -51,17 +45,13 @@ PER_STACK_KEYS = ("attention_heads", "ffn_dim")
 """Keys of each stack that must agree."""
 
 
-class Bart(ModelFamily):
+class Bart(EncoderDecoderFamily):
     """Two stacks of BERT's blocks; positions begin at row 2 of their tables."""
 
     model_type = "bart"
     class_name = "Bart"
     recipe_name = "bart"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (True, None): CONDITIONAL_GENERATION,
-        (False, None): BASE,
-    }
-    lm_objective = "denoising"
+    default_start_role = "end"
     base_model_prefix = "model"
     encoder_table = (
         ("encoder.embeddings.tokens", ("shared",)),
@@ -69,12 +59,9 @@ class Bart(ModelFamily):
         *_stack_table("decoder"),
     )
     head_table = (("output.table", ("lm_head",)), (FINAL_LOGITS_BIAS, ("final_logits_bias",)))
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {}
-    token_embedding_name = "shared.weight"
-    output_layer_name = "lm_head"
     embedding_aliases = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight")
     default_max_length = 1024
-    token_id_keys: ClassVar[Mapping[str, str]] = BOS_EOS_PAD | {"forced_eos_token_id": "end"}
+    token_id_keys = BOS_EOS_PAD | {"forced_eos_token_id": "end"}
     config_keys = (
         ConfigKey("d_model", "encoder.width", 1024),
         ConfigKey("encoder_layers", "encoder.depth.layers", 12),
@@ -99,20 +86,10 @@ class Bart(ModelFamily):
         ConfigKey("max_position_embeddings", "encoder.positions.size", 1024),
         ConfigKey("max_position_embeddings", "decoder.positions.size", 1024),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "encoder.depth.kind": ("stack",),
-        "encoder.embeddings.kind": ("tokens",),
-        "encoder.embeddings.norm": (True,),
+    fixed_axes = COMMON_AXES | {
         "encoder.embeddings.segments": (0,),
-        "encoder.positions.kind": ("learned",),
         "encoder.positions.offset": (2,),
         "encoder.visibility.kind": ("bidirectional",),
-        "encoder.mixer.kind": ("attention",),
-        "encoder.mixer.bias": (True,),
-        "encoder.feed_forward.bias": (True,),
-        "encoder.norm.kind": ("layernorm",),
-        "encoder.norm.placement": ("post",),
-        "encoder.norm.bias": (True,),
         "encoder.norm.epsilon": (1e-5,),
         "decoder.order": ("scf",),
         "decoder.positions.kind": ("learned",),
@@ -148,9 +125,3 @@ class Bart(ModelFamily):
 
     def standalone_mismatch(self, recipe: Recipe, max_length: int | None) -> str | None:
         return "BartModel returns the hidden states of its decoder"
-
-    def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
-        return {**config, "is_encoder_decoder": True}
-
-    def token_roles(self, recipe: Recipe) -> Mapping[str, str]:
-        return {**self.token_id_keys, "decoder_start_token_id": decoder_start_role(recipe, "end")}

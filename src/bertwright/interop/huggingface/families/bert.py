@@ -1,19 +1,14 @@
 """BERT (Devlin et al. 2019): ``BertModel`` and the stock classes around it."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 import torch
 
-from bertwright.interop.huggingface.families.family import ConfigKey, ModelFamily, StockConfig
+from bertwright.interop.huggingface.families.config_keys import COMMON_AXES, ConfigKey, StockConfig
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
-    BASE,
-    MASKED_LM,
     MULTIPLE_CHOICE,
     PRETRAINING,
-    QUESTION_ANSWERING,
     SEQUENCE_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
+    TOKEN_AND_SPAN_HEADS,
     EncoderModel,
     StockTaskHead,
 )
@@ -64,24 +59,14 @@ CONFIG_KEYS: tuple[ConfigKey, ...] = (
     ConfigKey("type_vocab_size", "encoder.embeddings.segments", 2),
 )
 
-FIXED_AXES: dict[str, tuple[Any, ...]] = {
-    "encoder.depth.kind": ("stack",),
-    "encoder.embeddings.kind": ("tokens",),
-    "encoder.embeddings.norm": (True,),
-    "encoder.memory_length": (0,),
-    "encoder.positions.kind": ("learned",),
-    "encoder.visibility.kind": ("bidirectional", "document"),
-    "encoder.mixer.kind": ("attention",),
+FIXED_AXES = COMMON_AXES | {
     "encoder.mixer.bias": (True, False),
     "encoder.feed_forward.bias": (True, False),
-    "encoder.norm.kind": ("layernorm",),
-    "encoder.norm.placement": ("post",),
     "encoder.norm.bias": (True, False),
     "output.transform": (True,),
     "output.transform_bias": (True, False),
     "output.bias": (True, False),
 }
-
 
 POOLER_HEAD = StockTaskHead(
     ("pooler", "dense"),
@@ -100,13 +85,11 @@ class Bert(ModelFamily):
     model_type = "bert"
     class_name = "Bert"
     recipe_name = "bert"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
+    objective_head_types = {
         (True, "next-sentence"): PRETRAINING,
-        (True, None): MASKED_LM,
         (False, "next-sentence"): "ForNextSentencePrediction",
-        (False, None): BASE,
     }
-    stock_output_names: ClassVar[Mapping[str, str]] = {"next-sentence": "seq_relationship_logits"}
+    stock_output_names = {"next-sentence": "seq_relationship_logits"}
     base_model_prefix = "bert"
     encoder_table = ENCODER_TABLE
     head_table = (
@@ -116,26 +99,17 @@ class Bert(ModelFamily):
         ("output.table", ("cls.predictions.decoder",)),
         ("heads.next-sentence.classifier", ("cls.seq_relationship",)),
     )
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+    task_heads = TOKEN_AND_SPAN_HEADS | {
         SEQUENCE_CLASSIFICATION: POOLER_HEAD,
-        TOKEN_CLASSIFICATION: StockTaskHead(
-            ("plain",), ("positions",), (("head.classifier", ("classifier",)),)
-        ),
-        QUESTION_ANSWERING: StockTaskHead(
-            ("plain",), ("positions",), (("head.classifier", ("qa_outputs",)),)
-        ),
         MULTIPLE_CHOICE: POOLER_HEAD,
     }
-    token_embedding_name = "embeddings.word_embeddings.weight"
-    output_layer_name = "cls.predictions.decoder"
-    output_bias_name = "cls.predictions.bias"
     default_max_length = 512
     config_keys = (
         *CONFIG_KEYS,
         ConfigKey("hidden_act", "output.activation", "gelu", ACTIVATION_NAMES),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = FIXED_AXES
-    required_config: ClassVar[dict[str, Any]] = {
+    fixed_axes = FIXED_AXES
+    required_config = {
         "position_embedding_type": "absolute",
         "is_decoder": False,
         "add_cross_attention": False,

@@ -5,29 +5,29 @@ It is equivalent to ours up to (5 + 2 r) B tokens, for r random blocks of size B
 full, and an approximation beyond.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.interop.huggingface.families.bert import (
-    ACTIVATION_NAMES,
-    CONFIG_KEYS,
     ENCODER_TABLE,
     FIXED_AXES,
     Bert,
 )
-from bertwright.interop.huggingface.families.family import BOS_EOS_PAD, ConfigKey, StockConfig
+from bertwright.interop.huggingface.families.config_keys import (
+    BOS_EOS_PAD,
+    ConfigKey,
+    StockConfig,
+    with_defaults,
+)
 from bertwright.interop.huggingface.head_types import (
-    BASE,
     CLASSIFICATION_HEAD_TABLE,
-    MASKED_LM,
     POOLER,
     PRETRAINING,
     SEQUENCE_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
+    TOKEN_HEAD,
     EncoderModel,
     StockTaskHead,
 )
@@ -43,8 +43,6 @@ from bertwright.modules.attention.mask import (
     WindowVisibility,
 )
 from bertwright.recipes import Recipe
-
-OVERRIDDEN_KEYS = ("hidden_act", "max_position_embeddings")
 
 
 def block_sparse_visibility(block_size: int, num_random_blocks: int) -> OrVisibility:
@@ -65,32 +63,21 @@ class BigBird(Bert):
     model_type = "big_bird"
     class_name = "BigBird"
     recipe_name = "bigbird"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (True, "next-sentence"): PRETRAINING,
-        (True, None): MASKED_LM,
-        (False, None): BASE,
-    }
+    objective_head_types = {(True, "next-sentence"): PRETRAINING}
     encoder_table = (*(row for row in ENCODER_TABLE if row[0] != POOLER), (POOLER, (POOLER,)))
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+    task_heads = TOKEN_HEAD | {
         SEQUENCE_CLASSIFICATION: StockTaskHead(
             ("dense",), ("first",), CLASSIFICATION_HEAD_TABLE, "encoder"
         ),
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
     }
     default_max_length = 4096
-    token_id_keys: ClassVar[Mapping[str, str]] = BOS_EOS_PAD | {"sep_token_id": "end"}
+    token_id_keys = BOS_EOS_PAD | {"sep_token_id": "end"}
     config_keys = (
-        *(key for key in CONFIG_KEYS if key.stock_key not in OVERRIDDEN_KEYS),
-        ConfigKey("hidden_act", "encoder.feed_forward.kind", "gelu_new", ACTIVATION_NAMES),
-        ConfigKey("hidden_act", "output.activation", "gelu_new", ACTIVATION_NAMES),
-        ConfigKey("max_position_embeddings", "encoder.positions.size", 4096),
+        *with_defaults(Bert.config_keys, hidden_act="gelu_new", max_position_embeddings=4096),
         ConfigKey("rescale_embeddings", "encoder.embeddings.scaled", False),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **FIXED_AXES,
-        "encoder.visibility.kind": ("or", "bidirectional", "document"),
-    }
-    required_config: ClassVar[dict[str, Any]] = {
+    fixed_axes = FIXED_AXES | {"encoder.visibility.kind": ("or", "bidirectional", "document")}
+    required_config = {
         "use_bias": True,
         "is_decoder": False,
         "add_cross_attention": False,

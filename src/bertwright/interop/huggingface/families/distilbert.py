@@ -1,13 +1,11 @@
 """DistilBERT (Sanh et al. 2019): BERT without segments and pooler."""
 
-from typing import Any, ClassVar
-
-from bertwright.interop.huggingface.families.bert import ACTIVATION_NAMES, FIXED_AXES, Bert
-from bertwright.interop.huggingface.families.family import ConfigKey, ModelFamily
+from bertwright.interop.huggingface.families.bert import ACTIVATION_NAMES
+from bertwright.interop.huggingface.families.config_keys import COMMON_AXES, ConfigKey
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
-    QUESTION_ANSWERING,
     SEQUENCE_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
+    TOKEN_AND_SPAN_HEADS,
     StockTaskHead,
 )
 
@@ -41,19 +39,14 @@ class DistilBert(ModelFamily):
         ("output.bias", ("vocab_projector.bias",)),
         ("output.table", ("vocab_projector",)),
     )
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+    task_heads = TOKEN_AND_SPAN_HEADS | {
         SEQUENCE_CLASSIFICATION: StockTaskHead(
             ("dense",),
             ("first",),
             (("head.trunk.dense", ("pre_classifier",)), ("head.classifier", ("classifier",))),
             "relu",
         ),
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
-        QUESTION_ANSWERING: Bert.task_heads[QUESTION_ANSWERING],
     }
-    token_embedding_name = "embeddings.word_embeddings.weight"
-    output_layer_name = "vocab_projector"
-    output_bias_name = "vocab_projector.bias"
     default_max_length = 512
     config_keys = (
         ConfigKey("dim", "encoder.width", 768),
@@ -66,15 +59,12 @@ class DistilBert(ModelFamily):
         ConfigKey("attention_dropout", "encoder.mixer.dropout", 0.1),
         ConfigKey("max_position_embeddings", "encoder.positions.size", 512),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **FIXED_AXES,
+    fixed_axes = COMMON_AXES | {
         "encoder.embeddings.segments": (0,),
         "encoder.positions.offset": (0,),
-        "encoder.mixer.bias": (True,),
-        "encoder.feed_forward.bias": (True,),
-        "encoder.norm.bias": (True,),
         "encoder.norm.epsilon": (1e-12,),
+        "output.transform": (True,),
         "output.transform_bias": (True,),
         "output.bias": (True,),
     }
-    required_config: ClassVar[dict[str, Any]] = {"sinusoidal_pos_embds": False}
+    required_config = {"sinusoidal_pos_embds": False}

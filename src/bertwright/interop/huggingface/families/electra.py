@@ -1,7 +1,6 @@
 """ELECTRA (Clark et al. 2020): BERT's encoder with a factorised embedding and two kinds of head."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens
@@ -11,23 +10,22 @@ from bertwright.interop.huggingface.families.bert import (
     FIXED_AXES,
     Bert,
 )
-from bertwright.interop.huggingface.families.family import ConfigKey, StockConfig
+from bertwright.interop.huggingface.families.config_keys import (
+    ConfigKey,
+    StockConfig,
+    with_defaults,
+)
 from bertwright.interop.huggingface.head_types import (
-    BASE,
     CLASSIFICATION_HEAD_TABLE,
-    MASKED_LM,
     PRETRAINING,
-    QUESTION_ANSWERING,
     SEQUENCE_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
+    TOKEN_AND_SPAN_HEADS,
     StockTaskHead,
 )
 from bertwright.interop.huggingface.tensor_names import StateDict
 from bertwright.recipes import Recipe
 
 EMBEDDING_SIZE_KEY = ConfigKey("embedding_size", "encoder.embeddings.width", 128)
-
-OVERRIDDEN_KEYS = ("hidden_size", "num_attention_heads", "intermediate_size")
 
 
 class Electra(Bert):
@@ -39,12 +37,8 @@ class Electra(Bert):
     model_type = "electra"
     class_name = "Electra"
     recipe_name = "electra"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (False, "replaced-token"): PRETRAINING,
-        (True, None): MASKED_LM,
-        (False, None): BASE,
-    }
-    stock_output_names: ClassVar[Mapping[str, str]] = {"replaced-token": "logits"}
+    objective_head_types = {(False, "replaced-token"): PRETRAINING}
+    stock_output_names = {"replaced-token": "logits"}
     base_model_prefix = "electra"
     encoder_table = (
         ("encoder.embeddings.up_projection", ("embeddings_project",)),
@@ -58,24 +52,16 @@ class Electra(Bert):
         ("heads.replaced-token.dense", ("discriminator_predictions.dense",)),
         ("heads.replaced-token.logit", ("discriminator_predictions.dense_prediction",)),
     )
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+    task_heads = TOKEN_AND_SPAN_HEADS | {
         SEQUENCE_CLASSIFICATION: StockTaskHead(
             ("dense",), ("first",), CLASSIFICATION_HEAD_TABLE, "gelu"
         ),
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
-        QUESTION_ANSWERING: Bert.task_heads[QUESTION_ANSWERING],
     }
-    output_layer_name = "generator_lm_head"
-    output_bias_name = "generator_lm_head.bias"
     config_keys = (
-        *(key for key in CONFIG_KEYS if key.stock_key not in OVERRIDDEN_KEYS),
-        ConfigKey("hidden_size", "encoder.width", 256),
-        ConfigKey("num_attention_heads", "encoder.mixer.heads", 4),
-        ConfigKey("intermediate_size", "encoder.feed_forward.width", 1024),
+        *with_defaults(CONFIG_KEYS, hidden_size=256, num_attention_heads=4, intermediate_size=1024),
         EMBEDDING_SIZE_KEY,
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **FIXED_AXES,
+    fixed_axes = FIXED_AXES | {
         "encoder.embeddings.kind": ("factorised", "tokens"),
         "output.activation": ("gelu",),
     }

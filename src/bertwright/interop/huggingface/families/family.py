@@ -4,8 +4,7 @@ One description serves both directions: a configuration becomes the axes of a re
 the axes a configuration, or the reasons why the family cannot compute the recipe, on export.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -14,6 +13,12 @@ from torch import Tensor
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens
+from bertwright.interop.huggingface.families.config_keys import (
+    TIE_KEY,
+    UNSUPPORTED_AXES,
+    ConfigKey,
+    StockConfig,
+)
 from bertwright.interop.huggingface.head_types import (
     BASE,
     MASKED_LM,
@@ -30,73 +35,11 @@ from bertwright.interop.huggingface.tensor_names import (
     fill_prefix,
     find_stock_names,
 )
+from bertwright.models import Model
 from bertwright.modules.attention.attention import AttentionConfig
 from bertwright.modules.attention.mask import BidirectionalVisibility, Visibility
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.recipes import Recipe
-from bertwright.tasks.task_model import TaskModel
-
-StockConfig = dict[str, Any]
-BOS_EOS_PAD = {"bos_token_id": "start", "eos_token_id": "end", "pad_token_id": "pad"}
-
-
-@dataclass(frozen=True)
-class ConfigKey:
-    """A key of config.json, the equivalent recipe key, and the stock default.
-
-    ``value_map`` translates their values to ours where they differ.
-    """
-
-    stock_key: str
-    recipe_path: str
-    default: Any
-    value_map: Mapping[Any, Any] | None = None
-
-    def to_recipe(self, config: StockConfig) -> Any:
-        """Return our value of a configuration."""
-        value = config.get(self.stock_key, self.default)
-        if self.value_map is None:
-            return value
-        if not isinstance(value, Hashable) or value not in self.value_map:
-            choices = ", ".join(map(str, self.value_map))
-            raise UserError(f"{self.stock_key} is {quote(value)}: supported are {choices}")
-        return self.value_map[value]
-
-    def to_stock(self, value: Any) -> Any:
-        """Return their value for ours; None if there is none."""
-        if self.value_map is None:
-            return value
-        return next((theirs for theirs, ours in self.value_map.items() if ours == value), None)
-
-
-UNSUPPORTED_AXES: dict[str, tuple[Any, ...]] = {
-    "decoder": (None,),
-    "decoder.mixer": (None,),
-    "encoder.bottleneck": (None,),
-    "encoder.pruned_sizes": (None,),
-    "encoder.depth.every": (1,),
-    "encoder.depth.order": ("sf",),
-    "encoder.depth.sharing": ("none",),
-    "encoder.embeddings.query_vector": (False,),
-    "encoder.embeddings.languages": ([],),
-    "encoder.embeddings.scaled": (False,),
-    "encoder.embeddings.tasks": (0,),
-    "encoder.feed_forward.gate": ("first",),
-    "encoder.sliding_window": (None,),
-    "encoder.mixer.gate": (None,),
-    "encoder.mixer.global_projections": (False,),
-    "encoder.mixer.scaled": (True,),
-    "encoder.mixer.width": (None,),
-    "encoder.norm.gain": (True,),
-    "encoder.norm.skip_first": (False,),
-    "encoder.residual.kind": ("plain",),
-    "encoder.residual.start": (0,),
-    "output.norm": (None,),
-    "output.scaled": (False,),
-}
-"""Axes that hardly any stock class has, with the values that amount to not having them."""
-
-TIE_KEY = ConfigKey("tie_word_embeddings", "output.kind", True, {True: "tied", False: "untied"})
 
 
 class ModelFamily:
@@ -106,10 +49,8 @@ class ModelFamily:
     class_name: ClassVar[str]
     recipe_name: ClassVar[str]
     """Our recipe that continues the training of an imported model."""
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (True, None): MASKED_LM,
-        (False, None): BASE,
-    }
+    lm_head_type: ClassVar[str] = MASKED_LM
+    objective_head_types: ClassVar[Mapping[tuple[bool, str], str]] = {}
     """Head type by whether there is an LM head, and by the objective that has another head."""
     stock_output_names: ClassVar[Mapping[str, str]] = {}
     """Stock output names by objective."""
@@ -121,17 +62,11 @@ class ModelFamily:
     encoder_table: ClassVar[TensorNameTable]
     head_table: ClassVar[TensorNameTable]
     """The heads of pre-training."""
-    task_heads: ClassVar[dict[str, StockTaskHead]]
+    task_heads: ClassVar[dict[str, StockTaskHead]] = {}
     """The task heads by head type; ``{prefix}`` in a stock name is ``base_model_prefix``."""
-    token_embedding_name: ClassVar[str]
-    """The token embedding within the encoder."""
-    output_layer_name: ClassVar[str]
-    """The output layer, which stock classes prefer to the tied table if stored."""
-    output_bias_name: ClassVar[str | None] = None
-    """The output bias if it is not the output layer's; None for no bias."""
     config_keys: ClassVar[tuple[ConfigKey, ...]]
     fixed_axes: ClassVar[dict[str, tuple[Any, ...]]]
-    """Axes without a key: the value of the stock classes first, then equivalent ones."""
+    """Axes without a config key: the value of the stock classes first, then equivalent ones."""
     unsupported_axes: ClassVar[Mapping[str, tuple[Any, ...]]] = UNSUPPORTED_AXES
     """Further axes, unless the recipe has no such axis or a key or ``fixed_axes`` covers it."""
     tie_key: ClassVar[ConfigKey] = TIE_KEY
@@ -140,6 +75,8 @@ class ModelFamily:
     """Whether padding changes the outputs of the stock classes."""
     embedding_aliases: ClassVar[tuple[str, ...]] = ()
     """Other names of the token embedding, besides the output layer's."""
+    transposed_tensors: ClassVar[tuple[str, ...]] = ()
+    """Endings of the stock names of matrices that are stored transposed."""
     ignored_tensors: ClassVar[tuple[str, ...]] = ()
     """Tensors in old files that stock classes ignore."""
     default_max_length: ClassVar[int]
@@ -148,13 +85,30 @@ class ModelFamily:
     """Special tokens of published vocabularies with unusual roles, by role."""
     token_id_keys: ClassVar[Mapping[str, str]] = {"pad_token_id": "pad"}
     """Keys of special token ids, with their roles."""
-    required_config: ClassVar[dict[str, Any]] = {}
+    required_config: ClassVar[Mapping[str, Any]] = {}
     """Keys of config.json that must have this value if stated."""
 
     @property
-    def prefixed_token_embedding_name(self) -> str:
+    def pretraining_head_types(self) -> Mapping[tuple[bool, str | None], str]:
+        """All head types of pre-training, by LM head and objective."""
+        return {**self.objective_head_types, (True, None): self.lm_head_type, (False, None): BASE}
+
+    @property
+    def token_embedding_name(self) -> str:
         """The token embedding in a stock class with a head."""
-        return f"{self.base_model_prefix}.{self.token_embedding_name}"
+        table = self.name_table(self.lm_head_type)
+        return find_stock_names(table, "encoder.embeddings.tokens.weight")[0]
+
+    @property
+    def output_layer_name(self) -> str:
+        """The output layer, which stock classes prefer to the tied table if stored."""
+        return dict(self.head_table)["output.table"][0]
+
+    @property
+    def output_bias_name(self) -> str | None:
+        """The output bias, perhaps outside of the output layer; None for no bias."""
+        names = dict(self.head_table).get("output.bias")
+        return None if names is None else names[0]
 
     def normalise_config(self, config: StockConfig) -> StockConfig:
         """Return the configuration as ``config_keys`` read it; UserError for unsupported values."""
@@ -191,11 +145,17 @@ class ModelFamily:
 
     def to_stock_shape(self, tensors: StateDict, model: EncoderModel) -> StateDict:
         """Convert tensors under stock names from our shapes."""
-        return tensors
+        return self._transpose(tensors)
 
     def from_stock_shape(self, tensors: StateDict) -> StateDict:
         """Convert tensors under stock names to our shapes."""
-        return tensors
+        return self._transpose(tensors)
+
+    def _transpose(self, tensors: StateDict) -> StateDict:
+        return {
+            name: t.T if t.ndim == 2 and name.endswith(self.transposed_tensors) else t
+            for name, t in tensors.items()
+        }
 
     def extra_inputs(self, visibility: Visibility, token_info: TokenInfo) -> Mapping[str, Tensor]:
         """Return further inputs that the stock class needs to apply the attention mask."""
@@ -223,7 +183,7 @@ class ModelFamily:
 
     def head_type(self, model: EncoderModel) -> str:
         """Return the head type of a model; heads that it does not have are dropped."""
-        if isinstance(model, TaskModel):
+        if not isinstance(model, Model):
             return task_head_type(model)
         has_lm_head = model.output is not None
         for (predicts_tokens, head), head_type in self.pretraining_head_types.items():
@@ -238,7 +198,7 @@ class ModelFamily:
 
     def dropped_heads(self, model: EncoderModel) -> list[str]:
         """Return the objectives whose heads no stock class has."""
-        if isinstance(model, TaskModel):
+        if not isinstance(model, Model):
             return []
         return [
             name
@@ -318,7 +278,7 @@ class ModelFamily:
 
     def _axis_mismatches(self, model: EncoderModel) -> Iterator[str]:
         recipe_data = _expand_recipe(model.recipe)
-        keys = (key.recipe_path for key in (*self.config_keys, self.tie_key))
+        keys = [key.recipe_path for key in (*self.config_keys, self.tie_key)]
         supported = [*self.fixed_axes, *keys]
         unsupported = {
             path: choices
@@ -326,6 +286,8 @@ class ModelFamily:
             if not any(f"{name}.".startswith(f"{path}.") for name in supported)
         }
         for path, choices in {**unsupported, **self.fixed_axes}.items():
+            if path in keys:
+                continue
             value = _get_path(recipe_data, path)
             unused = path.startswith("output.") and not uses_output_layer(model)
             absent = value is None and path not in self.fixed_axes
@@ -350,7 +312,7 @@ class ModelFamily:
 
     def _head_mismatches(self, model: EncoderModel) -> Iterator[str]:
         head_type = self.head_type(model)
-        if isinstance(model, TaskModel):
+        if not isinstance(model, Model):
             if head_type in self.task_heads:
                 yield from self.task_heads[head_type].mismatches(model, self.class_name)
             else:
@@ -363,7 +325,7 @@ class ModelFamily:
     def _objective_mismatches(self, model: EncoderModel) -> Iterator[str]:
         """Yield why the stock class would interpret the outputs of a recipe wrongly."""
         recipe = model.recipe
-        if isinstance(model, TaskModel) or not recipe.objectives:
+        if not isinstance(model, Model) or not recipe.objectives:
             return
         phase = len(recipe.phases) - 1
         final, steps = recipe.objectives_of(phase), recipe.objective_schedule(phase)

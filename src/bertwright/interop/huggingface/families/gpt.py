@@ -1,24 +1,19 @@
 """GPT-2 (Radford et al. 2019) and GPT (2018): causal, with transposed matrices."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 from bertwright.data.tokenization.tokenizer import SpecialTokens
-from bertwright.interop.huggingface.families.bert import ACTIVATION_NAMES, Bert
-from bertwright.interop.huggingface.families.family import (
+from bertwright.interop.huggingface.families.bert import ACTIVATION_NAMES
+from bertwright.interop.huggingface.families.config_keys import (
     BOS_EOS_PAD,
+    COMMON_AXES,
     ConfigKey,
-    ModelFamily,
     StockConfig,
 )
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
-    BASE,
     CAUSAL_LM,
-    TOKEN_CLASSIFICATION,
-    EncoderModel,
-    StockTaskHead,
+    TOKEN_HEAD,
 )
-from bertwright.interop.huggingface.tensor_names import StateDict, TensorNameTable
+from bertwright.interop.huggingface.tensor_names import TensorNameTable
 from bertwright.modules.attention.mask import CausalVisibility
 from bertwright.recipes import Recipe
 
@@ -43,10 +38,7 @@ class Gpt2(ModelFamily):
     model_type = "gpt2"
     class_name = "GPT2"
     recipe_name = "gpt-2"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (True, None): CAUSAL_LM,
-        (False, None): BASE,
-    }
+    lm_head_type = CAUSAL_LM
     lm_objective = "causal"
     visibility = CausalVisibility()
     base_model_prefix = "transformer"
@@ -57,11 +49,7 @@ class Gpt2(ModelFamily):
         ("encoder.norm", ("ln_f",)),
     )
     head_table = (("output.table", ("lm_head",)),)
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION]
-    }
-    token_embedding_name = "wte.weight"
-    output_layer_name = "lm_head"
+    task_heads = TOKEN_HEAD
     default_max_length = 1024
     token_id_keys = BOS_EOS_PAD
     config_keys = (
@@ -75,25 +63,17 @@ class Gpt2(ModelFamily):
         ConfigKey("attn_pdrop", "encoder.mixer.dropout", 0.1),
         ConfigKey("n_positions", "encoder.positions.size", 1024),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "encoder.depth.kind": ("stack",),
-        "encoder.embeddings.kind": ("tokens",),
+    fixed_axes = COMMON_AXES | {
         "encoder.embeddings.norm": (False,),
-        "encoder.memory_length": (0,),
         "encoder.embeddings.segments": (0,),
-        "encoder.positions.kind": ("learned",),
         "encoder.positions.offset": (0,),
         "encoder.visibility.kind": ("causal",),
-        "encoder.mixer.kind": ("attention",),
-        "encoder.mixer.bias": (True,),
-        "encoder.feed_forward.bias": (True,),
-        "encoder.norm.kind": ("layernorm",),
         "encoder.norm.placement": ("pre",),
-        "encoder.norm.bias": (True,),
         "output.transform": (False,),
         "output.bias": (False,),
     }
-    required_config: ClassVar[dict[str, Any]] = {
+    transposed_tensors = (".c_attn.weight", ".c_proj.weight", ".c_fc.weight")
+    required_config = {
         "scale_attn_weights": True,
         "scale_attn_by_inverse_layer_idx": False,
         "add_cross_attention": False,
@@ -105,12 +85,6 @@ class Gpt2(ModelFamily):
 
     def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
         return {**config, "embd_pdrop": config["resid_pdrop"]}
-
-    def to_stock_shape(self, tensors: StateDict, model: EncoderModel) -> StateDict:
-        return transpose_conv1d_weights(tensors)
-
-    def from_stock_shape(self, tensors: StateDict) -> StateDict:
-        return transpose_conv1d_weights(tensors)
 
 
 class Gpt(Gpt2):
@@ -124,7 +98,6 @@ class Gpt(Gpt2):
         ("encoder.embeddings.positions.table", ("positions_embed",)),
         *LAYER_TABLE,
     )
-    token_embedding_name = "tokens_embed.weight"
     default_max_length = 512
     config_keys = (
         *(key for key in Gpt2.config_keys if key.stock_key not in OVERRIDDEN_KEYS),
@@ -133,11 +106,8 @@ class Gpt(Gpt2):
         ),
         ConfigKey("n_positions", "encoder.positions.size", 512),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **Gpt2.fixed_axes,
-        "encoder.norm.placement": ("post",),
-    }
-    required_config: ClassVar[dict[str, Any]] = {}
+    fixed_axes = Gpt2.fixed_axes | {"encoder.norm.placement": ("post",)}
+    required_config = {}
 
     def extra_mismatches(self, recipe: Recipe, special_tokens: SpecialTokens) -> list[str]:
         encoder = recipe.encoder
@@ -145,11 +115,3 @@ class Gpt(Gpt2):
         if inner == 4 * encoder.width:
             return []
         return [f"encoder.feed_forward.width is {inner} (OpenAIGPT: {4 * encoder.width})"]
-
-
-def transpose_conv1d_weights(tensors: StateDict) -> StateDict:
-    """Return tensors with the matrices of the blocks transposed."""
-    return {
-        name: tensor.T if tensor.ndim == 2 and ".c_" in name else tensor
-        for name, tensor in tensors.items()
-    }

@@ -1,13 +1,13 @@
 """Longformer (Beltagy et al. 2020): RoBERTa with sliding windows and global attention."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens
-from bertwright.interop.huggingface.families.family import StockConfig
+from bertwright.interop.huggingface.families.config_keys import StockConfig
 from bertwright.interop.huggingface.families.roberta import Roberta
 from bertwright.interop.huggingface.head_types import QUESTION_ANSWERING, SEQUENCE_CLASSIFICATION
 from bertwright.modules.attention.mask import (
@@ -52,8 +52,7 @@ class Longformer(Roberta):
         ),
     )
 
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **Roberta.fixed_axes,
+    fixed_axes = Roberta.fixed_axes | {
         "encoder.visibility.kind": ("or",),
         "encoder.mixer.global_projections": (True,),
     }

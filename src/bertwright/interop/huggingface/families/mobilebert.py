@@ -1,14 +1,19 @@
 """MobileBERT (Sun et al. 2020): narrow blocks, trigram embeddings, and no norms."""
 
-from typing import Any, ClassVar
-
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens
-from bertwright.interop.huggingface.families.bert import ACTIVATION_NAMES, Bert
-from bertwright.interop.huggingface.families.family import ConfigKey, StockConfig
+from bertwright.interop.huggingface.families.bert import POOLER_HEAD, Bert
+from bertwright.interop.huggingface.families.config_keys import (
+    COMMON_AXES,
+    ConfigKey,
+    StockConfig,
+    with_defaults,
+    without,
+)
+from bertwright.interop.huggingface.families.electra import EMBEDDING_SIZE_KEY
 from bertwright.interop.huggingface.head_types import (
     SEQUENCE_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
+    TOKEN_HEAD,
     EncoderModel,
     StockTaskHead,
 )
@@ -52,6 +57,7 @@ class MobileBert(Bert):
     recipe_name = "mobilebert"
     base_model_prefix = "mobilebert"
     is_padding_sensitive = True
+    transposed_tensors = (EXTENDED_OUTPUT_NAME,)
     encoder_table = (
         ("encoder.embeddings.tokens", ("embeddings.word_embeddings",)),
         ("encoder.embeddings.neighbour_projection.dense", ("embeddings.embedding_transformation",)),
@@ -80,51 +86,30 @@ class MobileBert(Bert):
         (f"{BLOCK}.norm", (f"{LAYER}.output.bottleneck.LayerNorm",)),
         ("pooler", ("pooler.dense",)),
     )
-    head_table = (
-        ("output.table.weight", (EXTENDED_OUTPUT_NAME,)),
-        *(row for row in Bert.head_table if row[0] != "output.table"),
-    )
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
-        SEQUENCE_CLASSIFICATION: StockTaskHead(
-            ("pooler",),
-            ("first",),
-            (
-                ("head.trunk.dense", ("mobilebert.pooler.dense",)),
-                ("head.classifier", ("classifier",)),
-            ),
-        ),
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
+    head_table = (("output.table.weight", (EXTENDED_OUTPUT_NAME,)), *Bert.head_table)
+    task_heads = TOKEN_HEAD | {
+        SEQUENCE_CLASSIFICATION: StockTaskHead(("pooler",), ("first",), POOLER_HEAD.table)
     }
     tie_key = ConfigKey("tie_word_embeddings", "output.kind", True, {True: "extended"})
     config_keys = (
-        ConfigKey("hidden_size", "encoder.width", 512),
-        ConfigKey("num_hidden_layers", "encoder.depth.layers", 24),
-        ConfigKey("num_attention_heads", "encoder.mixer.heads", 4),
-        ConfigKey("intermediate_size", "encoder.feed_forward.width", 512),
+        *with_defaults(
+            (key for key in Bert.config_keys if key.recipe_path != "encoder.norm.epsilon"),
+            hidden_size=512,
+            num_hidden_layers=24,
+            num_attention_heads=4,
+            intermediate_size=512,
+            hidden_act="relu",
+            hidden_dropout_prob=0.0,
+        ),
         ConfigKey("intra_bottleneck_size", "encoder.bottleneck.width", 128),
-        ConfigKey("embedding_size", "encoder.embeddings.width", 128),
-        ConfigKey("hidden_act", "encoder.feed_forward.kind", "relu", ACTIVATION_NAMES),
-        ConfigKey("hidden_act", "output.activation", "relu", ACTIVATION_NAMES),
+        EMBEDDING_SIZE_KEY,
         ConfigKey("layer_norm_eps", "output.norm.epsilon", 1e-12),
-        ConfigKey("hidden_dropout_prob", "encoder.dropout", 0.0),
-        ConfigKey("attention_probs_dropout_prob", "encoder.mixer.dropout", 0.1),
-        ConfigKey("max_position_embeddings", "encoder.positions.size", 512),
-        ConfigKey("type_vocab_size", "encoder.embeddings.segments", 2),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "encoder.depth.kind": ("stack",),
+    fixed_axes = without(COMMON_AXES, "encoder.norm.bias") | {
         "encoder.depth.order": ("sffff",),
         "encoder.embeddings.kind": ("trigrams",),
-        "encoder.embeddings.norm": (True,),
-        "encoder.memory_length": (0,),
-        "encoder.positions.kind": ("learned",),
         "encoder.positions.offset": (0,),
-        "encoder.visibility.kind": ("bidirectional", "document"),
-        "encoder.mixer.kind": ("attention",),
-        "encoder.mixer.bias": (True,),
-        "encoder.feed_forward.bias": (True,),
         "encoder.norm.kind": ("no-norm",),
-        "encoder.norm.placement": ("post",),
         "output.transform": (True,),
         "output.transform_bias": (True,),
         "output.norm.kind": ("layernorm",),
@@ -132,7 +117,7 @@ class MobileBert(Bert):
         "output.norm.bias": (True,),
         "output.bias": (True,),
     }
-    required_config: ClassVar[dict[str, Any]] = {
+    required_config = {
         "trigram_input": True,
         "use_bottleneck": True,
         "use_bottleneck_attention": False,
@@ -165,13 +150,3 @@ class MobileBert(Bert):
                 "save the model as MobileBertForMaskedLM, or without a head"
             )
         return tensors
-
-    def to_stock_shape(self, tensors: StateDict, model: EncoderModel) -> StateDict:
-        return _transpose_extended_output(tensors)
-
-    def from_stock_shape(self, tensors: StateDict) -> StateDict:
-        return _transpose_extended_output(tensors)
-
-
-def _transpose_extended_output(tensors: StateDict) -> StateDict:
-    return {name: t.T if name == EXTENDED_OUTPUT_NAME else t for name, t in tensors.items()}

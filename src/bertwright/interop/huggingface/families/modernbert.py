@@ -1,16 +1,16 @@
 """ModernBERT (Warner et al. 2024): pre-norm, rotary positions, gated feed-forwards."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
-from bertwright.interop.huggingface.families.family import (
+from bertwright.interop.huggingface.families.config_keys import (
     BOS_EOS_PAD,
+    COMMON_AXES,
     ConfigKey,
-    ModelFamily,
     StockConfig,
 )
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
     CLASSIFIER_POOLINGS,
     QUESTION_ANSWERING,
@@ -72,18 +72,15 @@ class ModernBert(ModelFamily):
         ("output.bias", ("decoder.bias",)),
         ("output.table", ("decoder",)),
     )
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+    task_heads = {
         SEQUENCE_CLASSIFICATION: StockTaskHead(
             ("transform",), tuple(CLASSIFIER_POOLINGS.values()), TASK_HEAD_TABLE
         ),
         TOKEN_CLASSIFICATION: StockTaskHead(("transform",), ("positions",), TASK_HEAD_TABLE),
         QUESTION_ANSWERING: StockTaskHead(("transform",), ("positions",), TASK_HEAD_TABLE),
     }
-    token_embedding_name = "embeddings.tok_embeddings.weight"
-    output_layer_name = "decoder"
-    output_bias_name = "decoder.bias"
     default_max_length = 8192
-    token_id_keys: ClassVar[Mapping[str, str]] = BOS_EOS_PAD | {
+    token_id_keys = BOS_EOS_PAD | {
         "cls_token_id": "start",
         "sep_token_id": "end",
     }
@@ -110,16 +107,10 @@ class ModernBert(ModelFamily):
         ConfigKey("classifier_bias", "output.transform_bias", False),
         ConfigKey("decoder_bias", "output.bias", True),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "encoder.depth.kind": ("stack",),
-        "encoder.embeddings.kind": ("tokens",),
-        "encoder.embeddings.norm": (True,),
-        "encoder.memory_length": (0,),
+    fixed_axes = COMMON_AXES | {
         "encoder.embeddings.segments": (0,),
         "encoder.positions.kind": ("rotary",),
         "encoder.visibility.kind": ("document", "bidirectional"),
-        "encoder.mixer.kind": ("attention",),
-        "encoder.norm.kind": ("layernorm",),
         "encoder.norm.placement": ("pre",),
         "encoder.norm.skip_first": (True,),
         "output.transform": (True,),

@@ -1,47 +1,60 @@
 """All supported families of stock classes."""
 
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib import import_module
+
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens
-from bertwright.interop.huggingface.families.albert import Albert
-from bertwright.interop.huggingface.families.bart import Bart
-from bertwright.interop.huggingface.families.bert import Bert
-from bertwright.interop.huggingface.families.bigbird import BigBird
-from bertwright.interop.huggingface.families.distilbert import DistilBert
-from bertwright.interop.huggingface.families.electra import Electra
 from bertwright.interop.huggingface.families.family import ModelFamily
-from bertwright.interop.huggingface.families.gpt import Gpt, Gpt2
-from bertwright.interop.huggingface.families.longformer import Longformer
-from bertwright.interop.huggingface.families.mobilebert import MobileBert
-from bertwright.interop.huggingface.families.modernbert import ModernBert
-from bertwright.interop.huggingface.families.roberta import Roberta, XlmRoberta
-from bertwright.interop.huggingface.families.t5 import T5
-from bertwright.interop.huggingface.families.xlm import Xlm
-from bertwright.interop.huggingface.families.xlnet import XlNet
 from bertwright.interop.huggingface.head_types import EncoderModel
 
 # The first of equivalent families is preferred: RoBERTa before BERT, ELECTRA after it.
-FAMILIES: dict[str, ModelFamily] = {
-    family.model_type: family
-    for family in (
-        Roberta(),
-        XlmRoberta(),
-        Bert(),
-        ModernBert(),
-        Albert(),
-        Electra(),
-        Gpt2(),
-        Gpt(),
-        DistilBert(),
-        XlNet(),
-        MobileBert(),
-        Xlm(),
-        Longformer(),
-        BigBird(),
-        T5(),
-        Bart(),
-    )
+_CLASSES = {
+    "roberta": "roberta.Roberta",
+    "xlm-roberta": "roberta.XlmRoberta",
+    "bert": "bert.Bert",
+    "modernbert": "modernbert.ModernBert",
+    "albert": "albert.Albert",
+    "electra": "electra.Electra",
+    "gpt2": "gpt.Gpt2",
+    "openai-gpt": "gpt.Gpt",
+    "distilbert": "distilbert.DistilBert",
+    "xlnet": "xlnet.XlNet",
+    "mobilebert": "mobilebert.MobileBert",
+    "xlm": "xlm.Xlm",
+    "longformer": "longformer.Longformer",
+    "big_bird": "bigbird.BigBird",
+    "t5": "t5.T5",
+    "bart": "bart.Bart",
 }
+"""Module and class by ``model_type``."""
+
+
+@cache
+def _load_family(model_type: str) -> ModelFamily:
+    module, name = _CLASSES[model_type].split(".")
+    return getattr(import_module(f"{__package__}.{module}"), name)()
+
+
+class _FamilyRegistry(Mapping[str, ModelFamily]):
+    """The families by ``model_type``, imported on first use."""
+
+    def __getitem__(self, model_type: str) -> ModelFamily:
+        return _load_family(model_type)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_CLASSES)
+
+    def __len__(self) -> int:
+        return len(_CLASSES)
+
+    def __contains__(self, model_type: object) -> bool:
+        return model_type in _CLASSES
+
+
+FAMILIES: Mapping[str, ModelFamily] = _FamilyRegistry()
 
 
 def find_family(

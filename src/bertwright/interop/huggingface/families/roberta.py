@@ -1,8 +1,5 @@
 """RoBERTa (Liu et al. 2019): BERT's encoder, with positions counted from after the padding id."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.interop.huggingface.families.bert import (
     CONFIG_KEYS,
@@ -10,18 +7,10 @@ from bertwright.interop.huggingface.families.bert import (
     Bert,
     add_zero_parameters,
 )
-from bertwright.interop.huggingface.families.family import (
-    BOS_EOS_PAD,
-    ConfigKey,
-    ModelFamily,
-    StockConfig,
-)
+from bertwright.interop.huggingface.families.config_keys import BOS_EOS_PAD, ConfigKey, StockConfig
 from bertwright.interop.huggingface.head_types import (
     CLASSIFICATION_HEAD_TABLE,
-    MULTIPLE_CHOICE,
-    QUESTION_ANSWERING,
     SEQUENCE_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
     EncoderModel,
     StockTaskHead,
 )
@@ -35,9 +24,7 @@ class Roberta(Bert):
     model_type = "roberta"
     class_name = "Roberta"
     recipe_name = "roberta"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = (
-        ModelFamily.pretraining_head_types
-    )
+    objective_head_types = {}
     base_model_prefix = "roberta"
     head_table = (
         ("output.transform.dense", ("lm_head.dense",)),
@@ -45,22 +32,14 @@ class Roberta(Bert):
         ("output.bias", ("lm_head.bias",)),
         ("output.table", ("lm_head.decoder",)),
     )
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+    task_heads = Bert.task_heads | {
         SEQUENCE_CLASSIFICATION: StockTaskHead(
             ("dense", "pooler"), ("first",), CLASSIFICATION_HEAD_TABLE
-        ),
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
-        QUESTION_ANSWERING: Bert.task_heads[QUESTION_ANSWERING],
-        MULTIPLE_CHOICE: Bert.task_heads[MULTIPLE_CHOICE],
+        )
     }
     token_id_keys = BOS_EOS_PAD
-    output_layer_name = "lm_head.decoder"
-    output_bias_name = "lm_head.bias"
     config_keys = (*CONFIG_KEYS, ConfigKey("offset", "encoder.positions.offset", 2))
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **FIXED_AXES,
-        "output.activation": ("gelu",),
-    }
+    fixed_axes = FIXED_AXES | {"output.activation": ("gelu",)}
 
     def normalise_config(self, config: StockConfig) -> StockConfig:
         padding = config.get("pad_token_id")

@@ -3,17 +3,17 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from bertwright.interop.huggingface.families.family import (
+from bertwright.interop.huggingface.families.config_keys import (
+    COMMON_AXES,
     UNSUPPORTED_AXES,
     ConfigKey,
-    ModelFamily,
     StockConfig,
+    without,
 )
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
-    BASE,
     CONDITIONAL_GENERATION,
     EncoderModel,
-    StockTaskHead,
 )
 from bertwright.interop.huggingface.tensor_names import StateDict, TensorNameTable
 from bertwright.interop.huggingface.weights import STATED_TIE_KEY
@@ -61,17 +61,30 @@ BUCKET_KEYS: tuple[tuple[str, str, int], ...] = (
 )
 
 
-class T5(ModelFamily):
+class EncoderDecoderFamily(ModelFamily):
+    """An encoder and a decoder, trained by denoising."""
+
+    lm_head_type = CONDITIONAL_GENERATION
+    lm_objective = "denoising"
+    default_start_role: ClassVar[str]
+    """The role of the token that starts the decoder, unless the denoising objective states one."""
+
+    def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
+        return {**config, "is_encoder_decoder": True}
+
+    def token_roles(self, recipe: Recipe) -> Mapping[str, str]:
+        noisings = (objective.decoder_noising for objective in recipe.objectives.values())
+        role = next((n.begins for n in noisings if n is not None), self.default_start_role)
+        return {**self.token_id_keys, "decoder_start_token_id": role}
+
+
+class T5(EncoderDecoderFamily):
     """Two stacks without biases; the first block of each holds the relative position biases."""
 
     model_type = "t5"
     class_name = "T5"
     recipe_name = "t5"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (True, None): CONDITIONAL_GENERATION,
-        (False, None): BASE,
-    }
-    lm_objective = "denoising"
+    default_start_role = "pad"
     base_model_prefix = "encoder"
     encoder_table = (
         ("encoder.embeddings.tokens", ("shared",)),
@@ -80,12 +93,10 @@ class T5(ModelFamily):
         *CROSS_ATTENTION_TABLE,
     )
     head_table = (("output.table", ("lm_head",)),)
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {}
-    output_layer_name = "lm_head"
     embedding_aliases = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
     ignored_tensors = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
     default_max_length = 512
-    token_id_keys: ClassVar[Mapping[str, str]] = {"pad_token_id": "pad", "eos_token_id": "end"}
+    token_id_keys = {"pad_token_id": "pad", "eos_token_id": "end"}
     config_keys = (
         ConfigKey("d_model", "encoder.width", 512),
         ConfigKey("num_layers", "encoder.depth.layers", 6),
@@ -109,16 +120,13 @@ class T5(ModelFamily):
             for theirs, ours, default in BUCKET_KEYS
         ),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "encoder.depth.kind": ("stack",),
-        "encoder.embeddings.kind": ("tokens",),
+    fixed_axes = without(COMMON_AXES, "encoder.norm.bias") | {
         "encoder.embeddings.norm": (False,),
         "encoder.embeddings.segments": (0,),
         "encoder.positions.kind": ("bucketed",),
         "encoder.positions.one_sided": (False,),
         "encoder.positions.gated": (False,),
         "encoder.visibility.kind": ("bidirectional",),
-        "encoder.mixer.kind": ("attention",),
         "encoder.mixer.bias": (False,),
         "encoder.mixer.scaled": (False,),
         "encoder.feed_forward.bias": (False,),
@@ -131,13 +139,7 @@ class T5(ModelFamily):
         "output.transform": (False,),
         "output.bias": (False,),
     }
-    unsupported_axes: ClassVar[Mapping[str, tuple[Any, ...]]] = {
-        path: choices for path, choices in UNSUPPORTED_AXES.items() if path != "encoder.mixer.width"
-    }
-
-    @property
-    def prefixed_token_embedding_name(self) -> str:
-        return "shared.weight"
+    unsupported_axes = without(UNSUPPORTED_AXES, "encoder.mixer.width")
 
     def name_table(self, head_type: str) -> TensorNameTable:
         return self.encoder_table + self.head_table
@@ -152,12 +154,6 @@ class T5(ModelFamily):
         mixer["width"] = mixer["heads"] * mixer["head_width"]
         return settings
 
-    def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
-        return {**config, "is_encoder_decoder": True}
-
-    def token_roles(self, recipe: Recipe) -> Mapping[str, str]:
-        return {**self.token_id_keys, "decoder_start_token_id": decoder_start_role(recipe, "pad")}
-
     def to_stock_shape(self, tensors: StateDict, model: EncoderModel) -> StateDict:
         if not model.recipe.encoder.feed_forward.is_gated:
             return tensors
@@ -169,9 +165,3 @@ class T5(ModelFamily):
             else:
                 result[name] = tensor
         return result
-
-
-def decoder_start_role(recipe: Recipe, default: str) -> str:
-    """Return the role of the decoder start token in the denoising objective, if any."""
-    noisings = (objective.decoder_noising for objective in recipe.objectives.values())
-    return next((noising.begins for noising in noisings if noising is not None), default)

@@ -1,21 +1,19 @@
 """XLM (Lample and Conneau 2019): post-norm, language embeddings, no output transform."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens
-from bertwright.interop.huggingface.families.bert import FIXED_AXES, Bert
-from bertwright.interop.huggingface.families.family import (
+from bertwright.interop.huggingface.families.config_keys import (
     BOS_EOS_PAD,
+    COMMON_AXES,
     ConfigKey,
-    ModelFamily,
     StockConfig,
 )
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
-    BASE,
     SEQUENCE_CLASSIFICATION,
-    TOKEN_CLASSIFICATION,
+    TOKEN_HEAD,
     StockTaskHead,
 )
 from bertwright.interop.huggingface.tensor_names import StateDict
@@ -42,10 +40,7 @@ class Xlm(ModelFamily):
     model_type = "xlm"
     class_name = "XLM"
     recipe_name = "xlm"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (True, None): "WithLMHeadModel",
-        (False, None): BASE,
-    }
+    lm_head_type = "WithLMHeadModel"
     base_model_prefix = "transformer"
     encoder_table = (
         ("encoder.embeddings.tokens", ("embeddings",)),
@@ -66,18 +61,14 @@ class Xlm(ModelFamily):
         ("output.bias", ("pred_layer.proj.bias",)),
         ("output.table", ("pred_layer.proj",)),
     )
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
+    task_heads = TOKEN_HEAD | {
         SEQUENCE_CLASSIFICATION: StockTaskHead(
             ("plain",), ("first",), (("head.classifier", ("sequence_summary.summary",)),)
         ),
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION],
     }
-    token_embedding_name = "embeddings.weight"
-    output_layer_name = "pred_layer.proj"
-    output_bias_name = "pred_layer.proj.bias"
-    published_special_tokens: ClassVar[Mapping[str, str]] = {"mask": "<special1>"}
+    published_special_tokens = {"mask": "<special1>"}
     default_max_length = 512
-    token_id_keys: ClassVar[Mapping[str, str]] = BOS_EOS_PAD | {
+    token_id_keys = BOS_EOS_PAD | {
         "mask_token_id": "mask",
         "mask_index": "mask",
         "unk_index": "unknown",
@@ -95,18 +86,14 @@ class Xlm(ModelFamily):
         ConfigKey("max_position_embeddings", "encoder.positions.size", 512),
         ConfigKey("languages", "encoder.embeddings.languages", []),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        **FIXED_AXES,
+    fixed_axes = COMMON_AXES | {
         "encoder.embeddings.segments": (0,),
         "encoder.positions.offset": (0,),
-        "encoder.mixer.bias": (True,),
-        "encoder.feed_forward.bias": (True,),
-        "encoder.norm.bias": (True,),
         "output.transform": (False,),
         "output.transform_bias": (True, False),
         "output.bias": (True,),
     }
-    required_config: ClassVar[dict[str, Any]] = {
+    required_config = {
         "sinusoidal_embeddings": False,
         "causal": False,
         "asm": False,

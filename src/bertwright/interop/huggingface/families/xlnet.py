@@ -1,21 +1,17 @@
 """XLNet (Yang et al. 2019): the content stream, which is all that is used after pre-training."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
-
-from bertwright.interop.huggingface.families.bert import Bert
-from bertwright.interop.huggingface.families.family import (
+from bertwright.interop.huggingface.families.config_keys import (
     BOS_EOS_PAD,
+    COMMON_AXES,
     ConfigKey,
-    ModelFamily,
     StockConfig,
+    without,
 )
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
-    BASE,
     CAUSAL_LM,
-    TOKEN_CLASSIFICATION,
+    TOKEN_HEAD,
     EncoderModel,
-    StockTaskHead,
 )
 from bertwright.interop.huggingface.tensor_names import StateDict
 from bertwright.modules.attention.mask import PermutationVisibility
@@ -37,10 +33,7 @@ class XlNet(ModelFamily):
     model_type = "xlnet"
     class_name = "XLNet"
     recipe_name = "xlnet"
-    pretraining_head_types: ClassVar[Mapping[tuple[bool, str | None], str]] = {
-        (True, None): CAUSAL_LM,
-        (False, None): BASE,
-    }
+    lm_head_type = CAUSAL_LM
     lm_objective = "permutation"
     visibility = PermutationVisibility()
     base_model_prefix = "transformer"
@@ -60,13 +53,8 @@ class XlNet(ModelFamily):
         (f"{BLOCK}.norms.feed_forward", (f"{LAYER}.ff.layer_norm",)),
     )
     head_table = (("output.bias", ("lm_loss.bias",)), ("output.table", ("lm_loss",)))
-    task_heads: ClassVar[dict[str, StockTaskHead]] = {
-        TOKEN_CLASSIFICATION: Bert.task_heads[TOKEN_CLASSIFICATION]
-    }
-    token_embedding_name = "word_embedding.weight"
-    output_layer_name = "lm_loss"
-    output_bias_name = "lm_loss.bias"
-    published_special_tokens: ClassVar[Mapping[str, str]] = {"start": "<cls>", "end": "<sep>"}
+    task_heads = TOKEN_HEAD
+    published_special_tokens = {"start": "<cls>", "end": "<sep>"}
     default_max_length = 512
     token_id_keys = BOS_EOS_PAD
     config_keys = (
@@ -81,9 +69,7 @@ class XlNet(ModelFamily):
         ConfigKey("dropout", "encoder.dropout", 0.1),
         ConfigKey("dropout", "encoder.mixer.dropout", 0.1),
     )
-    fixed_axes: ClassVar[dict[str, tuple[Any, ...]]] = {
-        "encoder.depth.kind": ("stack",),
-        "encoder.embeddings.kind": ("tokens",),
+    fixed_axes = without(COMMON_AXES, "encoder.memory_length") | {
         "encoder.embeddings.norm": (False,),
         "encoder.embeddings.segments": (0,),
         "encoder.embeddings.query_vector": (True,),
@@ -93,16 +79,11 @@ class XlNet(ModelFamily):
         "encoder.positions.longest": (None,),
         "encoder.positions.base": (10000.0,),
         "encoder.visibility.kind": ("bidirectional",),
-        "encoder.mixer.kind": ("attention",),
         "encoder.mixer.bias": (False,),
-        "encoder.feed_forward.bias": (True,),
-        "encoder.norm.kind": ("layernorm",),
-        "encoder.norm.placement": ("post",),
-        "encoder.norm.bias": (True,),
         "output.transform": (False,),
         "output.bias": (True,),
     }
-    required_config: ClassVar[dict[str, Any]] = {
+    required_config = {
         "attn_type": "bi",
         "untie_r": True,
         "bi_data": False,

@@ -9,6 +9,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.backend import is_library_error, require_small_ids
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE
+from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.tokenizer.classes import StockTokenizerClass
 from bertwright.interop.huggingface.tokenizer.settings import (
     ADDED_TOKENS_FILE,
@@ -19,7 +20,7 @@ from bertwright.interop.huggingface.tokenizer.settings import (
 
 VOCAB_FILE = "vocab.txt"
 VOCAB_JSON_FILE, MERGES_FILE = "vocab.json", "merges.txt"
-END_OF_WORD_SUFFIX, MODEL_CONFIG_FILE = "</w>", "config.json"
+END_OF_WORD_SUFFIX = "</w>"
 
 
 def read_legacy_files(folder: Path, stock_class: StockTokenizerClass | None) -> library.Tokenizer:
@@ -82,7 +83,7 @@ def _read_byte_bpe(folder: Path) -> library.Tokenizer:
 
 def _read_word_bpe(folder: Path, vocab_file: str, merges_file: str) -> library.Tokenizer:
     """Read GPT's BPE, which marks the last token of a word."""
-    if read_json_file(folder, MODEL_CONFIG_FILE).get("model_type") == "xlm":
+    if read_json_file(folder, CONFIG_FILE).get("model_type") == "xlm":
         raise UserError(
             f"{folder}: XLM's tokenizer needs Moses, which is not supported: save it as "
             f"{TOKENIZER_FILE}"
