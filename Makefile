@@ -35,7 +35,7 @@ test-full: .venv/.development ## Run all tests, for every recipe
 	$(BIN)/pytest -n 2 --dist worksteal --full
 
 test-machines: .venv/.development ## Compare results with other instruction sets and compilers
-	$(BIN)/python tests/machines --document docs/results/machines.md
+	$(BIN)/python -m tests.machines --document docs/results/machines.md
 
 fuzz: .venv/.development ## Test strange inputs, kills and full disks (half an hour)
 	$(BIN)/python -m fuzz inputs --count 100000 --document docs/results/machines.md

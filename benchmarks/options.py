@@ -26,7 +26,8 @@ def write_experiment(
     *tables: tuple[dict[str, str], list[dict[str, Any]]],
 ) -> None:
     """Write the question of a plan and its tables into a document."""
-    from bertwright.runtime.markdown_report import markdown_table, write_section
+    from benchmarks.markdown_sections import write_section
+    from bertwright.runtime.markdown_report import markdown_table
 
     lines = [f"**{question}**" + (f" ({source})" if source else "")]
     for columns, results in tables:
@@ -42,7 +43,8 @@ def publish(
     as_json: bool,
 ) -> None:
     """Print results and write their ``columns`` (key to heading) into a document."""
-    from bertwright.runtime.markdown_report import markdown_table, write_section
+    from benchmarks.markdown_sections import write_section
+    from bertwright.runtime.markdown_report import markdown_table
 
     if document is not None:
         write_section(document, f"bench {name}", markdown_table(columns, results))

@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.markdown_sections import DocumentOption
 from benchmarks.options import parse_numbers, publish, write_experiment
-from bertwright.cli.output import DocumentOption, JsonOption, log, print_result, print_results
+from bertwright.cli.output import JsonOption, log, print_result, print_results
 from bertwright.core.files import output_lock
 
 app = typer.Typer()
@@ -54,8 +55,8 @@ def learn(
     from benchmarks.learning import compare as learning
     from benchmarks.learning import report
     from benchmarks.learning.arms import LearningPlan
+    from benchmarks.markdown_sections import write_section
     from bertwright.data.shards.dataset import Dataset
-    from bertwright.runtime.markdown_report import write_section
 
     plan = LearningPlan(
         size,

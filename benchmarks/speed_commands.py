@@ -6,8 +6,9 @@ from typing import Annotated
 
 import typer
 
+from benchmarks.markdown_sections import DocumentOption
 from benchmarks.options import parse_numbers, publish
-from bertwright.cli.output import DocumentOption, JsonOption, log
+from bertwright.cli.output import JsonOption, log
 
 app = typer.Typer()
 

@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from benchmarks.markdown_sections import DocumentOption
 from bertwright.cli.errors import run_app
-from bertwright.cli.output import DocumentOption, JsonOption, PlotOption, log, print_result
+from bertwright.cli.output import JsonOption, PlotOption, log, print_result
 
 app = typer.Typer(
     help="Check every recipe, analysis and compression, and write their tables.",

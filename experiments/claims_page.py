@@ -5,8 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.markdown_sections import write_section
 from bertwright.core.errors import UserError
-from bertwright.runtime.markdown_report import markdown_table, write_section
+from bertwright.runtime.markdown_report import markdown_table
 from bertwright.studies.report import RESULT_FILE, report_lines, stored_results
 from bertwright.studies.study import EqualCost, Expectation, Study, load_all_studies
 from bertwright.studies.verdict import evaluate, overall_label

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.markdown_sections import write_section
 from bertwright.models.costs import num_parameters_by_part
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read_system_file
-from bertwright.runtime.markdown_report import markdown_table, write_section
+from bertwright.runtime.markdown_report import markdown_table
 from experiments.recipe_checks import RecipeCheck
 from experiments.system_info import read_system_info
 

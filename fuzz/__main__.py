@@ -32,7 +32,7 @@ def main() -> int:
         report = _run(options, Path(folder))
     print(json.dumps(report) if options.json else json.dumps(report, indent=1))
     if options.document is not None:
-        from bertwright.runtime.markdown_report import write_section
+        from benchmarks.markdown_sections import write_section
 
         write_section(options.document, f"fuzz {options.target}", _lines(report))
     return 1 if report["findings"] else 0

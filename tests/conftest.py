@@ -18,9 +18,13 @@ os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="bertwright-tests-")
 import pytest
 import torch
 from hypothesis import settings
+from registrations import temporary_registrations
 
 from bertwright.core.messages import print_once
 from bertwright.runtime.compiler import cpp_compiler
+from bertwright.runtime.process import configure_process
+
+configure_process()
 
 # Tests in the background would ignore Ctrl-C, and so would their child processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -88,6 +92,13 @@ def pytest_collection() -> Generator[None, object, object]:
 def card() -> torch.device:
     """The first GPU."""
     return torch.device("cuda", 0)
+
+
+@pytest.fixture
+def temporary_plugins() -> Iterator[None]:
+    """Undo what the test registers."""
+    with temporary_registrations():
+        yield
 
 
 @pytest.fixture

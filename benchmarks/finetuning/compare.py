@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from benchmarks.embedding.compare import checkpoint_folder
 from benchmarks.finetuning import trainer as peer
 from benchmarks.finetuning.plan import FineTuningPlan, FineTuningTask, finetuning_settings
@@ -15,7 +17,7 @@ from bertwright.core.files import read_results, write_text
 from bertwright.core.statistics import estimate, paired_difference
 from bertwright.interop.loading import load
 from bertwright.models.text_model import TextModel
-from bertwright.runtime.device import device_name
+from bertwright.runtime.device import cpu_description
 from bertwright.runtime.parallel import run_parallel
 from bertwright.tasks.finetuning.finetune import finetune
 
@@ -125,12 +127,12 @@ class _TaskResults:
     def add_score(self, side: str, seed: int, score: float) -> None:
         """Add the score of one side with one seed."""
         self._results[side][seed] = score
-        self._results["scored_on"] = sorted({*self.scored_on, device_name()})
+        self._results["scored_on"] = sorted({*self.scored_on, _device_name()})
         self._write()
 
     def add_times(self, times: dict[str, float]) -> None:
         """Add the times of both sides."""
-        about = {"timed_steps": self._timed_steps, "processor": device_name()}
+        about = {"timed_steps": self._timed_steps, "processor": _device_name()}
         self._results["times"] = about | times
         self._write()
 
@@ -197,3 +199,7 @@ def _row(
         "equal": equal if difference.interval else None,
         **({"scored_on": ", ".join(results.scored_on)} if results.scored_on else {}),
     }
+
+
+def _device_name() -> str:
+    return torch.cuda.get_device_name() if torch.cuda.is_available() else cpu_description()

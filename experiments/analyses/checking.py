@@ -14,7 +14,6 @@ from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.result import read_result
 from bertwright.analysis.core.runner import run_analyses
 from bertwright.analysis.core.texts import encode_texts
-from bertwright.runtime.process import single_thread
 from bertwright.tasks.formats.examples import Example
 from experiments.analyses.expectations import LEARNED_CHECKS, PLANTED_CHECKS
 from experiments.analyses.grammar import sample_texts, sample_trees
@@ -24,6 +23,7 @@ from experiments.analyses.toy import (
     train_toy_encoder,
     train_toy_translator,
 )
+from experiments.single_thread import single_thread
 
 TRAINING_STEPS, QUICK_TRAINING_STEPS = 1200, 100
 """Training steps of the toy; after few of them its knowledge is not checked."""

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from bertwright.runtime.markdown_report import markdown_table, write_section
+from benchmarks.markdown_sections import write_section
+from bertwright.runtime.markdown_report import markdown_table
 from experiments.compression_table.published import BASE, encoder_size, load_published
 from experiments.compression_table.timing import speed_up
 

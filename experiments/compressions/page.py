@@ -7,9 +7,10 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from benchmarks.markdown_sections import write_section
 from bertwright.core.files import atomic_file
 from bertwright.core.statistics import Estimate
-from bertwright.runtime.markdown_report import markdown_table, write_section
+from bertwright.runtime.markdown_report import markdown_table
 from experiments.compressions.check import CheckOutcome, MeasuredValue, format_estimate
 from experiments.compressions.checks import sort_key
 

@@ -10,11 +10,11 @@ from benchmarks.result_store import ResultStore
 from bertwright.core.errors import TrainingInterrupted
 from bertwright.core.hardware import num_cores
 from bertwright.runtime.parallel import run_parallel
-from bertwright.runtime.process import single_thread
 from experiments.analyses.expecting import ExpectedValue
 from experiments.compressions.check import CheckOutcome, CompressionCheck, MeasuredValue
 from experiments.compressions.checks import select_checks
 from experiments.compressions.toy_models import ToyModels, train_toy_models
+from experiments.single_thread import single_thread
 
 CHECKS, QUICK_CHECKS = "checks.json", "quick-checks.json"
 """The files of passed checks in a folder, by number."""

@@ -1,4 +1,4 @@
-"""Run the tests of every input that once failed: ``python tests/cases --document FILE``."""
+"""Run the tests of every input that once failed: ``python -m tests.cases --document FILE``."""
 
 import argparse
 import subprocess
@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 
 import yaml
 
-from bertwright.runtime.markdown_report import markdown_table, write_section
+from benchmarks.markdown_sections import write_section
+from bertwright.runtime.markdown_report import markdown_table
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent
@@ -54,7 +55,7 @@ def run(node_ids: list[str], workers: int) -> tuple[Counter[str], Counter[str]]:
 
 def main() -> None:
     """Run the tests of all cases and print the table; exit with 1 if one fails."""
-    parser = argparse.ArgumentParser(prog="python tests/cases", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.cases", description=__doc__)
     parser.add_argument("--document", type=Path, help="Markdown file to write the table into")
     parser.add_argument("--workers", type=int, default=2, help="parallel test processes")
     arguments = parser.parse_args()

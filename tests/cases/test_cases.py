@@ -1,4 +1,4 @@
-"""The tests of every input that once failed exist; ``python tests/cases`` runs them."""
+"""The tests of every input that once failed exist; ``python -m tests.cases`` runs them."""
 
 from pathlib import Path
 

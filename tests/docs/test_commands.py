@@ -4,17 +4,15 @@ Sizes and times in ``TOY_SIZES`` are replaced, and models are evaluated on less 
 make are checked by ``test_links.py``, which looks up the targets.
 """
 
-import gc
 import json
 import os
 import re
 import shlex
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from registrations import temporary_registrations
 from typer.testing import CliRunner
 
 from bertwright.cli.app import app
@@ -74,8 +72,8 @@ def commands(language: str, code: str) -> list[list[str]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a working folder with the files that the documents read."""
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary_plugins: None) -> Path:
+    """Return a working folder with the files that the documents read."""
     (tmp_path / "text").mkdir()
     for number, document in enumerate(DOCUMENTS):
         prose = re.sub(r"[|`#*<>\[\]]+", " ", document.read_text(encoding="utf-8"))
@@ -108,10 +106,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         stock_model("BertForMaskedLM", max_position_embeddings=64), tmp_path / "bert-base-uncased"
     )
     monkeypatch.chdir(tmp_path)
-    yield tmp_path
-    # The kinds of an imported example go with its module: the next page imports it again.
-    sys.modules.pop("shuffled_tokens", None)
-    gc.collect()
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -127,7 +122,8 @@ def test_commands_of_a_document_run(document: Path, folder: Path) -> None:
             exec(compile(code, str(document), "exec"), {"__name__": "document"})
             continue
         for words in commands(language, code):
-            result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
+            with temporary_registrations():
+                result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
             allowed = ALLOWED_EXIT_CODES.get(words[1], {0})
             assert result.exit_code in allowed, f"{words}: {result.output}"
 

@@ -13,9 +13,10 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from settings import Setting, possible_settings
+from tests.machines.settings import Setting, possible_settings
 
-from bertwright.runtime.markdown_report import markdown_table, write_section
+from benchmarks.markdown_sections import write_section
+from bertwright.runtime.markdown_report import markdown_table
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent

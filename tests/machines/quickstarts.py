@@ -1,6 +1,6 @@
 """Run the quickstart under several machine settings and compare its held-out loss.
 
-Usage: ``python tests/machines/quickstarts.py --document FILE``.
+Usage: ``python -m tests.machines.quickstarts --document FILE``.
 """
 
 import argparse
@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from settings import Setting, possible_settings
+from tests.machines.settings import Setting, possible_settings
 
-from bertwright.runtime.markdown_report import markdown_table, write_section
+from benchmarks.markdown_sections import write_section
+from bertwright.runtime.markdown_report import markdown_table
 
 MAX_DIFFERENCE = 0.1
 """Largest difference of held-out losses, in nats."""
@@ -58,7 +59,7 @@ def run(setting: Setting, folder: Path, minutes: float) -> dict[str, Any]:
 
 def main() -> None:
     """Run all settings and print the table; exit with 1 if one is too slow or differs too much."""
-    parser = argparse.ArgumentParser(prog="tests/machines/quickstarts.py", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.machines.quickstarts", description=__doc__)
     parser.add_argument("--document", type=Path, help="Markdown file to write the table into")
     parser.add_argument("--minutes", type=float, default=5.0, help="minutes of pre-training")
     arguments = parser.parse_args()

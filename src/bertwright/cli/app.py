@@ -1,11 +1,13 @@
 """The ``bertwright`` command: the list of its verbs and what happens to an error."""
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
 
 from bertwright import __version__
 from bertwright.cli.errors import run_app
+from bertwright.cli.options import ComputingCommand
 from bertwright.cli.verbs import (
     analyse,
     average,
@@ -69,42 +71,51 @@ def bertwright(
     """BERT and its family: text in; a trained, fine-tuned, inspected, exported encoder out."""
 
 
-app.add_typer(compress.app, name="compress")
-app.add_typer(recipes.app, name="recipes")
-app.add_typer(study.app, name="study")
-app.add_typer(tokenizer.app, name="tokenizer")
-app.command("analyse")(analyse.analyse)
-app.command("analyses")(analyse.analyses)
-app.command("average")(average.average)
-app.command("compare")(study.compare)
-app.command("count")(count.count)
-app.command("cross-validate")(cross_validate.cross_validate)
-app.command("doctor")(doctor.doctor)
-app.command("embed")(embed.embed)
-app.command("evaluate")(evaluate.evaluate)
-app.command("export")(export.export)
-app.command("fill-mask")(fill_mask.fill_mask)
-app.command("finetune")(finetune.finetune)
-app.command("pareto")(pareto.pareto)
-app.command("generate")(generate.generate)
-app.command("get")(get.get)
-app.command("glue")(glue.glue)
-app.command("import")(import_.import_)
-app.command("learning-curve")(learning_curve.learning_curve)
-app.command("minimal-pairs")(minimal_pairs.minimal_pairs)
-app.command("predict")(predict.predict)
-app.command("prepare")(prepare.prepare)
-app.command("pretrain")(pretrain.pretrain)
-app.command("prompt")(prompt.prompt)
-app.command("quickstart")(quickstart.quickstart)
-app.command("sample")(sample.sample)
-app.command("search")(search.search)
-app.command("sensitivity")(sensitivity.sensitivity)
-app.command("serve")(serve.serve)
-app.command("static")(static.static)
-app.command("trace")(trace.trace)
-app.command("trim")(trim.trim)
-app.command("view")(view.view)
+VERBS: dict[str, Callable[..., None]] = {
+    "analyse": analyse.analyse,
+    "analyses": analyse.analyses,
+    "average": average.average,
+    "compare": study.compare,
+    "count": count.count,
+    "cross-validate": cross_validate.cross_validate,
+    "doctor": doctor.doctor,
+    "embed": embed.embed,
+    "evaluate": evaluate.evaluate,
+    "export": export.export,
+    "fill-mask": fill_mask.fill_mask,
+    "finetune": finetune.finetune,
+    "generate": generate.generate,
+    "get": get.get,
+    "glue": glue.glue,
+    "import": import_.import_,
+    "learning-curve": learning_curve.learning_curve,
+    "minimal-pairs": minimal_pairs.minimal_pairs,
+    "pareto": pareto.pareto,
+    "predict": predict.predict,
+    "prepare": prepare.prepare,
+    "pretrain": pretrain.pretrain,
+    "prompt": prompt.prompt,
+    "quickstart": quickstart.quickstart,
+    "sample": sample.sample,
+    "search": search.search,
+    "sensitivity": sensitivity.sensitivity,
+    "serve": serve.serve,
+    "static": static.static,
+    "trace": trace.trace,
+    "trim": trim.trim,
+    "view": view.view,
+}
+VERBS_WITHOUT_TORCH = ("get", "prepare", "sample")
+
+for _name, _verb in VERBS.items():
+    app.command(_name, cls=None if _name in VERBS_WITHOUT_TORCH else ComputingCommand)(_verb)
+for _name, _group in {
+    "compress": compress.app,
+    "recipes": recipes.app,
+    "study": study.app,
+    "tokenizer": tokenizer.app,
+}.items():
+    app.add_typer(_group, name=_name)
 
 
 def main() -> None:

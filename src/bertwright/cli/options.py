@@ -3,13 +3,17 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from bertwright.cli.output import log
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import TrainingInterrupted, UserError
+
+if TYPE_CHECKING:
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
 
 
 def _import_plugin(plugin: Path | None) -> Path | None:
@@ -21,6 +25,17 @@ def _import_plugin(plugin: Path | None) -> Path | None:
 
         import_plugin(plugin)
     return plugin
+
+
+class ComputingCommand(TyperCommand):
+    """A command that configures the process before it computes, but not for ``--help``."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        from bertwright.runtime.process import configure_process
+
+        configure_process()
+        return super().invoke(ctx)
 
 
 PluginOption = Annotated[
@@ -49,9 +64,30 @@ FormatOption = Annotated[
     str | None,
     typer.Option(help="Format of the input; by default from the file name: txt, csv, jsonl, ..."),
 ]
+CompareWithOption = Annotated[
+    Path | None,
+    typer.Option(help="Second model to compare with, such as the one before fine-tuning."),
+]
+MaxLengthOption = Annotated[
+    int, typer.Option(min=4, help="Maximum sequence length; longer texts are truncated.")
+]
 NumWorkersOption = Annotated[
     int | None, typer.Option(min=1, help="Worker processes; by default one per core.")
 ]
+
+
+def load_fine_tuned(
+    folder: Path, precision: InferencePrecision | None = None, otherwise: str = ""
+) -> "FineTunedModel":
+    """Load a model. Errors: UserError if it is not fine-tuned; ``otherwise`` ends the advice."""
+    from bertwright.interop.loading import load
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
+
+    model = load(folder, precision)
+    if not isinstance(model, FineTunedModel):
+        advice = f"run bertwright finetune first{otherwise}"
+        raise UserError(f"{folder} is not fine-tuned for a task: {advice}")
+    return model
 
 
 def refuse_options(context: typer.Context, reason: str, *names: str) -> None:

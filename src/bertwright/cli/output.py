@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,28 +11,13 @@ import typer
 from bertwright.core.files import require_writable
 
 
-def _require_document(path: Path | None) -> Path | None:
-    from bertwright.runtime.markdown_report import require_report
-
-    if path is not None:
-        require_report(path)
-    return path
-
-
 def _require_writable(path: Path | None) -> Path | None:
     if path is not None:
         require_writable(path)
     return path
 
 
-# Both are looked at before what they shall hold is found, which may take hours.
-DocumentOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="A Markdown file whose section of this command is rewritten.",
-        callback=_require_document,
-    ),
-]
+# Looked at before the plot is computed, which may take hours.
 PlotOption = Annotated[
     Path | None,
     typer.Option(help="A PNG file that shows the same.", callback=_require_writable),
@@ -40,14 +25,20 @@ PlotOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
-def print_result(result: Mapping[str, Any], as_json: bool) -> None:
-    """Print a result as one JSON object on stdout, or as aligned rows.
+def print_result(
+    result: Mapping[str, Any], as_json: bool, lines: Iterable[str] | None = None
+) -> None:
+    """Print a result as one JSON object on stdout, or else as ``lines``.
 
-    Lists of mappings are printed as tables below the rows.
+    By default these are aligned rows, and a table below them for every list of mappings.
     """
     if as_json:
         json.dump(result, sys.stdout)
         sys.stdout.write("\n")
+        return
+    if lines is not None:
+        for line in lines:
+            typer.echo(line)
         return
     from rich.console import Console
     from rich.table import Table
@@ -76,10 +67,7 @@ def print_results(
     """
     from bertwright.runtime.markdown_report import markdown_table
 
-    if as_json:
-        print_result({"results": results}, as_json)
-    else:
-        print(*markdown_table(columns, results), sep="\n")
+    print_result({"results": results}, as_json, markdown_table(columns, results))
 
 
 def log(message: str) -> None:

@@ -1,7 +1,9 @@
 """Options that name a task and its data: a task by name, or one made of columns."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,58 +25,34 @@ TAG_COLUMNS = ("tag", "upos", "xpos", "feats")
 
 COLUMN_OPTIONS = ("text", "pair", "label", "other")
 
-TASK_HELP = (
-    "Task by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli, squad1, squad2, race, "
-    "swag, codah, dream, conll2003, ner, iob2, upos, xpos, feats, restoration, sick, "
-    "sick-relatedness, sick-similarity, sts-b-similarity, wic, similarity, retrieval, rank. "
-    "Several, separated by commas, are learned jointly."
-)
-
-SettingsArgument = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE ...]",
-        help="Further settings: adaptation (full, frozen, last, gradual, adapters, lora), "
-        "head.kind, head.pooling, head.layers, head.mix, head.activation, dropout, weight_decay, "
-        "warmup, schedule, perturbation (freelb, smart), language_model, task_sampling_power, "
-        "patience, max_grad_norm, bias_correction, calibrate, max_length, precision, compile, "
-        "seed; output_type.KEY for those of the output, such as output_type.stride.",
-    ),
-]
-TaskOption = Annotated[str | None, typer.Option(help=TASK_HELP)]
-DataOption = Annotated[
-    Path | None,
-    typer.Option(
-        help="Folder with a training and a development file; for several tasks one folder each."
-    ),
-]
 TrainOption = Annotated[Path | None, typer.Option(help="Training file.")]
 DevOption = Annotated[
     Path | None,
     typer.Option(help="Development file; by default a tenth of the training file is held out."),
 ]
-TextOption = Annotated[str, typer.Option(help="Column of the text.")]
-PairOption = Annotated[str | None, typer.Option(help="Column of the second text.")]
-LabelOption = Annotated[str, typer.Option(help="Column of the label.")]
-OtherOption = Annotated[
-    list[str] | None, typer.Option(help="Column of negative texts; may be repeated.")
-]
-OutputTypeOption = Annotated[
-    str, typer.Option(help="Type of the label: class, labels (several at once), number, cloze.")
-]
-TagsOption = Annotated[
-    str | None,
-    typer.Option(help="Token classification: tag column of CoNLL files (tag, upos, xpos, feats)."),
-]
-EpochsOption = Annotated[int | None, typer.Option(help="Number of epochs (3).")]
-LearningRateOption = Annotated[
-    float | None,
-    typer.Option(help="Learning rate; by default scaled to the width of the encoder."),
-]
-BatchSizeOption = Annotated[int | None, typer.Option(help="Batch size in examples (32).")]
 SeedsOption = Annotated[
     int, typer.Option(min=1, help="Number of repetitions, for mean and interval.")
 ]
+
+
+def with_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """Return a verb that takes the fields of its parameter ``options`` as options."""
+    signature = inspect.signature(verb)
+    options: type[Any] = signature.parameters["options"].annotation
+    fields = inspect.signature(options).parameters
+    parameters = [
+        parameter
+        for name, outer in signature.parameters.items()
+        for parameter in (fields.values() if name == "options" else (outer,))
+    ]
+
+    @wraps(verb)
+    def run(**arguments: Any) -> None:
+        values = {name: arguments.pop(name) for name in fields}
+        verb(options=options(**values), **arguments)
+
+    run.__dict__["__signature__"] = signature.replace(parameters=parameters)
+    return run
 
 
 @dataclass(frozen=True)
@@ -85,24 +63,50 @@ class ParsedSettings:
     output_type: dict[str, Any]
 
 
-def parse_settings(overrides: Sequence[str], seeds: int = 1, **stated: Any) -> ParsedSettings:
-    """Return the settings of KEY=VALUE arguments and of options.
+@dataclass(frozen=True)
+class FineTuningOptions:
+    """The options of every verb that fine-tunes."""
 
-    Errors: UserError for a setting that is stated twice.
-    """
-    from bertwright.recipes.loading import apply_overrides
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[KEY=VALUE ...]",
+            help="Further settings: adaptation (full, frozen, last, gradual, adapters, lora), "
+            "head.kind, head.pooling, head.layers, head.mix, head.activation, dropout, "
+            "weight_decay, warmup, schedule, perturbation (freelb, smart), language_model, "
+            "task_sampling_power, patience, max_grad_norm, bias_correction, calibrate, max_length, "
+            "precision, compile, seed; output_type.KEY for those of the output, such as "
+            "output_type.stride.",
+        ),
+    ] = None
+    epochs: Annotated[int | None, typer.Option(help="Number of epochs (3).")] = None
+    learning_rate: Annotated[
+        float | None,
+        typer.Option(help="Learning rate; by default scaled to the width of the encoder."),
+    ] = None
+    batch_size: Annotated[int | None, typer.Option(help="Batch size in examples (32).")] = None
+    seeds: SeedsOption = 1
 
-    options = {name: value for name, value in stated.items() if value is not None}
-    paths = [*options, *(override.partition("=")[0] for override in overrides)]
-    if twice := next((path for path in paths if paths.count(path) > 1), None):
-        raise UserError(f"{twice} is stated twice: leave one out")
-    typed = [o for o in overrides if o.partition("=")[0].partition(".")[0] == "output_type"]
-    settings = apply_overrides(options, (o for o in overrides if o not in typed))
-    if seeds > 1:
-        settings["seeds"] = seeds
-    # YAML would read the word yes as true; a number that is typed as text is a number.
-    output_type = apply_overrides({}, typed, as_text=True).get("output_type", {})
-    return ParsedSettings(settings, output_type)
+    def parse_settings(self) -> ParsedSettings:
+        """Return the settings of KEY=VALUE arguments and of options.
+
+        Errors: UserError for a setting that is stated twice.
+        """
+        from bertwright.recipes.loading import apply_overrides
+
+        stated = {name: getattr(self, name) for name in ("epochs", "learning_rate", "batch_size")}
+        options = {name: value for name, value in stated.items() if value is not None}
+        overrides = self.settings or []
+        paths = [*options, *(override.partition("=")[0] for override in overrides)]
+        if twice := next((path for path in paths if paths.count(path) > 1), None):
+            raise UserError(f"{twice} is stated twice: leave one out")
+        typed = [o for o in overrides if o.partition("=")[0].partition(".")[0] == "output_type"]
+        settings = apply_overrides(options, (o for o in overrides if o not in typed))
+        if self.seeds > 1:
+            settings["seeds"] = self.seeds
+        # YAML would read the word yes as true; a number that is typed as text is a number.
+        output_type = apply_overrides({}, typed, as_text=True).get("output_type", {})
+        return ParsedSettings(settings, output_type)
 
 
 def progress_reporter_factory(show_seed: bool) -> "ReporterFactory":
@@ -129,19 +133,45 @@ def require_one_task(task_data: "Sequence[TaskData]", verb: str) -> "TaskData":
 
 
 @dataclass(frozen=True)
-class TaskOptions:
-    """The options of a command line that name its task."""
+class TaskOptions(FineTuningOptions):
+    """The options of a verb that fine-tunes for a task."""
 
-    task: str | None
-    data: Path | None
-    train: Path | None
-    dev: Path | None
-    text_column: str
-    pair_column: str | None
-    label_column: str
-    negative_columns: list[str]
-    output_type: str
-    tag_column: str | None
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="Task by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli, squad1, "
+            "squad2, race, swag, codah, dream, conll2003, ner, iob2, upos, xpos, feats, "
+            "restoration, sick, sick-relatedness, sick-similarity, sts-b-similarity, wic, "
+            "similarity, retrieval, rank. Several, separated by commas, are learned jointly."
+        ),
+    ] = None
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder with a training and a development file; for several tasks one folder each."
+        ),
+    ] = None
+    train: TrainOption = None
+    text: Annotated[str, typer.Option(help="Column of the text.")] = "text"
+    pair: Annotated[str | None, typer.Option(help="Column of the second text.")] = None
+    label: Annotated[str, typer.Option(help="Column of the label.")] = "label"
+    other: Annotated[
+        list[str] | None, typer.Option(help="Column of negative texts; may be repeated.")
+    ] = None
+    output_type: Annotated[
+        str, typer.Option(help="Type of the label: class, labels (several at once), number, cloze.")
+    ] = "class"
+    tags: Annotated[
+        str | None,
+        typer.Option(
+            help="Token classification: tag column of CoNLL files (tag, upos, xpos, feats)."
+        ),
+    ] = None
+
+    @property
+    def dev_file(self) -> Path | None:
+        """Return the development file."""
+        return None
 
     def task_data(self, context: typer.Context, settings: ParsedSettings) -> "list[TaskData]":
         """Return the tasks with their data."""
@@ -163,7 +193,7 @@ class TaskOptions:
                 for name in names
             ]
         task = self._make_task(context, names[0] if names else None, settings)
-        return [TaskData(task, self.data, self.train, self.dev)]
+        return [TaskData(task, self.data, self.train, self.dev_file)]
 
     def _make_task(
         self, context: typer.Context, name: str | None, settings: ParsedSettings
@@ -181,7 +211,7 @@ class TaskOptions:
 
         output, is_ranked = task.output_type, bool({*task.metrics} & {*RANKING_METRICS})
         uses_pairs_only = isinstance(output, SimilarityOutput) and output.loss == "cosine"
-        if self.negative_columns and uses_pairs_only and not is_ranked:
+        if self.other and uses_pairs_only and not is_ranked:
             raise UserError(
                 "--other: the loss cosine learns from pairs alone: leave it out, or choose "
                 "output_type.loss=in-batch or triplet"
@@ -194,36 +224,34 @@ class TaskOptions:
         from bertwright.tasks.formats.tables import Columns
 
         columns = Columns(
-            self.text_column,
-            self.pair_column,
-            self.label_column,
-            negatives=tuple(self.negative_columns),
+            self.text,
+            self.pair,
+            self.label,
+            negatives=tuple(self.other or ()),
         )
         options = (*COLUMN_OPTIONS, "output_type")
         if name in COLUMN_TASKS:
             refuse_options(context, f"--task {name} states its output", "output_type", "tags")
             if name == "rank":
                 refuse_options(context, "--task rank learns from pairs alone", "other")
-            label = (
-                self.label_column if name != "retrieval" or is_stated(context, "label") else None
-            )
-            pair = self.pair_column or "pair"
+            label = self.label if name != "retrieval" or is_stated(context, "label") else None
+            pair = self.pair or "pair"
             return with_columns(find_task(name), replace(columns, pair=pair, label=label))
         if name is not None:
             refuse_options(
                 context, f"--task {name} states its columns and output", *options, "tags"
             )
             return find_task(name)
-        if self.tag_column is not None:
+        if self.tags is not None:
             refuse_options(context, "--tags reads words and their tags", *options)
-            if self.tag_column not in TAG_COLUMNS:
-                similar = did_you_mean(self.tag_column, TAG_COLUMNS)
-                raise UserError(f"--tags: no column {self.tag_column!r}{similar}")
-            return tagging_task("tag") if self.tag_column == "tag" else find_task(self.tag_column)
+            if self.tags not in TAG_COLUMNS:
+                similar = did_you_mean(self.tags, TAG_COLUMNS)
+                raise UserError(f"--tags: no column {self.tags!r}{similar}")
+            return tagging_task("tag") if self.tags == "tag" else find_task(self.tags)
         refuse_options(context, "--other is for --task similarity and retrieval", "other")
         for option, column, text_columns in (
-            ("pair", self.pair_column, [self.text_column]),
-            ("label", self.label_column, [self.text_column, self.pair_column]),
+            ("pair", self.pair, [self.text]),
+            ("label", self.label, [self.text, self.pair]),
         ):
             if column in text_columns:
                 raise UserError(f"--{option} {column}: that is the column of a text: name another")
@@ -237,6 +265,17 @@ class TaskOptions:
                 f"labels, number or cloze, or a task by name with --task"
             )
         return task
+
+
+@dataclass(frozen=True)
+class SplitTaskOptions(TaskOptions):
+    """The same, with a development file."""
+
+    dev: DevOption = None
+
+    @property
+    def dev_file(self) -> Path | None:
+        return self.dev
 
 
 def _with_output_settings(task: "Task", settings: ParsedSettings) -> "Task":

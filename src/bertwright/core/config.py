@@ -2,8 +2,8 @@
 
 An axis is an abstract subclass of :class:`Config`. Each value of the axis is a concrete subclass
 with its own ``kind``, defined next to the code that it configures. A field typed with the axis
-accepts ``{kind: ..., ...}`` for every kind known when the recipe is read, so importing a plugin is
-enough to add one.
+accepts ``{kind: ..., ...}`` for every kind registered when the recipe is read. A class registers
+itself where it is defined, so importing a plugin is enough to add one.
 """
 
 import difflib
@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, core_schema
 
 from bertwright.core.errors import UserError
+from bertwright.core.registry import Registry
 
 MAX_INTEGER = (1 << 63) - 1
 """Largest integer of any setting (64 bits)."""
@@ -65,18 +66,34 @@ class Settings(BaseModel):
 class Config(Settings):
     """A base of every axis (no ``kind``) and of every value of an axis (with a ``kind``)."""
 
-    has_kind: ClassVar[bool] = False
+    _registry: ClassVar[Registry[type[Any]]]
+    """The values of this class's axis by kind."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **settings: Any) -> None:
         super().__pydantic_init_subclass__(**settings)
-        cls.has_kind = "kind" in inspect.get_annotations(cls)
+        if Config in cls.__bases__:
+            cls._registry = Registry()
+        if "kind" in inspect.get_annotations(cls):
+            cls._register()
+
+    @classmethod
+    def _register(cls) -> None:
+        """Add this value to its axis; the same class, defined again, replaces itself."""
+        kind = cls.kind_name()
+        for axis in (c for c in cls.__mro__ if issubclass(c, Config) and Config in c.__bases__):
+            other = axis._registry.get(kind)
+            if other is not None and _full_name(other) != _full_name(cls):
+                raise UserError(
+                    f"{cls.__name__} has the same kind as {other.__name__}: choose another"
+                )
+            axis._registry.register(kind, cls, cls.__module__)
 
     @classmethod
     def __get_pydantic_core_schema__(
         cls, source: type[BaseModel], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        if any("kind" in inspect.get_annotations(c) for c in cls.__mro__):
+        if "kind" in cls.model_fields:
             return handler(source)
         return core_schema.no_info_plain_validator_function(
             cls.parse,
@@ -91,39 +108,27 @@ class Config(Settings):
         settings = {"kind": value} if isinstance(value, str) else value
         if not isinstance(settings, dict) or "kind" not in settings:
             raise ValueError(f"needs a kind, one of: {', '.join(cls.kinds())}")
-        kinds = cls.kinds()
         kind = settings["kind"]
-        if not isinstance(kind, str) or kind not in kinds:
-            near = did_you_mean(str(kind), kinds)
+        config = cls._registry.find(kind) if isinstance(kind, str) else None
+        if config is None or not issubclass(config, cls):
+            near = did_you_mean(str(kind), cls.kinds())
             plugin = "" if near.endswith("?") else ", or one of your own with --plugin"
             raise ValueError(f"has no kind {quote(kind)}{near}{plugin}")
-        return kinds[kind].model_validate(settings)
-
-    @classmethod
-    def duplicate_kind(cls) -> "type[Config] | None":
-        """Return another class of the same axis with the same kind; None if there is none."""
-        if not cls.has_kind:
-            return None
-        axis = next(c for c in cls.__mro__ if Config in c.__bases__)
-        others = (other for other in axis.config_classes() if other is not cls)
-        return next((other for other in others if other.kind_name() == cls.kind_name()), None)
-
-    @classmethod
-    def config_classes(cls) -> "list[type[Self]]":
-        """Return every concrete class of this axis."""
-        children = cls.__subclasses__()
-        concrete = [child for child in children if child.has_kind]
-        return concrete + [config for child in children for config in child.config_classes()]
+        return config.model_validate(settings)
 
     @classmethod
     def kinds(cls) -> dict[str, type[Self]]:
         """Return every concrete class of this axis by kind."""
-        return {config.kind_name(): config for config in cls.config_classes()}
+        return {kind: c for kind, c in cls._registry.items() if issubclass(c, cls)}
 
     @classmethod
     def kind_name(cls) -> str:
         """Return the ``kind`` of this class."""
         return get_args(cls.model_fields["kind"].annotation)[0]
+
+
+def _full_name(value: type) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
 
 
 MAX_QUOTED_LENGTH = 200

@@ -1,4 +1,4 @@
-"""Parallel map over worker processes, with results in order."""
+"""Process pools, and a parallel map with results in order."""
 
 import ctypes
 import os
@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sized
-from concurrent.futures import Future
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
@@ -15,7 +15,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, TypeVar
 
 from bertwright.core.errors import UserError
-from bertwright.core.process_pool import make_process_pool
+from bertwright.core.messages import first_line, print_once
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -42,6 +42,23 @@ def chunk_texts(texts: Iterable[Text], chunk_characters: int | None = None) -> I
             chunk, size = [], 0
     if chunk:
         yield chunk
+
+
+def make_process_pool(
+    num_processes: int,
+    context: BaseContext,
+    initializer: Callable[..., None],
+    arguments: tuple[Any, ...],
+) -> ProcessPoolExecutor | None:
+    """Return a process pool; None, with a message on stderr, if the system has no semaphores.
+
+    That is so where ``/dev/shm`` is missing, read-only or full.
+    """
+    try:
+        return ProcessPoolExecutor(num_processes, context, initializer, arguments)
+    except (OSError, ImportError, NotImplementedError) as error:
+        print_once(f"work stays in one process: no semaphores can be made ({first_line(error)})")
+        return None
 
 
 def map_in_order(

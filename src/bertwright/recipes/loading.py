@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources, util
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
-from bertwright.core.config import Config, did_you_mean, quote, to_user_error
+from bertwright.core.config import did_you_mean, quote, to_user_error
 from bertwright.core.errors import UserError
 from bertwright.core.files import read_text, require_file
+from bertwright.core.registry import Registry, transaction
 from bertwright.recipes.yaml_values import MAX_CHARACTERS, MAX_DEPTH, parse_yaml
 
 SettingsType = TypeVar("SettingsType", bound=BaseModel)
@@ -125,7 +125,8 @@ def _without_length(phase: Any) -> Any:
     return {name: value for name, value in phase.items() if name not in ("length", "batch")}
 
 
-_plugins: dict[Path, None] = {}
+_plugins = Registry[Path]()
+"""Imported plugin files by absolute path."""
 
 
 def import_plugin(path: Path) -> None:
@@ -136,21 +137,18 @@ def import_plugin(path: Path) -> None:
     """
     require_file(path)
     path = path.resolve()
-    if path in _plugins:
+    if str(path) in _plugins:
         return
     spec = util.spec_from_file_location(f"bertwright_plugin_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise UserError(f"--plugin {path}: name a Python file, which ends in .py")
-    module = util.module_from_spec(spec)
-    # Unreferenced classes are garbage-collected, and their kinds with them.
-    sys.modules[spec.name] = module
     try:
-        spec.loader.exec_module(module)
-        _check_new_kinds(module)
+        with transaction():
+            _plugins.register(str(path), path, spec.name)
+            sys.modules[spec.name] = module = util.module_from_spec(spec)
+            spec.loader.exec_module(module)
     except Exception as error:
-        del sys.modules[spec.name]
         raise UserError(f"--plugin {path}{_line_of(error, path)}: {error}") from error
-    _plugins[path] = None
 
 
 def _line_of(error: Exception, path: Path) -> str:
@@ -161,22 +159,9 @@ def _line_of(error: Exception, path: Path) -> str:
     return "" if line is None else f", line {line}"
 
 
-def _check_new_kinds(module: ModuleType) -> None:
-    values = (value for value in vars(module).values() if isinstance(value, type))
-    for config in (
-        value
-        for value in values
-        if issubclass(value, Config) and value.__module__ == module.__name__
-    ):
-        if other := config.duplicate_kind():
-            raise UserError(
-                f"{config.__name__} has the same kind as {other.__name__}: choose another"
-            )
-
-
 def imported_plugins() -> tuple[Path, ...]:
     """Return the imported plugin files in order; another process must import them, too."""
-    return tuple(_plugins)
+    return tuple(_plugins.values())
 
 
 def _parse_override(override: str, as_text: bool) -> PlainMapping:

@@ -36,13 +36,6 @@ def hardware_description() -> str:
     return f"{cpu_description()}, {num_cores()} cores, {memory:.0f} GB of memory, {gpu}"
 
 
-def device_name() -> str:
-    """Return the name of the GPU, or the CPU description if there is none."""
-    import torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else cpu_description()
-
-
 def cpu_description() -> str:
     """Return the CPU's name and PyTorch's CPU capability, such as ``AMD EPYC (AVX2)``.
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from bertwright.core.errors import UserError
 from bertwright.core.hardware import num_cores
-from bertwright.core.process_pool import make_process_pool
+from bertwright.core.parallel import make_process_pool
+from bertwright.runtime.process import configure_process
 
 Result = TypeVar("Result")
 
@@ -30,7 +31,7 @@ def run_parallel(
     count = min(num_processes, len(jobs))
     threads = max(1, num_cores() // num_processes)
     pool = (
-        make_process_pool(count, get_context("spawn"), _limit_threads, (threads,))
+        make_process_pool(count, get_context("spawn"), _initialise_process, (threads,))
         if count > 1
         else None
     )
@@ -74,7 +75,8 @@ def _results_as_completed(
             yield index, future.result()
 
 
-def _limit_threads(num_threads: int) -> None:
+def _initialise_process(num_threads: int) -> None:
+    configure_process()
     import torch
 
     torch.set_num_threads(num_threads)

@@ -6,8 +6,6 @@ import platform
 import sys
 import time
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from pathlib import Path
@@ -46,21 +44,38 @@ The default of 1,024 takes gigabytes if every batch has another shape, and is no
 
 @cache
 def configure_process() -> None:
-    """Tune the allocator and the threads; call this before PyTorch is imported.
+    """Configure the allocator, the threads and PyTorch of this process, before it computes.
+
+    Commands, worker processes, ``pretrain`` and ``finetune`` call this; nothing else changes the
+    process. The allocator and the threads need it before PyTorch is imported.
 
     glibc by default returns large blocks to the system, and page faults then take half of a small
     encoder's float32 step; so freed memory is kept. ``BERTWRIGHT_ALLOCATOR=system`` leaves the
     allocator alone, and so does another C library.
+
+    On a CPU fewer oneDNN primitives are cached. On a GPU, cuBLAS gets the workspace that
+    deterministic products need; cuDNN's TF32 is disabled, which changes the third digit of an LSTM;
+    and a warning about LSTM weights, which users cannot act on, is silenced.
     """
-    os.environ.setdefault("GOMP_SPINCOUNT", str(OPENMP_SPIN_COUNT))
+    variables = {
+        "GOMP_SPINCOUNT": str(OPENMP_SPIN_COUNT),
+        "LRU_CACHE_CAPACITY": str(ONEDNN_CACHE_CAPACITY),
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+    }
     if (threads := recommended_num_threads()) is not None:
-        os.environ.setdefault("OMP_NUM_THREADS", str(threads))
-    if os.environ.get("BERTWRIGHT_ALLOCATOR") == "system":
-        return
-    os.environ.setdefault(HUGE_PAGES_VARIABLE, "1")
-    if (library := _glibc()) is not None:
-        library.mallopt(_MMAP_MAX, 0)
-        library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+        variables["OMP_NUM_THREADS"] = str(threads)
+    if os.environ.get("BERTWRIGHT_ALLOCATOR") != "system":
+        variables[HUGE_PAGES_VARIABLE] = "1"
+        if (library := _glibc()) is not None:
+            library.mallopt(_MMAP_MAX, 0)
+            library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+    for name, value in variables.items():
+        os.environ.setdefault(name, value)
+
+    import torch
+
+    torch.backends.cudnn.allow_tf32 = False
+    warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
 
 
 def recommended_num_threads() -> int | None:
@@ -109,38 +124,12 @@ def _glibc() -> ctypes.CDLL | None:
 
 
 def default_device() -> "torch.device":
-    """Return the GPU if there is one, else the CPU, and configure it.
-
-    On a CPU fewer oneDNN primitives are cached. On a GPU, cuDNN's TF32 is disabled, which changes
-    the third digit of an LSTM; cuBLAS gets the workspace that deterministic products need; and
-    a warning about LSTM weights, which users cannot act on, is silenced.
-    """
+    """Return the current GPU if there is one, else the CPU."""
     import torch
 
     if not torch.cuda.is_available():
-        os.environ.setdefault("LRU_CACHE_CAPACITY", str(ONEDNN_CACHE_CAPACITY))
         return torch.device("cpu")
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.backends.cudnn.allow_tf32 = False
-    warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
     return torch.device("cuda", torch.cuda.current_device())
-
-
-@contextmanager
-def single_thread() -> Generator[None]:
-    """Compute with one thread within the block.
-
-    On a busy machine, two threads of a small model that wait for each other took thirty times as
-    long.
-    """
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
 
 
 def process_age_seconds() -> float:

@@ -233,7 +233,7 @@ class FineTuningMeasure(Measure):
         return settings
 
     def missing_input(self, corpus: CorpusFolder) -> str | None:
-        if self.data is not None and self.task not in TASKS:
+        if self.data is not None and TASKS.find(self.task) is None:
             return f"there is no task {self.task!r}{did_you_mean(self.task, TASKS)}"
         if self.data is not None:
             return None if Path(self.data).is_dir() else f"there is no folder {self.data}"
@@ -343,8 +343,8 @@ def _missing_task(corpus: CorpusFolder, names: Sequence[str]) -> str | None:
 
 def _find_task(name: str, train: Path) -> Task:
     """Return a task of the catalogue, or a table task with text, optional pair, and label."""
-    if name in TASKS:
-        return TASKS[name]
+    if (task := TASKS.find(name)) is not None:
+        return task
     if train.suffix == ".iob2":
         return TASKS["ner"]
     with open(train, encoding="utf-8") as file:

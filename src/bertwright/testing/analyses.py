@@ -45,7 +45,7 @@ def check_analysis(
     with failing_with(f"analysis {kind}"):
         parsed = Analysis.parse(analysis)
         for key, value in parsed.describe().items():
-            require(bool(value.strip()), f"analysis {kind}: its {key} is empty")
+            require(bool(value.strip()), f"its {key} is empty")
         inputs = inputs or toy_analysis_input(*overrides)
         reason = parsed.not_applicable(inputs)
         require(reason is None, f"analysis {kind} does not apply to these inputs: {reason}")
@@ -86,12 +86,9 @@ def _check_values(kind: str, result: AnalysisResult) -> None:
         baseline = [] if finding.baseline is None else [finding.baseline.value]
         p_values = [p for p in (finding.p_value, finding.adjusted_p_value) if p is not None]
         for value in (finding.value, *bounds, *baseline, *p_values):
-            require(
-                math.isfinite(value), f"analysis {kind}: {finding.metric} has the value {value}"
-            )
+            require(math.isfinite(value), f"{finding.metric} has the value {value}")
         require(
-            all(0 <= p <= 1 for p in p_values),
-            f"analysis {kind}: {finding.metric} has a p-value outside 0 to 1",
+            all(0 <= p <= 1 for p in p_values), f"{finding.metric} has a p-value outside 0 to 1"
         )
 
 
@@ -99,18 +96,14 @@ def _check_same(kind: str, result: AnalysisResult, stored: StoredResult) -> None
     """Check that a second run, written and read, equals the first."""
     findings = [json.loads(json.dumps(finding.as_dict())) for finding in result.findings]
     for finding, other in zip(findings, stored.findings, strict=True):
-        require(
-            finding == other,
-            f"analysis {kind}: {finding['metric']} changes from run to run, or in its file",
-        )
+        require(finding == other, f"{finding['metric']} changes from run to run, or in its file")
     require(
-        result.arrays.keys() == stored.arrays.keys(),
-        f"analysis {kind}: its file holds other arrays than its result",
+        result.arrays.keys() == stored.arrays.keys(), "its file holds other arrays than its result"
     )
     for name, array in result.arrays.items():
         require(
             np.array_equal(
                 np.asarray(array), stored.arrays[name], equal_nan=array.dtype.kind == "f"
             ),
-            f"analysis {kind}: the array {name} changes from run to run, or in its file",
+            f"the array {name} changes from run to run, or in its file",
         )

@@ -38,12 +38,11 @@ def check_family(
     ``recipe`` defaults to the recipe of the family, changed by ``overrides``; ``scale`` is the size
     of the random parameters. Errors: AssertionError with one sentence.
     """
-    known = ", ".join(FAMILIES)
-    require(
-        model_type in FAMILIES,
-        f"no family {model_type!r}{did_you_mean(model_type, FAMILIES)} (registered are {known})",
-    )
-    family = FAMILIES[model_type]
+    family = FAMILIES.find(model_type)
+    if family is None:
+        known = ", ".join(FAMILIES)
+        near = did_you_mean(model_type, FAMILIES)
+        raise AssertionError(f"no family {model_type!r}{near} (registered are {known})")
     with failing_with(f"family {model_type}"), TemporaryDirectory() as temporary:
         folder = Path(temporary)
         toy = toy_recipe(recipe or family.recipe_name, *overrides)
@@ -57,7 +56,7 @@ def check_family(
         _require_same_import(model_type, model, imported)
         require(
             imported_tokenizer.special_tokens == tokenizer.special_tokens,
-            f"family {model_type}: the special tokens change on export and import",
+            "the special tokens change on export and import",
         )
         _check_stock_round_trip(model_type, export.architecture, folder, scale)
 
@@ -66,21 +65,15 @@ def _require_same_import(model_type: str, model: Model, imported: Model) -> None
     """Require the parameters of a model after export and import; heads may be dropped."""
     parameters = dict(model.named_parameters())
     for path, tensor in imported.named_parameters():
-        require(
-            path in parameters,
-            f"family {model_type}: an imported model has {path}, which the exported one lacks",
-        )
-        require(
-            torch.equal(tensor, parameters[path]),
-            f"family {model_type}: {path} changes on export and import",
-        )
+        require(path in parameters, f"an imported model has {path}, which the exported one lacks")
+        require(torch.equal(tensor, parameters[path]), f"{path} changes on export and import")
     lost = {
         path
         for path in parameters.keys() - dict(imported.named_parameters()).keys()
         if not path.startswith("heads.")
     }
     if lost:
-        raise AssertionError(f"family {model_type}: {min(lost)} is lost on export and import")
+        raise AssertionError(f"{min(lost)} is lost on export and import")
 
 
 def _check_stock_round_trip(model_type: str, architecture: str, folder: Path, scale: float) -> None:
@@ -96,19 +89,18 @@ def _check_stock_round_trip(model_type: str, architecture: str, folder: Path, sc
         model, tokenizer, folder / "again", verify=True, model_type=model_type
     )
     require(
-        export.architecture == architecture,
-        f"family {model_type}: {architecture} is exported as {export.architecture}",
+        export.architecture == architecture, f"{architecture} is exported as {export.architecture}"
     )
     expected: dict[str, Tensor] = stock.state_dict()
     actual: dict[str, Tensor] = stock_class.from_pretrained(folder / "again").state_dict()
     require(
         actual.keys() == expected.keys(),
-        f"family {model_type}: the tensors of {architecture} change on import and export",
+        f"the tensors of {architecture} change on import and export",
     )
     for path, tensor in expected.items():
         require(
             torch.equal(actual[path], tensor),
-            f"family {model_type}: {path} of {architecture} changes on import and export",
+            f"{path} of {architecture} changes on import and export",
         )
 
 

@@ -20,11 +20,13 @@ def require(condition: bool, sentence: str) -> None:
 
 @contextmanager
 def failing_with(subject: str) -> Generator[None]:
-    """Turn any other exception into an AssertionError about the subject."""
+    """Turn any exception into an AssertionError that names the subject."""
     try:
         yield
-    except AssertionError:
-        raise
+    except AssertionError as error:
+        if str(error).startswith(subject):
+            raise
+        raise AssertionError(f"{subject}: {error}") from error
     except Exception as error:
         raise AssertionError(f"{subject}: {type(error).__name__}: {error}") from error
 
@@ -37,7 +39,13 @@ def require_close(actual: Tensor, expected: Tensor, sentence: str, tolerance: fl
         raise AssertionError(f"{sentence}: it differs by {difference:.2g}")
 
 
-def first_difference(actual: Any, expected: Any, tolerance: float = 0.0) -> str | None:
+def require_same(actual: Any, expected: Any, sentence: str, tolerance: float) -> None:
+    """Raise AssertionError, with the first difference, unless plain data are nearly equal."""
+    if (difference := _first_difference(actual, expected, tolerance)) is not None:
+        raise AssertionError(f"{sentence}: {difference}")
+
+
+def _first_difference(actual: Any, expected: Any, tolerance: float) -> str | None:
     """Return where two values of plain data differ; None if they agree within the tolerance."""
     if isinstance(actual, Mapping) and isinstance(expected, Mapping):
         ours, theirs = cast(Mapping[Any, Any], actual), cast(Mapping[Any, Any], expected)
@@ -54,5 +62,5 @@ def first_difference(actual: Any, expected: Any, tolerance: float = 0.0) -> str 
         return None if same or actual is expected else f"{actual} and {expected}"
     else:
         return None if actual == expected else f"{actual!r} and {expected!r}"
-    differences = (first_difference(a, b, tolerance) for a, b in pairs)
+    differences = (_first_difference(a, b, tolerance) for a, b in pairs)
     return next((difference for difference in differences if difference), None)

@@ -58,67 +58,59 @@ def check_recipe(name_or_path: str | Path, *overrides: str) -> None:
 
 def check_parameters(model: Model) -> None:
     """Check the initial parameters of a model, their number and their roles."""
-    name, again = model.recipe.name, Model.build(model.recipe, TOY_VOCAB_SIZE)
-    roles = get_parameter_roles(model)
+    again, roles = Model.build(model.recipe, TOY_VOCAB_SIZE), get_parameter_roles(model)
     for (path, parameter), other in zip(model.named_parameters(), again.parameters(), strict=True):
-        require(
-            torch.equal(parameter, other),
-            f"recipe {name}: the initial {path} depends on more than the seed",
-        )
-        require(path in roles, f"recipe {name}: {path} has no role, so no optimiser updates it")
+        require(torch.equal(parameter, other), f"the initial {path} depends on more than the seed")
+        require(path in roles, f"{path} has no role, so no optimiser updates it")
         require(
             (roles[path].kind in ("matrix", "table")) == (parameter.ndim == 2),
-            f"recipe {name}: {path} has {parameter.ndim} dimensions and the role "
-            f"{roles[path].kind}",
+            f"{path} has {parameter.ndim} dimensions and the role {roles[path].kind}",
         )
         require(
             parameter.shape[0] % roles[path].num_parts == 0,
-            f"recipe {name}: {path} does not divide into {roles[path].num_parts} parts",
+            f"{path} does not divide into {roles[path].num_parts} parts",
         )
     counted = sum(num_parameters_by_part(model.recipe, TOY_VOCAB_SIZE).values())
     num_parameters = sum(parameter.numel() for parameter in model.parameters())
     require(
         counted == num_parameters,
-        f"recipe {name}: its parts have {counted:,} parameters and the model {num_parameters:,}",
+        f"its parts have {counted:,} parameters and the model {num_parameters:,}",
     )
 
 
 @torch.no_grad()
 def check_padding(model: Model) -> None:
     """Check that padding and the other sequences of a batch change no hidden state."""
-    name, token_ids, length = model.recipe.name, toy_tokens(3), 15
+    token_ids, length = toy_tokens(3), 15
     document_ids = torch.zeros(3, TOY_LENGTH, dtype=torch.int64)
     document_ids[1, length:] = -1
     token_info = TokenInfo(torch.arange(TOY_LENGTH)[None], document_ids=document_ids)
     states, alone = model(token_ids, token_info), model(token_ids[:1])
     require_close(
-        states[0],
-        alone[0],
-        f"recipe {name}: a hidden state depends on the other sequences of the batch",
-        TOLERANCE,
+        states[0], alone[0], "a hidden state depends on the other sequences of the batch", TOLERANCE
     )
     require_close(
         states[1, :length],
         model(token_ids[1:2, :length])[0],
-        f"recipe {name}: a hidden state depends on padding",
+        "a hidden state depends on padding",
         TOLERANCE,
     )
 
 
 def check_training(recipe: Recipe) -> None:
     """Check three training steps, and that a resumed run ends like an uninterrupted one."""
-    with TemporaryDirectory() as folder, failing_with(f"recipe {recipe.name}: it does not train"):
+    with TemporaryDirectory() as folder, failing_with("it does not train"):
         job = _training_job(recipe, Path(folder))
         train(job)
         first = open_checkpoint(Path(folder) / f"step-{1:08d}")
-        require(first is not None, f"recipe {recipe.name}: it wrote no checkpoint")
+        require(first is not None, "it wrote no checkpoint")
         resumed = _training_job(recipe, Path(folder) / "resumed")
         train(resumed, first)
     expected, actual = job.parameters.state_dict(), resumed.parameters.state_dict()
     for path, tensor in expected.items():
         require(
             torch.equal(actual[path], tensor),
-            f"recipe {recipe.name}: resumed after its first step, it ends with other parameters",
+            "resumed after its first step, it ends with other parameters",
         )
 
 
@@ -131,17 +123,17 @@ def check_saving(recipe: Recipe) -> None:
         loaded, loaded_tokenizer = load_model(Path(folder))
     require(
         loaded.recipe == recipe and loaded_tokenizer.hash == tokenizer.hash,
-        f"recipe {recipe.name}: it is not the recipe of the model that is loaded",
+        "it is not the recipe of the model that is loaded",
     )
     for path, tensor in model.state_dict().items():
         require(
             torch.equal(loaded.state_dict()[path], tensor),
-            f"recipe {recipe.name}: {path} changes when the model is saved and loaded",
+            f"{path} changes when the model is saved and loaded",
         )
     with torch.no_grad():
         require(
             torch.equal(loaded(toy_tokens(2)), model(toy_tokens(2))),
-            f"recipe {recipe.name}: the loaded model computes other hidden states",
+            "the loaded model computes other hidden states",
         )
 
 

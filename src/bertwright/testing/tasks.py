@@ -18,7 +18,7 @@ from bertwright.tasks.formats.examples import Examples, TaskExample
 from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.prediction import example_as_dict, predict_file
 from bertwright.tasks.task import Task
-from bertwright.testing.laws import failing_with, first_difference, require
+from bertwright.testing.laws import failing_with, require, require_same
 from bertwright.testing.toy import toy_text_model
 
 TOLERANCE = 1e-4
@@ -59,8 +59,7 @@ def check_task(
         _check_encoding(model, dev)
         predictions = model.predict(dev)
         require(
-            len(predictions) == len(dev),
-            f"task {task.name}: {len(dev)} examples have {len(predictions)} predictions",
+            len(predictions) == len(dev), f"{len(dev)} examples have {len(predictions)} predictions"
         )
         _check_values(model, predictions)
         _check_independence(model, dev, predictions)
@@ -82,24 +81,20 @@ def _check_reader(task: Task, dev: Examples, file: Path, num_examples: int | Non
     expected = len(dev) if num_examples is None else num_examples
     require(
         len(dev) == expected and len(dev) > 0,
-        f"task {task.name}: its reader reads {len(dev)} examples of {file.name}, which has "
-        f"{expected or 'some'}",
+        f"its reader reads {len(dev)} examples of {file.name}, which has {expected or 'some'}",
     )
     unlabelled = task.read_examples(file, with_labels=False)
     require(
         len(unlabelled) == len(dev),
-        f"task {task.name}: its reader reads {len(dev)} examples of {file.name} with labels, and "
+        f"its reader reads {len(dev)} examples of {file.name} with labels, and "
         f"{len(unlabelled)} without",
     )
     for example, other in zip(dev, unlabelled, strict=True):
         inputs, others = example_as_dict(example), example_as_dict(other)
-        require(
-            inputs == others,
-            f"task {task.name}: without labels, {inputs} is read as {others}",
-        )
+        require(inputs == others, f"without labels, {inputs} is read as {others}")
         require(
             task.output_type.reference(example) is not None,
-            f"task {task.name}: {inputs} of {file.name} is read without its label",
+            f"{inputs} of {file.name} is read without its label",
         )
 
 
@@ -121,16 +116,14 @@ def _fine_tune(
 
 
 def _check_encoding(model: FineTunedModel, dev: Examples) -> None:
-    name, longest = model.task.name, model.example_encoder.max_length
+    longest = model.example_encoder.max_length
     sequences = model.output_decoder.encode(model.example_encoder, dev)
     missing = set(range(len(dev))) - {sequence.example_index for sequence in sequences}
     if missing:
         inputs = example_as_dict(dev[min(missing)])
-        raise AssertionError(f"task {name}: no sequence is made of the example {inputs}")
+        raise AssertionError(f"no sequence is made of the example {inputs}")
     length = max(len(sequence.token_ids) for sequence in sequences)
-    require(
-        length <= longest, f"task {name}: a sequence has {length} tokens, the maximum is {longest}"
-    )
+    require(length <= longest, f"a sequence has {length} tokens, the maximum is {longest}")
 
 
 def _check_values(model: FineTunedModel, predictions: Sequence[Prediction]) -> None:
@@ -138,7 +131,7 @@ def _check_values(model: FineTunedModel, predictions: Sequence[Prediction]) -> N
         data = prediction.as_dict()
         require(
             all(math.isfinite(number) for number in _numbers(data)),
-            f"task {model.task.name}: a prediction is not finite: {data}",
+            f"a prediction is not finite: {data}",
         )
         json.dumps(data)
 
@@ -147,18 +140,13 @@ def _check_independence(
     model: FineTunedModel, dev: Examples, predictions: Sequence[Prediction]
 ) -> None:
     """Check predictions in another order, and of a few examples alone, without padding."""
-    name = model.task.name
     reordered = model.predict([*dev][::-1])[::-1]
-    difference = _first_difference(reordered, predictions)
-    require(
-        difference is None,
-        f"task {name}: a prediction depends on the order of the examples: {difference}",
-    )
+    _require_same(reordered, predictions, "a prediction depends on the order of the examples")
     for example, prediction in [*zip(dev, predictions, strict=True)][:NUM_ALONE]:
-        difference = _first_difference(model.predict([example]), [prediction])
-        require(
-            difference is None,
-            f"task {name}: a prediction depends on padding or on other examples: {difference}",
+        _require_same(
+            model.predict([example]),
+            [prediction],
+            "a prediction depends on padding or on other examples",
         )
 
 
@@ -166,20 +154,19 @@ def _check_files(
     model: FineTunedModel, file: Path, dev: Examples, predictions: Sequence[Prediction]
 ) -> None:
     """Check that a file has a line of predictions for each of its examples."""
-    name, lines = model.task.name, [*predict_file(model, file)]
+    lines = [*predict_file(model, file)]
     require(
         len(lines) == len(dev),
-        f"task {name}: {file.name} has {len(dev)} examples, and {len(lines)} lines of predictions",
+        f"{file.name} has {len(dev)} examples, and {len(lines)} lines of predictions",
     )
     for line, example, prediction in zip(lines, dev, predictions, strict=True):
         expected = {**example_as_dict(example), **prediction.as_dict()}
-        difference = first_difference(
-            {key: value for key, value in line.items() if key in expected}, expected, TOLERANCE
-        )
-        require(
-            difference is None,
-            f"task {name}: predict reads {file.name} differently from the reader of the task (see "
-            f"ExampleReader.matches): {difference}",
+        require_same(
+            {key: value for key, value in line.items() if key in expected},
+            expected,
+            f"predict reads {file.name} differently from the reader of the task (see "
+            f"ExampleReader.matches)",
+            TOLERANCE,
         )
 
 
@@ -188,13 +175,10 @@ def _check_scores(
 ) -> None:
     task = model.task
     evaluation, scores = evaluate(model, file), task.score(dev, predictions)
-    difference = first_difference(dict(evaluation["metrics"]), dict(scores), TOLERANCE)
-    require(
-        difference is None,
-        f"task {task.name}: evaluate disagrees with the predictions: {difference}",
-    )
+    sentence = "evaluate disagrees with the predictions"
+    require_same(dict(evaluation["metrics"]), dict(scores), sentence, TOLERANCE)
     for metric, score in scores.items():
-        require(math.isfinite(score), f"task {task.name}: the metric {metric} is {score}")
+        require(math.isfinite(score), f"the metric {metric} is {score}")
 
 
 def _check_saving(model: FineTunedModel, dev: Examples, predictions: Sequence[Prediction]) -> None:
@@ -202,18 +186,14 @@ def _check_saving(model: FineTunedModel, dev: Examples, predictions: Sequence[Pr
         model.save(folder)
         loaded = load_fine_tuned_model(Path(folder), "float32")
     require(loaded.task == model.task, f"task {model.task.name} changes when it is saved")
-    difference = _first_difference(loaded.predict(dev), predictions)
-    require(
-        difference is None,
-        f"task {model.task.name}: the loaded model predicts differently: {difference}",
-    )
+    _require_same(loaded.predict(dev), predictions, "the loaded model predicts differently")
 
 
-def _first_difference(
-    predictions: Sequence[Prediction], others: Sequence[Prediction]
-) -> str | None:
+def _require_same(
+    predictions: Sequence[Prediction], others: Sequence[Prediction], sentence: str
+) -> None:
     ours, theirs = ([p.as_dict() for p in some] for some in (predictions, others))
-    return first_difference(ours, theirs, TOLERANCE)
+    require_same(ours, theirs, sentence, TOLERANCE)
 
 
 def _texts_of(example: TaskExample) -> Iterator[str]:

@@ -6,7 +6,8 @@ import pytest
 
 from benchmarks import frozen_features as frozen
 from benchmarks.frozen_features import COLUMNS, FrozenFeaturesPlan, compare
-from bertwright.runtime.markdown_report import markdown_table, write_section
+from benchmarks.markdown_sections import write_section
+from bertwright.runtime.markdown_report import markdown_table
 from small_tasks import classes, numbers
 
 

@@ -103,7 +103,7 @@ def test_labels_and_words_stay_text_whatever_yaml_makes_of_them(
         invoke(*cloze, "-o", tmp_path / "x", "output_type.words.no=yes")
 
 
-def test_a_plugin_adds_a_task(folder: Path, tmp_path: Path) -> None:
+def test_a_plugin_adds_a_task(folder: Path, tmp_path: Path, temporary_plugins: None) -> None:
     file = tmp_path / "lines.txt"
     file.write_text("".join(f"{e.label}: {e.text}\n" for e in classes()))
     finetune = ("finetune", folder / "model", "--plugin", PLUGIN, "--task", "labelled-lines")

@@ -65,7 +65,7 @@ def test_dump_round_trip() -> None:
     assert Recipe.model_validate(data) == recipe
 
 
-def test_imported_plugin_adds_a_kind() -> None:
+def test_imported_plugin_adds_a_kind(temporary_plugins: None) -> None:
     class Spiral(Positions):
         kind: Literal["spiral"] = "spiral"
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.markdown_sections import write_section
 from bertwright.core.errors import UserError
-from bertwright.runtime.markdown_report import command_line, markdown_table, write_section
+from bertwright.runtime.markdown_report import command_line, markdown_table
 
 
 def test_section_is_rewritten_in_place(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """One function loads all kinds of folder."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,6 +46,33 @@ print(*sorted({{"torch._dynamo", "sklearn", "scipy", "transformers"}} & set(sys.
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     assert process.stdout.split() == []
+
+
+def test_loading_leaves_the_process_as_it_is(model, tmp_path: Path) -> None:
+    model.save(tmp_path / "model")
+    code = f"""
+import os, warnings
+import torch
+
+def state():
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    return (
+        dict(os.environ), list(warnings.filters), torch.get_num_threads(),
+        torch.get_num_interop_threads(), torch.get_default_dtype(), cudnn.allow_tf32,
+        cudnn.benchmark, cudnn.deterministic, matmul.allow_tf32, torch.is_grad_enabled(),
+        torch.get_deterministic_debug_mode(), torch.get_float32_matmul_precision(),
+    )
+
+before = state()
+import bertwright as bw
+bw.load({str(tmp_path / "model")!r}).embed(["The red bird"])
+assert state() == before
+bw.load({str(tmp_path / "model")!r}, "float32").embed(["The red bird"])
+assert state() == before
+"""
+    names = ("PATH", "PYTHONPATH", "HOME", "XDG_CACHE_HOME", "OMP_NUM_THREADS")
+    environment = {name: os.environ[name] for name in names if name in os.environ}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_folders_without_a_model_are_refused(tmp_path: Path) -> None:

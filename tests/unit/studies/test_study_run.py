@@ -78,7 +78,7 @@ def test_weights_are_needed_only_for_new_measures_and_arms(
 
 
 def test_parallel_runs_agree_and_import_plugins(
-    tmp_path: Path, data: Path, results: StudyResults
+    tmp_path: Path, data: Path, results: StudyResults, temporary_plugins: None
 ) -> None:
     (tmp_path / "softer.py").write_text(
         "from typing import ClassVar, Literal\n"

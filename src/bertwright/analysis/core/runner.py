@@ -26,6 +26,7 @@ from bertwright.analysis.core.texts import texts_digest
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_file
+from bertwright.core.registry import import_installed_plugins
 
 ANALYSIS_GROUPS = (
     "attention",
@@ -78,6 +79,7 @@ def select_analyses(names: Sequence[str]) -> list[Analysis]:
 
     Errors: UserError for an unknown name.
     """
+    import_installed_plugins()
     kinds = Analysis.kinds()
     known = {kind: [kind] for kind in kinds} | {"all": list(kinds)}
     for kind, analysis in kinds.items():

@@ -1,13 +1,13 @@
 """``bertwright analyse``: what a model knows, and in which layers and heads."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from bertwright.cli.options import ModelArgument, PluginOption
+from bertwright.cli.options import CompareWithOption, MaxLengthOption, ModelArgument, PluginOption
 from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.core.errors import UserError
 
@@ -40,13 +40,8 @@ def analyse(
         Path, typer.Option("-o", "--output", help="Folder for findings, plots and the HTML report.")
     ] = Path("analysis"),
     max_examples: Annotated[int, typer.Option(min=1, help="Read at most N texts.")] = 200,
-    max_length: Annotated[
-        int, typer.Option(min=4, help="Maximum sequence length; longer texts are truncated.")
-    ] = 128,
-    compare_with: Annotated[
-        Path | None,
-        typer.Option(help="Second model to compare with, such as the one before fine-tuning."),
-    ] = None,
+    max_length: MaxLengthOption = 128,
+    compare_with: CompareWithOption = None,
     keep_heads: Annotated[
         float | None,
         typer.Option(
@@ -65,9 +60,6 @@ def analyse(
     Every finding has an interval and a baseline and is compared with what was published. Analyses
     that do not apply, or have too little data, say so in one sentence; the rest still run.
     """
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.analysis.core.analysis import AnalysisInput
     from bertwright.analysis.core.model import AnalysedModel
     from bertwright.analysis.core.prediction_probe import read_labelled_texts
@@ -111,11 +103,8 @@ def analyse(
     page = write_report(inputs, all_reports, output, run_provenance())
     if keep_heads is not None:
         _write_kept_heads(output, keep_heads)
-    if as_json:
-        result = {"analyses": [report.as_dict() for report in reports], "page": str(page)}
-        print_result(result, as_json)
-        return
-    _print_reports(reports)
+    result = {"analyses": [report.as_dict() for report in reports], "page": str(page)}
+    print_result(result, as_json, _report_lines(reports))
     log(f"the report is {page}")
 
 
@@ -126,14 +115,11 @@ def analyses(as_json: JsonOption = False) -> None:
     known = sorted(
         select_analyses([]), key=lambda a: (a.group, int(a.survey_id[1:]), a.kind_name())
     )
-    if as_json:
-        print_result({"analyses": [analysis.describe() for analysis in known]}, as_json)
-        return
-    for a in known:
-        print(f"{a.survey_id:>4}  {a.group:16} {a.kind_name():20} {a.title}")
+    lines = (f"{a.survey_id:>4}  {a.group:16} {a.kind_name():20} {a.title}" for a in known)
+    print_result({"analyses": [analysis.describe() for analysis in known]}, as_json, lines)
 
 
-def _print_reports(reports: "Sequence[AnalysisReport]") -> None:
+def _report_lines(reports: "Sequence[AnalysisReport]") -> Iterator[str]:
     for report in reports:
         number = f"{report.analysis.survey_id:>4}"
         for claim in report.claim_results:
@@ -141,9 +127,9 @@ def _print_reports(reports: "Sequence[AnalysisReport]") -> None:
             reason = f"; {claim.not_testable_reason}" if claim.not_testable_reason else ""
             other = report.other_claim_result(claim.claim)
             compared = "" if other is None else f"; other model: {other.verdict}, {other.value:.3g}"
-            print(f"{number}  {claim.verdict:8}  {claim.claim}: {values}{reason}{compared}")
+            yield f"{number}  {claim.verdict:8}  {claim.claim}: {values}{reason}{compared}"
         if report.not_applicable is not None:
-            print(f"{number}  not applicable: {report.not_applicable}")
+            yield f"{number}  not applicable: {report.not_applicable}"
 
 
 def _write_kept_heads(output: Path, fraction: float) -> None:

@@ -1,11 +1,18 @@
 """``bertwright compress``: make a smaller model of a large one."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from bertwright.cli.options import ModelArgument, OutputOption, PluginOption, exit_on_interrupt
+from bertwright.cli.options import (
+    ComputingCommand,
+    ModelArgument,
+    OutputOption,
+    PluginOption,
+    exit_on_interrupt,
+    load_fine_tuned,
+)
 from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.cli.task_options import (
     DevOption,
@@ -15,12 +22,11 @@ from bertwright.cli.task_options import (
 )
 from bertwright.core.errors import UserError
 
-if TYPE_CHECKING:
-    from bertwright.tasks.fine_tuned_model import FineTunedModel
-
 app = typer.Typer(help="Make a smaller model of a large one.", no_args_is_help=True)
 
 DEFAULT_METHOD = "output-distillation"
+
+OR_PRUNE = ", or keep some of its layers with bertwright compress prune-layers"
 
 SettingsArgument = Annotated[
     list[str] | None,
@@ -51,7 +57,7 @@ def methods(as_json: JsonOption = False) -> None:
     print_result({n: f"{m.description} ({m.source})" for n, m in methods.items()}, as_json)
 
 
-@app.command()
+@app.command(cls=ComputingCommand)
 def distil(
     model: ModelArgument,
     output: OutputOption,
@@ -87,9 +93,6 @@ def distil(
     as_json: JsonOption = False,
 ) -> None:
     """Compress a fine-tuned model by a method and write the best student."""
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.compression.compress import compress
     from bertwright.compression.distillation.transfer import UnlabelledFile
     from bertwright.compression.method import CompressionMethod
@@ -104,7 +107,7 @@ def distil(
         raise UserError(f"{method} does not augment texts by a model: leave --augmenter out")
     if loaded_method.uses_unlabelled and unlabelled is None:
         log(f"no --unlabelled file: {method} uses the training texts of the task instead")
-    teacher = _load_fine_tuned(model)
+    teacher = load_fine_tuned(model, otherwise=OR_PRUNE)
     with exit_on_interrupt():
         result = compress(
             teacher,
@@ -124,7 +127,7 @@ def distil(
     print_result(result.as_dict(), as_json)
 
 
-@app.command()
+@app.command(cls=ComputingCommand)
 def prune_layers(
     model: ModelArgument,
     output: OutputOption,
@@ -132,9 +135,6 @@ def prune_layers(
     as_json: JsonOption = False,
 ) -> None:
     """Keep some layers of a pre-trained model, evenly spaced: a student for pretrain --teacher."""
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.compression.pruning import layers as pruning
     from bertwright.core.files import atomic_folder, require_new_folder
     from bertwright.interop.loading import load
@@ -153,7 +153,7 @@ def prune_layers(
     print_result({**result, "parameters": after, "compression_ratio": before / after}, as_json)
 
 
-@app.command()
+@app.command(cls=ComputingCommand)
 def fit(
     model: ModelArgument,
     output: OutputOption,
@@ -177,9 +177,6 @@ def fit(
 
     The exit code is 1 where no model meets it.
     """
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.compression.budget.goal import Goal
     from bertwright.compression.budget.run import BudgetRun, report_table
     from bertwright.core.files import require_new_folder
@@ -188,30 +185,14 @@ def fit(
 
     require_new_folder(output)
     parsed_goal = Goal.parse(goal)
-    teacher = _load_fine_tuned(model)
+    teacher = load_fine_tuned(model, otherwise=OR_PRUNE)
     overrides: dict[str, Any] = apply_overrides({}, settings or [])
     task_data = TaskData(teacher.task, data, train, dev)
     with exit_on_interrupt():
         run = BudgetRun(teacher, parsed_goal, task_data, method, log, overrides, work)
         result = run.run(output)
-    if as_json:
-        print_result(result, as_json)
-    else:
-        print(*report_table(result), sep="\n")
+    print_result(result, as_json, report_table(result))
     if not result["is_met"]:
         missed = "; ".join(result["unmet"])
         log(f"bertwright: the goal is missed ({missed}): the nearest model is in {output}")
         raise typer.Exit(1)
-
-
-def _load_fine_tuned(folder: Path) -> "FineTunedModel":
-    from bertwright.interop.loading import load
-    from bertwright.tasks.fine_tuned_model import FineTunedModel
-
-    model = load(folder)
-    if not isinstance(model, FineTunedModel):
-        raise UserError(
-            f"{folder} is not fine-tuned for a task: run bertwright finetune first, or keep some "
-            f"of its layers with bertwright compress prune-layers"
-        )
-    return model

@@ -8,7 +8,7 @@ import typer
 
 from bertwright.cli.options import PluginOption
 from bertwright.cli.output import JsonOption, log, print_result
-from bertwright.cli.verbs.recipes import split_recipe_and_overrides
+from bertwright.cli.verbs.recipes import RecipeArgument, split_recipe_and_overrides
 from bertwright.core.errors import TrainingInterrupted, UserError
 
 if TYPE_CHECKING:
@@ -21,13 +21,7 @@ def doctor(
     data: Annotated[
         Path | None, typer.Argument(help="Prepared data folder; none with --machine.")
     ] = None,
-    recipe_and_overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RECIPE] [KEY.PATH=VALUE ...]",
-            help="Recipe (modern-mini by default) and overrides.",
-        ),
-    ] = None,
+    recipe_and_overrides: RecipeArgument = None,
     minutes: Annotated[float, typer.Option(min=0.05, help="Minutes for the trial runs.")] = 4.0,
     quick: Annotated[bool, typer.Option("--quick", help="Skip the trial runs.")] = False,
     machine: Annotated[
@@ -46,9 +40,6 @@ def doctor(
     The exit code is 0 where nothing is worse than a note, 1 after a warning or an error, and 2
     where the data or the recipe cannot be read.
     """
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     if machine:
         if data is not None:
             raise UserError(f"--machine reads no data: leave {data} out")

@@ -49,9 +49,6 @@ def embed(
     as_json: JsonOption = False,
 ) -> None:
     """Compute an embedding for every line of text."""
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     import numpy as np
 
     from bertwright.core.errors import UserError

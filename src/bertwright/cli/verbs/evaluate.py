@@ -30,9 +30,6 @@ def evaluate(
     as_json: JsonOption = False,
 ) -> None:
     """Evaluate a pre-trained model on held-out text, or a fine-tuned one on its task."""
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.core.files import atomic_file
     from bertwright.interop.loading import load
     from bertwright.tasks.evaluation import evaluate as evaluation

@@ -20,10 +20,8 @@ def fill_mask(
     from bertwright.interop.loading import load
 
     masks = load(model, "float32").fill_mask(text, top_k, language)
-    if as_json:
-        result = [[{"token": p.token, "probability": p.probability} for p in m] for m in masks]
-        print_result({"text": text, "masks": result}, as_json)
-        return
-    for number, predictions in enumerate(masks, start=1):
-        line = ", ".join(f"{p.token} {p.probability:.1%}" for p in predictions)
-        typer.echo(f"{number}: {line}" if len(masks) > 1 else line)
+    result = [[{"token": p.token, "probability": p.probability} for p in m] for m in masks]
+    lines = [", ".join(f"{p.token} {p.probability:.1%}" for p in mask) for mask in masks]
+    if len(lines) > 1:
+        lines = [f"{number}: {line}" for number, line in enumerate(lines, start=1)]
+    print_result({"text": text, "masks": result}, as_json, lines)

@@ -62,9 +62,6 @@ def generate(
     as_json: JsonOption = False,
 ) -> None:
     """Generate text; with --json, one JSON object per line."""
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.interop.loading import load
     from bertwright.models.generation.generate import slow_generation_reason
 

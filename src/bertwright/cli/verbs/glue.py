@@ -7,40 +7,24 @@ import typer
 
 from bertwright.cli.options import ModelArgument, OutputOption, PluginOption, exit_on_interrupt
 from bertwright.cli.output import JsonOption, log, print_result
-from bertwright.cli.task_options import (
-    BatchSizeOption,
-    EpochsOption,
-    LearningRateOption,
-    SeedsOption,
-    SettingsArgument,
-    parse_settings,
-    progress_reporter_factory,
-)
+from bertwright.cli.task_options import FineTuningOptions, progress_reporter_factory, with_options
 from bertwright.core.errors import UserError
 
 
+@with_options
 def glue(
     model: ModelArgument,
     output: OutputOption,
     data: Annotated[Path, typer.Option(help="Folder with a folder for each GLUE task.")],
-    settings: SettingsArgument = None,
-    epochs: EpochsOption = None,
-    learning_rate: LearningRateOption = None,
-    batch_size: BatchSizeOption = None,
-    seeds: SeedsOption = 1,
+    options: FineTuningOptions,
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fine-tune on every GLUE task and write the files of a leaderboard submission."""
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.interop.loading import load
     from bertwright.tasks.tuning.glue import run_glue
 
-    parsed = parse_settings(
-        settings or [], seeds, epochs=epochs, learning_rate=learning_rate, batch_size=batch_size
-    )
+    parsed = options.parse_settings()
     if parsed.output_type:
         key = next(iter(parsed.output_type))
         raise UserError(f"the tasks of GLUE state their output: leave output_type.{key} out")

@@ -25,9 +25,6 @@ def minimal_pairs(
 
     Scores are computed in float32; a tie counts as wrong.
     """
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.interop.loading import load
     from bertwright.tasks.zero_shot.minimal_pairs import read_minimal_pairs, score_minimal_pairs
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TextIO
 
 import typer
 
-from bertwright.cli.options import PluginOption, PrecisionOption, refuse_options
+from bertwright.cli.options import PluginOption, PrecisionOption, load_fine_tuned, refuse_options
 from bertwright.cli.output import log
 
 if TYPE_CHECKING:
@@ -41,23 +41,16 @@ def predict(
 
     A line is a text, a pair of texts separated by a tab, or words to tag separated by spaces.
     """
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.core.errors import UserError
     from bertwright.core.files import require_different_file
     from bertwright.data.readers.text_lines import read_lines
-    from bertwright.interop.loading import load
-    from bertwright.tasks.fine_tuned_model import FineTunedModel
     from bertwright.tasks.prediction import TRUNCATED_KEY, predict_file, predict_lines
 
     if output is not None:
         require_different_file(output, file)
     if file != Path("-"):
         refuse_options(context, "the format of a file is that of its name", "jsonl")
-    loaded = load(model, precision)
-    if not isinstance(loaded, FineTunedModel):
-        raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
+    loaded = load_fine_tuned(model, precision)
     if resume and output is None:
         raise UserError("--resume continues a file: name it with -o")
     with _open_output(output, resume, model, precision) as (stream, earlier_lines):

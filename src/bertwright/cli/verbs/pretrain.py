@@ -7,7 +7,7 @@ import typer
 
 from bertwright.cli.options import OutputOption, PluginOption
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.recipes import split_recipe_and_overrides
+from bertwright.cli.verbs.recipes import RecipeArgument, split_recipe_and_overrides
 from bertwright.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 def pretrain(
     data: Annotated[Path, typer.Option(help="Prepared data folder.")],
     output: OutputOption,
-    recipe_and_overrides: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[RECIPE] [KEY.PATH=VALUE ...]",
-            help="Recipe (modern-mini by default) and overrides.",
-        ),
-    ] = None,
+    recipe_and_overrides: RecipeArgument = None,
     budget: Annotated[
         str | None,
         typer.Option(help="Train for this time instead of a number of steps: 90s, 20m, 1.5h."),
@@ -54,10 +48,7 @@ def pretrain(
     as_json: JsonOption = False,
 ) -> None:
     """Pre-train an encoder on prepared data."""
-    from bertwright.runtime.process import configure_process, process_age_seconds
-
-    elapsed_seconds = process_age_seconds()
-    configure_process()
+    from bertwright.runtime.process import process_age_seconds
     from bertwright.training.pretraining.pretrain import pretrain as run_pretraining
 
     name, overrides = split_recipe_and_overrides(recipe_and_overrides)
@@ -71,7 +62,7 @@ def pretrain(
         start_from=start_from,
         distillation=_load_distillation(teacher, distillation),
         tensorboard=tensorboard,
-        elapsed_seconds=elapsed_seconds,
+        elapsed_seconds=process_age_seconds(),
     )
     cost = {"steps": result.num_steps, "tokens": result.num_tokens, "seconds": result.seconds}
     print_result({"model": str(result.folder), **cost, **result.metrics}, as_json)

@@ -47,9 +47,6 @@ def prompt(
 
     A causal model scores the label after the prompt, a masked one the label in place of masks.
     """
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.core.errors import UserError
     from bertwright.data.shards.dataset import Dataset
     from bertwright.interop.loading import load

@@ -19,14 +19,11 @@ def quickstart(
     as_json: JsonOption = False,
 ) -> None:
     """Train, fine-tune and export an encoder on text that is on this machine."""
-    from bertwright.runtime.process import configure_process, process_age_seconds
-
-    elapsed_seconds = process_age_seconds()
-    configure_process()
+    from bertwright.runtime.process import process_age_seconds
     from bertwright.studies.quickstart import quickstart
 
     try:
-        result = quickstart(output, minutes, log if as_json else print, elapsed_seconds)
+        result = quickstart(output, minutes, log if as_json else print, process_age_seconds())
     except TrainingInterrupted as interrupted:
         log(f"bertwright: stopped: remove {output} to start again")
         raise typer.Exit(interrupted.exit_code) from None

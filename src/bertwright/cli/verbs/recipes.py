@@ -10,6 +10,13 @@ from bertwright.core.errors import UserError
 
 app = typer.Typer(invoke_without_command=True)
 
+RecipeArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RECIPE] [KEY.PATH=VALUE ...]",
+        help="Recipe (modern-mini by default) and overrides.",
+    ),
+]
 OverridesArgument = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY.PATH=VALUE ...]", help="Overrides of the recipe."),
@@ -33,16 +40,16 @@ def recipes(context: typer.Context, as_json: JsonOption = False) -> None:
         return
     from bertwright.recipes.loading import read_system_file, recipe_names, size_names, system_names
 
-    if as_json:
-        print_result({"recipes": recipe_names()}, as_json)
-        return
-    shared = set.intersection(*(set(size_names(system)) for system in system_names()))
-    for system in system_names():
-        sizes = [size for size in size_names(system) if size not in shared]
-        more = f" (also -{', -'.join(sizes)})" if sizes else ""
-        typer.echo(f"{system:<22} {read_system_file(system).get('source', '')}{more}")
-    common = ", ".join(f"-{size}" for size in size_names(system_names()[0]) if size in shared)
-    typer.echo(f"Add a size to a name: {common}.")
+    systems = {system: size_names(system) for system in system_names()}
+    shared = set.intersection(*map(set, systems.values()))
+    lines: list[str] = []
+    for system, sizes in systems.items():
+        extra = [size for size in sizes if size not in shared]
+        more = f" (also -{', -'.join(extra)})" if extra else ""
+        lines.append(f"{system:<22} {read_system_file(system).get('source', '')}{more}")
+    common = ", ".join(f"-{size}" for size in next(iter(systems.values())) if size in shared)
+    lines.append(f"Add a size to a name: {common}.")
+    print_result({"recipes": recipe_names()}, as_json, lines)
 
 
 @app.command()
@@ -66,8 +73,5 @@ def diff(
     from bertwright.recipes.comparison import differences
 
     axes = differences(Recipe.load(first), Recipe.load(second, *(overrides or [])))
-    if as_json:
-        print_result({d.axis: [d.first, d.second] for d in axes}, as_json=True)
-        return
-    for difference in axes:
-        typer.echo(f"{difference.axis}: {difference.first} -> {difference.second}")
+    lines = (f"{d.axis}: {d.first} -> {d.second}" for d in axes)
+    print_result({d.axis: [d.first, d.second] for d in axes}, as_json, lines)

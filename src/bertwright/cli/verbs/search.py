@@ -7,62 +7,27 @@ import typer
 
 from bertwright.cli.options import ModelArgument, OutputOption, PluginOption, exit_on_interrupt
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.task_options import (
-    BatchSizeOption,
-    DataOption,
-    DevOption,
-    EpochsOption,
-    LabelOption,
-    LearningRateOption,
-    OtherOption,
-    OutputTypeOption,
-    PairOption,
-    SeedsOption,
-    SettingsArgument,
-    TagsOption,
-    TaskOption,
-    TaskOptions,
-    TextOption,
-    TrainOption,
-    parse_settings,
-    progress_reporter_factory,
-)
+from bertwright.cli.task_options import SplitTaskOptions, progress_reporter_factory, with_options
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 
 
+@with_options
 def search(
     context: typer.Context,
     model: ModelArgument,
     output: OutputOption,
-    settings: SettingsArgument = None,
+    options: SplitTaskOptions,
     grid: Annotated[
         str | None, typer.Option(help="Published grid to search: bert, roberta, electra.")
     ] = None,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Number of Optuna trials, instead of a grid.")
     ] = None,
-    task: TaskOption = None,
-    data: DataOption = None,
-    train: TrainOption = None,
-    dev: DevOption = None,
-    text: TextOption = "text",
-    pair: PairOption = None,
-    label: LabelOption = "label",
-    other: OtherOption = None,
-    output_type: OutputTypeOption = "class",
-    tags: TagsOption = None,
-    epochs: EpochsOption = None,
-    learning_rate: LearningRateOption = None,
-    batch_size: BatchSizeOption = None,
-    seeds: SeedsOption = 1,
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Search settings of fine-tuning and write the best model."""
-    from bertwright.runtime.process import configure_process
-
-    configure_process()
     from bertwright.core.files import require_new_folder
     from bertwright.interop.loading import load
     from bertwright.tasks.tuning.search import GRIDS, search_grid, search_optuna
@@ -71,11 +36,8 @@ def search(
         raise UserError("search needs either --grid or --trials")
     if grid is not None and grid not in GRIDS:
         raise UserError(f"--grid {grid}{did_you_mean(grid, GRIDS)}")
-    parsed = parse_settings(
-        settings or [], seeds, epochs=epochs, learning_rate=learning_rate, batch_size=batch_size
-    )
+    parsed = options.parse_settings()
     require_new_folder(output)
-    options = TaskOptions(task, data, train, dev, text, pair, label, other or [], output_type, tags)
     task_data = options.task_data(context, parsed)
     make_reporter = progress_reporter_factory(show_seed=False)
     with exit_on_interrupt():

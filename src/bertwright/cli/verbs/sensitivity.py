@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from bertwright.cli.options import PluginOption
+from bertwright.cli.options import PluginOption, load_fine_tuned
 from bertwright.cli.output import JsonOption, print_result
+from bertwright.cli.task_options import DevOption
 
 COLUMNS = {
     "module": "module",
@@ -39,10 +40,7 @@ def sensitivity(
     train: Annotated[
         Path | None, typer.Option(help="Training file, for the ranges of activations.")
     ] = None,
-    dev: Annotated[
-        Path | None,
-        typer.Option(help="Development file; by default a tenth of --train is held out."),
-    ] = None,
+    dev: DevOption = None,
     max_examples: Annotated[
         int, typer.Option(min=1, help="Use at most N examples of each file.")
     ] = 256,
@@ -63,22 +61,17 @@ def sensitivity(
     """
     from bertwright.compression.quantization.sensitivity import quantization_costs
     from bertwright.compression.quantization.sharpness import block_sharpness
-    from bertwright.core.errors import UserError
     from bertwright.core.rng import sample
-    from bertwright.interop.loading import load
     from bertwright.recipes.loading import apply_overrides
     from bertwright.runtime.markdown_report import markdown_table
     from bertwright.tasks.adapters.quantization.config import Quantization
     from bertwright.tasks.data.task_data import TaskData
-    from bertwright.tasks.fine_tuned_model import FineTunedModel
 
     options: dict[str, Any] = apply_overrides(
         {"kind": "quantised", "activations": {}}, settings or []
     )
     quantization = Quantization.from_settings(options)
-    loaded = load(model, "float32")
-    if not isinstance(loaded, FineTunedModel):
-        raise UserError(f"{model} is not fine-tuned for a task: run bertwright finetune first")
+    loaded = load_fine_tuned(model, "float32")
     _, train_examples, dev_examples = TaskData(loaded.task, data, train, dev).load_splits()
     train_examples = sample(train_examples, max_examples)
     dev_examples = sample(dev_examples, max_examples)
@@ -86,7 +79,6 @@ def sensitivity(
     results = {cost.module: cost.as_dict() for cost in costs}
     for sharpness in block_sharpness(loaded, train_examples, num_subsets):
         results[f"blocks.{sharpness.block}"] |= sharpness.as_dict()
-    if as_json:
-        print_result({"task": loaded.task.name, "modules": list(results.values())}, as_json)
-        return
-    print(*markdown_table(COLUMNS, list(results.values())), sep="\n")
+    modules = list(results.values())
+    result = {"task": loaded.task.name, "modules": modules}
+    print_result(result, as_json, markdown_table(COLUMNS, modules))

@@ -44,11 +44,9 @@ def serve(
     the server after all accepted requests are answered.
     """
     from bertwright.core.optional_dependencies import require_library
-    from bertwright.runtime.process import configure_process
 
     for library in ("fastapi", "orjson", "uvicorn", "httptools", "prometheus-client"):
         require_library(library, "serve")
-    configure_process()
     from bertwright.core.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.serving.app import create_app

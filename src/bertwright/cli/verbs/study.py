@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bertwright.cli.options import PluginOption
+from bertwright.cli.options import ComputingCommand, PluginOption
 from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.core.errors import TrainingInterrupted, UserError
 
@@ -30,11 +30,7 @@ def list_studies(as_json: JsonOption = False) -> None:
     from bertwright.studies.study import load_all_studies
 
     studies = {study.name: f"{study.system}: {study.question}" for study in load_all_studies()}
-    if as_json:
-        print_result(studies, as_json)
-        return
-    for name, question in studies.items():
-        typer.echo(f"{name:<24} {question}")
+    print_result(studies, as_json, (f"{name:<24} {text}" for name, text in studies.items()))
 
 
 @app.command()
@@ -45,7 +41,7 @@ def show(study: str) -> None:
     typer.echo(to_yaml(Study.load(study)), nl=False)
 
 
-@app.command()
+@app.command(cls=ComputingCommand)
 def run(
     names: Annotated[
         list[str] | None,

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.options import ModelArgument
+from bertwright.cli.options import CompareWithOption, MaxLengthOption, ModelArgument
 from bertwright.cli.output import JsonOption, log, print_result
 
 
@@ -24,16 +24,11 @@ def view(
         ),
     ] = None,
     max_examples: Annotated[int, typer.Option(min=1, help="Show at most N texts.")] = 10,
-    compare_with: Annotated[
-        Path | None,
-        typer.Option(help="Second model to compare with, such as the one before fine-tuning."),
-    ] = None,
+    compare_with: CompareWithOption = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="Output file.")] = Path(
         "view.html"
     ),
-    max_length: Annotated[
-        int, typer.Option(min=4, help="Maximum sequence length; longer texts are truncated.")
-    ] = 128,
+    max_length: MaxLengthOption = 128,
     as_json: JsonOption = False,
 ) -> None:
     """Write a self-contained HTML page of attention, predictions and nearest words.

@@ -52,7 +52,7 @@ class ResumableFile:
                 self._provenance_path.unlink(missing_ok=True)  # left by a run killed at the end
                 raise UserError(f"{self._path} is complete: there is nothing to resume")
             appended = resume and self.partial_path.exists()
-            lines = stack.enter_context(self._open_partial() if appended else self._open_new())
+            lines = stack.enter_context(self._open_partial(appended))
             try:
                 yield lines
                 lines.flush()
@@ -63,7 +63,23 @@ class ResumableFile:
             self._finish()
 
     @contextmanager
-    def _open_new(self) -> Generator[TextIO]:
+    def _open_partial(self, appended: bool) -> Generator[TextIO]:
+        """Open the partial file: a new one, or one to append to after its last whole line."""
+        if not appended:
+            self._create_partial()
+        with (
+            output_lock(self.partial_path),
+            open(self.partial_path, "a", encoding="utf-8") as opened,
+        ):
+            if appended:
+                size = _complete_lines_size(self.partial_path)
+                if size:
+                    self._require_same_provenance()
+                opened.truncate(size)
+            write_text(self._provenance_path, json.dumps(self._provenance, indent=1) + "\n")
+            yield opened
+
+    def _create_partial(self) -> None:
         self._target.parent.mkdir(parents=True, exist_ok=True)
         try:
             self.partial_path.touch(exist_ok=False)
@@ -73,25 +89,6 @@ class ResumableFile:
                     f"{self.partial_path} was left by an interrupted run: add --resume, or remove "
                     f"it"
                 ) from None
-        with (
-            output_lock(self.partial_path),
-            open(self.partial_path, "a", encoding="utf-8") as opened,
-        ):
-            write_text(self._provenance_path, json.dumps(self._provenance, indent=1) + "\n")
-            yield opened
-
-    @contextmanager
-    def _open_partial(self) -> Generator[TextIO]:
-        with (
-            output_lock(self.partial_path),
-            open(self.partial_path, "a", encoding="utf-8") as opened,
-        ):
-            size = _complete_lines_size(self.partial_path)
-            if size:
-                self._require_same_provenance()
-            opened.truncate(size)
-            write_text(self._provenance_path, json.dumps(self._provenance, indent=1) + "\n")
-            yield opened
 
     def _require_same_provenance(self) -> None:
         before = read_results(self._provenance_path)

@@ -154,12 +154,12 @@ def _find_head_type(family: ModelFamily, tensors: StateDict, config: StockConfig
 
 def _find_family(folder: Path, config: StockConfig) -> ModelFamily:
     model_type = config.get("model_type")
-    if model_type is None or model_type not in FAMILIES:
+    if (family := FAMILIES.find(model_type)) is None:
         known = ", ".join(sorted(FAMILIES))
         raise UserError(
             f"{folder / CONFIG_FILE}: model_type is {model_type!r}: supported are {known}"
         )
-    return FAMILIES[model_type]
+    return family
 
 
 def _build_recipe(

@@ -11,7 +11,8 @@ from bertwright.tasks.catalogue.registry import (
 )
 from bertwright.tasks.data.split_files import find_split_file
 
-TASKS.update({task.name: task for task in (*glue.TASKS, *named_tasks.TASKS)})
+for task in (*glue.TASKS, *named_tasks.TASKS):
+    TASKS.register(task.name.lower(), task)
 
 __all__ = [
     "TASKS",

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
+from bertwright.core.registry import Registry, import_installed_plugins
 from bertwright.tasks.formats.tables import Columns, TableReader
 from bertwright.tasks.formats.tagged_sentences import TaggedSentenceReader
 from bertwright.tasks.outputs import OutputType, TokenClassificationOutput
 from bertwright.tasks.task import Task
 
-TASKS: dict[str, Task] = {}
+TASKS = Registry[Task]()
 """Tasks by name, in lower case."""
 
 
@@ -20,18 +21,26 @@ def add_task(task: Task) -> Task:
     Errors: UserError where another task has the name.
     """
     name = task.name.lower()
-    if TASKS.setdefault(name, task) != task:
+    if TASKS.get(name, task) != task:
         raise UserError(f"a task {name!r} exists already: give yours another name")
+    TASKS.register(name, task)
     return task
 
 
 def find_task(name: str) -> Task:
     """Return a task by name, written ``CoLA``, ``cola`` or ``glue/cola``; hyphens do not matter."""
     short = name.lower().rpartition("/")[2]
-    for registered_name, task in TASKS.items():
-        if registered_name.replace("-", "") == short.replace("-", "").replace("_", ""):
-            return task
-    raise UserError(f"no task {name!r}{did_you_mean(short, TASKS)}")
+    if (task := _find_known_task(short)) is None:
+        import_installed_plugins()
+        task = _find_known_task(short)
+    if task is None:
+        raise UserError(f"no task {name!r}{did_you_mean(short, TASKS)}")
+    return task
+
+
+def _find_known_task(name: str) -> Task | None:
+    plain_name = name.replace("-", "").replace("_", "")
+    return next((t for n, t in TASKS.items() if n.replace("-", "") == plain_name), None)
 
 
 def table_task(

@@ -18,6 +18,7 @@ from bertwright.core.files import require_new_folder
 from bertwright.core.statistics import Estimate, estimate
 from bertwright.models.text_model import TextModel
 from bertwright.runtime.compiler import compilation_failure, compilation_obstacle, is_compiler_error
+from bertwright.runtime.process import configure_process
 from bertwright.tasks.baselines.baseline import TaskBaseline
 from bertwright.tasks.baselines.comparison import BaselineComparison, compare_with_baselines
 from bertwright.tasks.baselines.fit_baselines import run_baselines
@@ -232,6 +233,7 @@ def finetune_tasks(
     :func:`finetune`, but ``output`` gets a model folder for each task.
     """
     start = time.monotonic()
+    configure_process()
     config = FineTuningConfig.from_settings(settings)
     if output is not None:
         require_new_folder(Path(output))

@@ -63,7 +63,7 @@ def test_an_unknown_name_is_reported(name: str) -> None:
     ("family", "head_type"),
     [
         (family, head_type)
-        for family in FAMILIES.values()
+        for family in map(FAMILIES.__getitem__, FAMILIES)
         for head_type in (*family.pretraining_head_types.values(), *family.task_heads)
     ],
     ids=lambda value: value if isinstance(value, str) else value.model_type,

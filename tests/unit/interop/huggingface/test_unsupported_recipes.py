@@ -60,8 +60,12 @@ def handled_paths(family: ModelFamily) -> dict[str, set[Any] | None]:
 
 def setting_groups(annotation: Any) -> Iterator[type[BaseModel]]:
     """The groups of settings that a field may hold."""
-    if inspect.isclass(annotation) and issubclass(annotation, Config) and not annotation.has_kind:
-        yield from annotation.config_classes()
+    if (
+        inspect.isclass(annotation)
+        and issubclass(annotation, Config)
+        and "kind" not in annotation.model_fields
+    ):
+        yield from annotation.kinds().values()
     elif inspect.isclass(annotation) and issubclass(annotation, BaseModel):
         yield annotation
     for part in get_args(annotation):

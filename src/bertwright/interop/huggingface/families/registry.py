@@ -1,11 +1,11 @@
 """All supported families of stock classes."""
 
-from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib import import_module
+from typing import Any, cast
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
+from bertwright.core.registry import Registry
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import EncoderModel
@@ -32,29 +32,33 @@ _CLASSES = {
 """Module and class by ``model_type``."""
 
 
-@cache
-def _load_family(model_type: str) -> ModelFamily:
-    module, name = _CLASSES[model_type].split(".")
-    return getattr(import_module(f"{__package__}.{module}"), name)()
-
-
-class _FamilyRegistry(Mapping[str, ModelFamily]):
-    """The families by ``model_type``, imported on first use."""
+class _FamilyRegistry(Registry[ModelFamily]):
+    """The families by ``model_type``; those of the package are imported on first use."""
 
     def __getitem__(self, model_type: str) -> ModelFamily:
-        return _load_family(model_type)
+        family = super().__getitem__(model_type)
+        if isinstance(family, str):
+            module, name = family.split(".")
+            family = self[model_type] = getattr(import_module(f"{__package__}.{module}"), name)()
+        return family
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(_CLASSES)
-
-    def __len__(self) -> int:
-        return len(_CLASSES)
-
-    def __contains__(self, model_type: object) -> bool:
-        return model_type in _CLASSES
+    def get(self, model_type: str, default: Any = None) -> Any:
+        # Not of the dictionary itself: families of the package are imported here.
+        return self[model_type] if model_type in self else default  # noqa: SIM401
 
 
-FAMILIES: Mapping[str, ModelFamily] = _FamilyRegistry()
+FAMILIES = _FamilyRegistry(cast(Any, _CLASSES))
+
+
+def add_family(family: ModelFamily) -> ModelFamily:
+    """Register a family under its ``model_type``, also from a plugin.
+
+    Errors: UserError where another family has it.
+    """
+    if FAMILIES.get(family.model_type, family) != family:
+        raise UserError(f"a family of model_type {family.model_type!r} exists already")
+    FAMILIES.register(family.model_type, family)
+    return family
 
 
 def find_family(
@@ -65,9 +69,9 @@ def find_family(
     Of several, the family it was imported from is preferred. ``model_type`` restricts the search to
     one family. Raises UserError naming the axes that the nearest family does not have.
     """
-    if model_type is not None and model_type not in FAMILIES:
+    if model_type is not None and FAMILIES.find(model_type) is None:
         raise UserError(f"unknown family {model_type!r}{did_you_mean(model_type, FAMILIES)}")
-    candidates = FAMILIES.values() if model_type is None else [FAMILIES[model_type]]
+    candidates = [FAMILIES[name] for name in ([model_type] if model_type else FAMILIES)]
     mismatches = {family: family.mismatches(model, special_tokens) for family in candidates}
     origin = model.recipe.family
     nearest = min(

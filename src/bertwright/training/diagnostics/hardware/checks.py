@@ -51,23 +51,20 @@ class MachineCheck:
 
 def machine_checks() -> Iterator[MachineCheck]:
     """Yield the checks of this machine; measurements come first, while nothing else runs."""
-    yield MachineCheck("processor", True, _processor())
+    sets = " ".join(instruction_sets()) or "instruction sets unknown"
+    yield MachineCheck("processor", True, f"{cpu_description()}: {sets}")
     yield MachineCheck("cores", True, _cores())
     yield MachineCheck("allocator", True, allocator_description())
     yield _matrix_products()
     yield MachineCheck("matrix peaks", True, _matrix_peaks())
     yield _int8_kernels()
     yield _cache_folder()
-    yield MachineCheck("versions", True, ", ".join(f"{n} {v}" for n, v in _versions().items()))
+    versions = package_versions(*LIBRARIES).items()
+    yield MachineCheck("versions", True, ", ".join(f"{n} {v}" for n, v in versions))
     obstacle = compilation_obstacle()
     yield _compiler(obstacle)
     if obstacle is None:
         yield from compiled_step_checks()
-
-
-def _processor() -> str:
-    sets = " ".join(instruction_sets()) or "instruction sets unknown"
-    return f"{cpu_description()}: {sets}"
 
 
 def _cores() -> str:
@@ -116,10 +113,6 @@ def _cache_folder() -> MachineCheck:
             "cache folder", False, f"{error}: measurements are not cached; set XDG_CACHE_HOME"
         )
     return MachineCheck("cache folder", True, str(folder))
-
-
-def _versions() -> dict[str, str]:
-    return package_versions(*LIBRARIES)
 
 
 def _compiler(obstacle: str | None) -> MachineCheck:
