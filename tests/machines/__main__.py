@@ -13,10 +13,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.machines.settings import Setting, possible_settings
-
 from benchmarks.markdown_sections import write_section
 from bertwright.runtime.markdown_report import markdown_table
+from tests.machines.settings import Setting, possible_settings
 
 HERE = Path(__file__).parent
 TESTS = HERE.parent

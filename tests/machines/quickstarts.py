@@ -11,10 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.machines.settings import Setting, possible_settings
-
 from benchmarks.markdown_sections import write_section
 from bertwright.runtime.markdown_report import markdown_table
+from tests.machines.settings import Setting, possible_settings
 
 MAX_DIFFERENCE = 0.1
 """Largest difference of held-out losses, in nats."""
@@ -59,7 +58,8 @@ def run(setting: Setting, folder: Path, minutes: float) -> dict[str, Any]:
 
 def main() -> None:
     """Run all settings and print the table; exit with 1 if one is too slow or differs too much."""
-    parser = argparse.ArgumentParser(prog="python -m tests.machines.quickstarts", description=__doc__)
+    prog = "python -m tests.machines.quickstarts"
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     parser.add_argument("--document", type=Path, help="Markdown file to write the table into")
     parser.add_argument("--minutes", type=float, default=5.0, help="minutes of pre-training")
     arguments = parser.parse_args()
