@@ -1,5 +1,6 @@
 """Run several analyses of a model and write their files."""
 
+import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -77,10 +78,11 @@ class AnalysisReport:
 def select_analyses(names: Sequence[str]) -> list[Analysis]:
     """Return the analyses with these names, survey ids or groups; all of them for ``all``.
 
-    Errors: UserError for an unknown name.
+    Those of a name are in the order of their groups and survey ids. Errors: UserError for an
+    unknown name.
     """
     import_installed_plugins()
-    kinds = Analysis.kinds()
+    kinds = dict(sorted(Analysis.kinds().items(), key=lambda item: _report_order(item[1])))
     known = {kind: [kind] for kind in kinds} | {"all": list(kinds)}
     for kind, analysis in kinds.items():
         known.setdefault(analysis.survey_id.lower(), []).append(kind)
@@ -92,6 +94,10 @@ def select_analyses(names: Sequence[str]) -> list[Analysis]:
             raise UserError(f"no analysis {name!r}{did_you_mean(name, known, [*groups, 'all'])}")
         selected |= dict.fromkeys(known[name.lower()])
     return [Analysis.parse(kind) for kind in selected]
+
+
+def _report_order(analysis: type[Analysis]) -> tuple[str, str]:
+    return analysis.group, re.sub(r"\d+", lambda number: number[0].zfill(4), analysis.survey_id)
 
 
 def run_analyses(
