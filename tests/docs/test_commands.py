@@ -119,7 +119,8 @@ def test_commands_of_a_document_run(document: Path, folder: Path) -> None:
         (folder / name).write_text(content, encoding="utf-8")
     for language, code in code_blocks(document):
         if language == "python":
-            exec(compile(code, str(document), "exec"), {"__name__": "document"})
+            with temporary_registrations():
+                exec(compile(code, str(document), "exec"), {"__name__": "document"})
             continue
         for words in commands(language, code):
             with temporary_registrations():

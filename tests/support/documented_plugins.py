@@ -26,6 +26,6 @@ def load_example(name: str) -> ModuleType:
 
 
 ShuffledTokens = load_example("shuffled_tokens").ShuffledTokens
-LabelledLines = load_example("own_task").LabelledLines
+LabelledLines = load_example("labelled_lines").LabelledLines
 
 LABELLED_LINES: Task = TASKS.pop("tested-lines")

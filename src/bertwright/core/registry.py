@@ -48,7 +48,7 @@ _registrations: list[_Registration] = []
 def transaction() -> Generator[None]:
     """Undo what the block has registered if it raises, but for modules of this package.
 
-    Modules that the block has imported are forgotten, so that another import registers anew.
+    Modules that the block has imported are forgotten, so that another import registers again.
     """
     start, modules = len(_registrations), {*sys.modules}
     try:

@@ -10,7 +10,7 @@ from checkout import EXAMPLES
 from commands import invoke, invoke_json
 from small_tasks import classes
 
-PLUGIN = EXAMPLES / "own_task.py"
+PLUGIN = EXAMPLES / "labelled_lines.py"
 
 
 def test_finetune_repeats_over_seeds(folder: Path, tmp_path: Path) -> None:

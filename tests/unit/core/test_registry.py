@@ -57,7 +57,7 @@ def test_an_installed_plugin_is_imported_for_an_unknown_kind(installed: Path) ->
     assert recipe.encoder.feed_forward.activation == "silu"
 
 
-def test_an_installed_plugin_is_imported_for_an_unknown_task(installed: Path) -> None:
+def test_an_installed_plugin_is_imported_for_an_unknlabelled_lines(installed: Path) -> None:
     installed.write_text(CHOICE)
     assert find_task("installed_task") is TASKS["installed-task"]
 

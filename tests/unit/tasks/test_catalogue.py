@@ -22,7 +22,7 @@ def test_task_lookup_ignores_case() -> None:
     assert find_task("CoLA") is find_task("cola") is TASKS["cola"]
 
 
-def test_unknown_task_suggests_a_known_one() -> None:
+def test_unknlabelled_lines_suggests_a_known_one() -> None:
     with pytest.raises(UserError, match=r"no task 'colla': did you mean 'cola'\?"):
         find_task("colla")
 

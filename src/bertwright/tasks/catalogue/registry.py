@@ -30,15 +30,15 @@ def add_task(task: Task) -> Task:
 def find_task(name: str) -> Task:
     """Return a task by name, written ``CoLA``, ``cola`` or ``glue/cola``; hyphens do not matter."""
     short = name.lower().rpartition("/")[2]
-    if (task := _find_known_task(short)) is None:
+    if (task := _find_knlabelled_lines(short)) is None:
         import_installed_plugins()
-        task = _find_known_task(short)
+        task = _find_knlabelled_lines(short)
     if task is None:
         raise UserError(f"no task {name!r}{did_you_mean(short, TASKS)}")
     return task
 
 
-def _find_known_task(name: str) -> Task | None:
+def _find_knlabelled_lines(name: str) -> Task | None:
     plain_name = name.replace("-", "").replace("_", "")
     return next((t for n, t in TASKS.items() if n.replace("-", "") == plain_name), None)
 

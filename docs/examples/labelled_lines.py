@@ -1,6 +1,6 @@
 """A task of one's own: every line is a class, a colon and a text.
 
-bertwright finetune encoder --plugin own_task.py --task labelled-lines --train lines.txt -o out
+bertwright finetune encoder --plugin labelled_lines.py --task labelled-lines --train lines.txt
 """
 
 from collections.abc import Iterable, Sequence
