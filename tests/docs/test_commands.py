@@ -12,11 +12,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from registrations import temporary_registrations
 from typer.testing import CliRunner
 
 from bertwright.cli.app import app
 from checkout import CHECKOUT
+from registrations import temporary_registrations
 from short_runs import shorten
 from stock_models import saved, stock_model
 

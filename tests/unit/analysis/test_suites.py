@@ -105,7 +105,7 @@ def test_hard_capabilities_are_compared_with_simple_sentences(tmp_path: Path) ->
     analysis = Analysis.parse({"kind": "suites", **labels, "items_per_suite": 30})
     (report,) = run_analyses(inputs, [analysis], tmp_path, lambda line: None)
     verdicts = {claim.claim: claim.verdict for claim in report.claim_results}
-    assert verdicts["simple positive and negative sentences are told apart"] == "seen"
+    assert verdicts["simple positive and negative sentences are distinguished"] == "seen"
     assert verdicts["negation is harder than simple sentences"] == "seen"
     (report,) = run_analyses(inputs, [Analysis.parse("suites")], tmp_path, lambda line: None)
     assert [claim.claim for claim in report.claim_results] == [

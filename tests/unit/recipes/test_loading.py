@@ -3,7 +3,7 @@
 import pytest
 
 from bertwright.core.errors import UserError
-from bertwright.objectives import MaskedLM
+from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Objective
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import import_plugin, merge, recipe_names, system_names

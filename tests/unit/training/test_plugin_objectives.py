@@ -16,7 +16,7 @@ from bertwright.batches.targets import Targets, next_token_targets, token_target
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
-from bertwright.interop.huggingface import export_huggingface
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.models import Model
 from bertwright.modules.attention.mask import CausalVisibility, Visibility
 from bertwright.objectives import Objective

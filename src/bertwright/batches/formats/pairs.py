@@ -125,8 +125,10 @@ class _PairSampler:
         first_lengths, second_lengths = truncate_longest_first(
             first_texts.lengths, second_texts.lengths, self.layout.max_pair_tokens
         )
-        first_texts = self._cut(first_texts, first_lengths, "front of A", index, epoch)
-        second_texts = self._cut(second_texts, second_lengths, "front of B", index, epoch)
+        first_key = stream_key(self.rng_key, "front of A")
+        second_key = stream_key(self.rng_key, "front of B")
+        first_texts = _cut(first_texts, first_lengths, first_key, index, epoch)
+        second_texts = _cut(second_texts, second_lengths, second_key, index, epoch)
         return self.layout.lay_out_pairs(first_texts, second_texts, relation)
 
     def _sample_pair(
@@ -217,13 +219,13 @@ class _PairSampler:
         last_unit = np.minimum(np.searchsorted(self.units.stops, target_stops), last_allowed)
         return units, np.maximum(last_unit, units), num_others > 0
 
-    def _cut(
-        self, texts: TextSpans, lengths: IntArray, stream: str, index: IntArray, epoch: Counters
-    ) -> TextSpans:
-        """Truncate texts to ``lengths``, removing tokens at random ends."""
-        rng_key = stream_key(self.rng_key, stream)
-        num_cut_in_front = _count_heads(texts.lengths - lengths, rng_key, epoch, index)
-        return TextSpans(texts.starts + num_cut_in_front, lengths)
+
+def _cut(
+    texts: TextSpans, lengths: IntArray, rng_key: int, index: IntArray, epoch: Counters
+) -> TextSpans:
+    """Truncate texts to ``lengths``, removing tokens at random ends."""
+    num_cut_in_front = _count_heads(texts.lengths - lengths, rng_key, epoch, index)
+    return TextSpans(texts.starts + num_cut_in_front, lengths)
 
 
 def _count_heads(num_tosses: IntArray, rng_key: int, epoch: Counters, index: IntArray) -> IntArray:
