@@ -70,7 +70,7 @@ studies: .venv/.development ## Run every study of a claim and write docs/claims.
 	$(BIN)/python -m experiments claims docs/results/studies --document docs/claims.md
 
 docs: .venv/.development ## Build the documentation into docs/_build, without warnings
-	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
 
 wheel: .venv/.development ## Build the wheel, and use it in an empty environment
 	.ci/wheel
