@@ -71,17 +71,17 @@ def _introduction() -> str:
     )
     return f"""# One token through a training step
 
-This page follows one token through one step of training. `python docs/one_token.py` computed all
-values and wrote the page; a test compares the two. The recipe is `{RECIPE}` in float32, with a
-vocabulary and sequences small enough to print:
+This page follows one token through one training step. `python docs/one_token.py` computes all
+values and writes the page; a test checks that they agree. The recipe is `{RECIPE}` in float32, with
+a vocabulary and sequences small enough to print:
 
 ```text
 {RECIPE} \\
 {changes[:-2]}
 ```
 
-B is the number of sequences, L their length, D the hidden width, V the vocabulary size, M the
-number of targets. [Hook points](../reference/hooks.md) lists the names of values inside the
+B is the number of sequences, L their length, D the hidden width, V the vocabulary size, and M the
+number of targets. [Hook points](../reference/hooks.md) lists the names of all values inside the
 encoder.
 """
 
@@ -98,17 +98,19 @@ def _tokenization(run: FollowedRun) -> str:
     num_words = int((split.boundaries(0, split.num_tokens) & WORD_START > 0).sum())
     return f"""## Text to token ids
 
-The text has five short documents. One of its sentences:
+The text has five short documents. This is one of its sentences:
 
 > {sentence}
 
-The WordPiece vocabulary was trained on this text: {run.tokenizer.vocab_size} tokens, lower-cased. A
-word that is not a token is split, from the left, into the longest tokens; `##` marks continuations.
+The WordPiece vocabulary of {run.tokenizer.vocab_size} lower-case tokens was trained on this text. A
+word that is not in the vocabulary is split, from the left, into the longest possible tokens;
+`##` marks continuations.
 
 {_table(rows[0], rows[1:])}
 
-`prepare` stores {split.num_tokens} token ids in the training split, two bytes each, with one
-byte of boundary flags each: {num_words} of them start a word. The rest of the text is held out.
+`prepare` stores the {split.num_tokens} token ids of the training split, with two bytes per id
+and one byte of boundary flags. {num_words} of the tokens start a word. The rest of the text is
+held out.
 """
 
 
@@ -129,7 +131,7 @@ def _sequence(run: FollowedRun) -> str:
     return f"""## Token ids to a batch
 
 A batch has B = {num_sequences} sequences of L = {length} tokens. This is sequence {row} of the
-first batch before masking. Documents are packed end to end; each has its own number and positions:
+first batch before masking. Documents are packed end to end. Each has its own number and positions:
 
 {_table(rows[0], rows[1:])}
 """
@@ -150,17 +152,17 @@ def _masking(run: FollowedRun) -> str:
             rows.append((int(position), index, f"`{run.token_text(label)}`", f"`{shown}`"))
     return f"""## Masking
 
-{objective.selection.masking_rate.at(0):.0%} of the positions are targets; in a growing share of
-sequences they are whole words. {corruption.mask:.0%} of them become `[MASK]`,
-{corruption.random:.0%} a random token, and {corruption.keep:.0%} stay. The choice is a hash of the
-seed, the epoch, the sequence and the position: nothing is stored, and step 0 always masks the same
-positions. In this sequence:
+{objective.selection.masking_rate.at(0):.0%} of the positions are targets; in a growing fraction of
+the sequences, whole words are chosen. {corruption.mask:.0%} of the targets become `[MASK]`,
+{corruption.random:.0%} a random token, and {corruption.keep:.0%} stay as they are. The choice is a
+hash of seed, epoch, sequence and position, so nothing is stored, and step 0 always masks the same
+positions. The targets in this sequence:
 
 {_table(("target position in the batch", "in the sequence", "label", "input"), rows)}
 
-The whole batch has M = {len(targets.positions)} targets, the same number in every step. We
-follow the one at position {followed.position}: the label is
-**{run.token_text(followed.token_id)}**, the input is `[MASK]`.
+The whole batch has M = {len(targets.positions)} targets; every step has the same number. We
+follow the target at position {followed.position}. Its label is
+**{run.token_text(followed.token_id)}**, and its input is `[MASK]`.
 """
 
 
@@ -191,14 +193,14 @@ def _hidden_states(run: FollowedRun) -> str:
     num_masked = int((weights == 0).all(0).sum())
     return f"""## Through the encoder
 
-`[MASK]` is row {run.tokenizer.special_tokens.mask} of the embedding table. The first four of the D
-numbers at our position, from there on:
+`[MASK]` is row {run.tokenizer.special_tokens.mask} of the embedding table. This table
+shows the first four of the D numbers at our position, from the embedding to the output:
 
 {_table(("hook point", "shape", "value"), rows)}
 
-The largest attention weights of each head in the first block, from our position. {num_masked} of
-the {weights.shape[1]} positions belong to other documents and have weight 0. The weights
-are random so far:
+These are the largest attention weights of each head in the first block, from our position.
+{num_masked} of the {weights.shape[1]} positions belong to other documents and have weight 0.
+The model is untrained, so the weights are random:
 
 {_table(("head", "attends to (weight)"), heads)}
 """
@@ -227,19 +229,19 @@ def _loss_and_update(run: FollowedRun) -> str:
     return f"""## Hidden states to loss
 
 The masked LM head applies a dense layer, GELU and a norm to the hidden state at each target
-position, and multiplies by the embedding table: M x V =
-{len(run.batch.targets["masked"].positions)} x {len(before)} logits. The softmax gives
-*{name}* the probability {probability:.4f}; a uniform distribution would give
+position, and multiplies the result by the embedding table. This gives M x V =
+{len(run.batch.targets["masked"].positions)} x {len(before)} logits. After the softmax,
+*{name}* has the probability {probability:.4f}; in a uniform distribution it would be
 {1 / len(before):.4f}. The loss at our position is -ln {probability:.4f} =
 {-math.log(probability):.3f} nats. The loss of the step is the mean over all targets:
 {mean_loss:.3f}.
 
 ## Loss to update
 
-The gradient reaches every parameter. The embedding of *{name}* gets two contributions: from the
-output layer, where it is the label, and from the input layer, wherever it is read. In its first
-step AdamW moves every number by the learning rate ({run.recipe.optimiser.learning_rate:g}),
-against the sign of its gradient:
+Every parameter gets a gradient. The embedding of *{name}* gets two contributions: from the
+output layer, where it is the label, and from the input layer, at positions where it is the input.
+In its first step, AdamW changes every number by the learning rate
+({run.recipe.optimiser.learning_rate:g}), against the sign of its gradient:
 
 {_table((f"embedding of *{name}*", "first four numbers"), update)}
 
@@ -247,7 +249,7 @@ The prediction at our position:
 
 {_table(("", f"probability of *{name}*", "loss", "most probable"), predictions)}
 
-A text this small is memorised, which shows that loss, gradient and update work together.
+The model memorises such a small text, which shows that loss, gradient and update work together.
 """
 
 
