@@ -1,4 +1,4 @@
-"""The ``bertwright`` command: the list of its verbs and what happens to an error."""
+"""The ``bertwright`` command: its verbs, and how errors are handled."""
 
 from collections.abc import Callable
 from typing import Annotated
@@ -119,5 +119,5 @@ for _name, _group in {
 
 
 def main() -> None:
-    """Run one verb."""
+    """Run the command line."""
     run_app(app)

@@ -1,4 +1,4 @@
-"""Exit codes and messages of a command line that ends with an error."""
+"""Exit codes and messages when a command line ends with an error."""
 
 import errno
 import os
@@ -10,12 +10,12 @@ import typer
 from bertwright.core.errors import TrainingInterrupted, UserError
 
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
-"""Error numbers of a standard output, or of a temporary file, that takes no more."""
+"""Errors of a standard output, or a file system for temporary files, that accepts no more data."""
 
 
 def run_app(app: typer.Typer, program: str = "bertwright") -> None:
-    """Run a command line; exit with code 2 after an error of the user, printed as one sentence."""
-    # A shell may have closed them.
+    """Run a command line; after a user error, print one sentence and exit with code 2."""
+    # The standard streams may have been closed by a shell.
     sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
@@ -34,7 +34,7 @@ def run_app(app: typer.Typer, program: str = "bertwright") -> None:
         if error.filename is not None:
             print(f"{program}: {error.filename}: {error.strerror}: name another", file=sys.stderr)
         elif error.errno in _OUTPUT_ERRORS:
-            # What is still to be flushed at the end of the process has nowhere to go.
+            # Discard what would still be flushed when the process ends.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             where = f"standard output, or temporary files in {tempfile.gettempdir()}"
             print(f"{program}: {error.strerror} ({where}): free some space", file=sys.stderr)

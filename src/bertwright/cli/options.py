@@ -28,7 +28,7 @@ def _import_plugin(plugin: Path | None) -> Path | None:
 
 
 class ComputingCommand(TyperCommand):
-    """A command that configures the process before it computes, but not for ``--help``."""
+    """A command that configures the process before computing, but not for ``--help``."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -79,7 +79,7 @@ NumWorkersOption = Annotated[
 def load_fine_tuned(
     folder: Path, precision: InferencePrecision | None = None, otherwise: str = ""
 ) -> "FineTunedModel":
-    """Load a model. Errors: UserError if it is not fine-tuned; ``otherwise`` ends the advice."""
+    """Load a fine-tuned model; UserError for others, with advice that ends with ``otherwise``."""
     from bertwright.interop.loading import load
     from bertwright.tasks.fine_tuned_model import FineTunedModel
 
@@ -91,21 +91,21 @@ def load_fine_tuned(
 
 
 def refuse_options(context: typer.Context, reason: str, *names: str) -> None:
-    """Raise UserError for the first of these options that the command line states."""
+    """Raise UserError for the first of these options that is on the command line."""
     for name in names:
         if is_stated(context, name):
             raise UserError(f"{reason}: leave --{name.replace('_', '-')} out")
 
 
 def is_stated(context: typer.Context, name: str) -> bool:
-    """Return whether the command line states a parameter."""
+    """Return whether a parameter is set on the command line."""
     source = context.get_parameter_source(name)
     return source is not None and source.name == "COMMANDLINE"
 
 
 @contextmanager
 def exit_on_interrupt() -> Generator[None]:
-    """Exit with the code of the signal that interrupted training."""
+    """Exit with the code of the signal if training is interrupted."""
     try:
         yield
     except TrainingInterrupted as interrupted:

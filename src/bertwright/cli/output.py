@@ -1,4 +1,4 @@
-"""What every verb prints: one JSON object on stdout, or aligned rows."""
+"""Output of every verb: one JSON object on stdout, or aligned rows."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ def _require_writable(path: Path | None) -> Path | None:
     return path
 
 
-# Looked at before the plot is computed, which may take hours.
+# Checked before the plot is computed, which may take hours.
 PlotOption = Annotated[
     Path | None,
     typer.Option(help="A PNG file that shows the same.", callback=_require_writable),
@@ -28,9 +28,9 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object 
 def print_result(
     result: Mapping[str, Any], as_json: bool, lines: Iterable[str] | None = None
 ) -> None:
-    """Print a result as one JSON object on stdout, or else as ``lines``.
+    """Print a result as one JSON object on stdout, or as ``lines``.
 
-    By default these are aligned rows, and a table below them for every list of mappings.
+    The default ``lines`` are aligned rows, and below them a table for every list of mappings.
     """
     if as_json:
         json.dump(result, sys.stdout)
@@ -61,9 +61,9 @@ def print_result(
 def print_results(
     results: Sequence[Mapping[str, Any]], columns: Mapping[str, str], as_json: bool
 ) -> None:
-    """Print results of one kind as one JSON object, or as a table.
+    """Print similar results as one JSON object, or as a table.
 
-    ``columns`` maps keys to headings.
+    ``columns`` maps keys to column headings.
     """
     from bertwright.runtime.markdown_report import markdown_table
 

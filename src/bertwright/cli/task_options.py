@@ -1,4 +1,4 @@
-"""Options that name a task and its data: a task by name, or one made of columns."""
+"""Options that define a task and its data: a task by name, or a task on table columns."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bertwright.tasks.task import Task
 
 COLUMN_TASKS = ("similarity", "retrieval", "rank")
-"""Named tasks that read columns of the user's choice."""
+"""Named tasks whose columns the user chooses."""
 
 TAG_COLUMNS = ("tag", "upos", "xpos", "feats")
 
@@ -36,7 +36,7 @@ SeedsOption = Annotated[
 
 
 def with_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """Return a verb that takes the fields of its parameter ``options`` as options."""
+    """Return a verb whose parameter ``options`` is replaced by options for its fields."""
     signature = inspect.signature(verb)
     options: type[Any] = signature.parameters["options"].annotation
     fields = inspect.signature(options).parameters
@@ -57,7 +57,7 @@ def with_options(verb: Callable[..., None]) -> Callable[..., None]:
 
 @dataclass(frozen=True)
 class ParsedSettings:
-    """Settings of fine-tuning, and those of the output type as they were typed."""
+    """Settings of fine-tuning, and settings of the output type as typed."""
 
     finetuning: dict[str, Any]
     output_type: dict[str, Any]
@@ -65,7 +65,7 @@ class ParsedSettings:
 
 @dataclass(frozen=True)
 class FineTuningOptions:
-    """The options of every verb that fine-tunes."""
+    """The options common to all verbs that fine-tune."""
 
     settings: Annotated[
         list[str] | None,
@@ -88,9 +88,9 @@ class FineTuningOptions:
     seeds: SeedsOption = 1
 
     def parse_settings(self) -> ParsedSettings:
-        """Return the settings of KEY=VALUE arguments and of options.
+        """Return the settings from KEY=VALUE arguments and from options.
 
-        Errors: UserError for a setting that is stated twice.
+        Errors: UserError for a setting that is given twice.
         """
         from bertwright.recipes.loading import apply_overrides
 
@@ -104,13 +104,13 @@ class FineTuningOptions:
         settings = apply_overrides(options, (o for o in overrides if o not in typed))
         if self.seeds > 1:
             settings["seeds"] = self.seeds
-        # YAML would read the word yes as true; a number that is typed as text is a number.
+        # YAML would read the word yes as true; a number given as text is still read as a number.
         output_type = apply_overrides({}, typed, as_text=True).get("output_type", {})
         return ParsedSettings(settings, output_type)
 
 
 def progress_reporter_factory(show_seed: bool) -> "ReporterFactory":
-    """Return a factory of a progress line for each run."""
+    """Return a factory that builds a progress line for each run."""
     from bertwright.training.callbacks.callback import Callback
     from bertwright.training.clock import TrainingClock
     from bertwright.training.reporters.progress_line import ProgressLine
@@ -126,7 +126,7 @@ def progress_reporter_factory(show_seed: bool) -> "ReporterFactory":
 
 
 def require_one_task(task_data: "Sequence[TaskData]", verb: str) -> "TaskData":
-    """Return the only task. Errors: UserError where there are several."""
+    """Return the only task; UserError if there are several."""
     if len(task_data) > 1:
         raise UserError(f"{verb} takes one task: name one")
     return task_data[0]
@@ -205,7 +205,7 @@ class TaskOptions(FineTuningOptions):
         return task
 
     def _require_negatives_used(self, task: "Task") -> None:
-        """Refuse negative columns where no loss and no metric uses them."""
+        """Raise UserError for columns of negatives that neither the loss nor a metric uses."""
         from bertwright.tasks.metrics.ranking import RANKING_METRICS
         from bertwright.tasks.outputs import SimilarityOutput
 
@@ -269,7 +269,7 @@ class TaskOptions(FineTuningOptions):
 
 @dataclass(frozen=True)
 class SplitTaskOptions(TaskOptions):
-    """The same, with a development file."""
+    """The options of a verb that fine-tunes for a task, with a development file."""
 
     dev: DevOption = None
 
@@ -279,7 +279,7 @@ class SplitTaskOptions(TaskOptions):
 
 
 def _with_output_settings(task: "Task", settings: ParsedSettings) -> "Task":
-    """Return the task with settings of its output type."""
+    """Return the task with settings applied to its output type."""
     from bertwright.recipes.loading import merge
     from bertwright.tasks.outputs import OutputType
     from bertwright.tasks.task import Task
@@ -292,7 +292,7 @@ def _with_output_settings(task: "Task", settings: ParsedSettings) -> "Task":
 
 
 def find_task_folder(data: Path, task: str) -> Path:
-    """Return the folder of a task, in either case and spelling."""
+    """Return the folder of a task, whose name may differ in case and spelling."""
     name = task.lower().rpartition("/")[2].replace("-", "").replace("_", "")
     for folder in sorted(data.iterdir()) if data.is_dir() else []:
         if folder.is_dir() and folder.name.lower().replace("-", "").replace("_", "") == name:
@@ -301,7 +301,7 @@ def find_task_folder(data: Path, task: str) -> Path:
 
 
 def explain_errors(make: Any, name: str) -> Any:
-    """Return what ``make`` returns; a mistake is a UserError that names the option."""
+    """Return what ``make`` returns; turn validation errors into a UserError naming the option."""
     from pydantic import ValidationError
 
     from bertwright.core.config import to_user_error

@@ -1,1 +1,1 @@
-"""From a model to a smaller one."""
+"""Compression: distillation, pruning, quantization and smaller vocabularies."""

@@ -1,4 +1,4 @@
-"""Compress a fine-tuned model by a method."""
+"""Compress a fine-tuned model with a compression method."""
 
 import json
 import time
@@ -43,10 +43,10 @@ from bertwright.tasks.task import Task
 
 @dataclass(frozen=True)
 class CompressionResult:
-    """The scores of a teacher and of its students.
+    """The scores of a teacher and its students.
 
-    ``runs`` has one student per seed. ``baseline_scores`` are those of the same student, trained
-    on the labels alone for as many epochs; () without a baseline.
+    ``runs`` has one student per seed. ``baseline_scores`` are the scores of the same student
+    trained only on the labels, for as many epochs; () without a baseline.
     """
 
     method: str
@@ -58,16 +58,16 @@ class CompressionResult:
 
     @property
     def best(self) -> FineTuningResult:
-        """The run with the best score over all seeds."""
+        """The run with the best score."""
         return max(self.runs, key=lambda run: run.best.score)
 
     @property
     def scores(self) -> list[float]:
-        """The scores of the students, by seed."""
+        """The scores of the students by seed."""
         return [run.best.score for run in self.runs]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``compress distil --json`` prints."""
+        """Return the output of ``compress distil --json``."""
         scores = self.scores
         score = estimate(scores)
         teacher, student = self.teacher, self.best.model
@@ -117,29 +117,29 @@ def compress(
     make_reporter: ReporterFactory = no_reporter,
     settings: Mapping[str, Any] | None = None,
 ) -> CompressionResult:
-    """Train a small model for the task of a fine-tuned one.
+    """Train a small model for the task of a fine-tuned model.
 
     Args:
         teacher: the fine-tuned model.
-        method: the name of a method, or the path of a method file.
+        method: name of a method, or path of a method file.
         data: the task and its examples.
-        student: a pre-trained model, or the name or file of a recipe, with new random
-            weights for every seed. None takes layers of the teacher.
-        layers: the number of layers of the student. Default: half of the teacher's; all of
-            another model's.
+        student: a pre-trained model, or the name or file of a recipe, which gets new random weights
+            for every seed. With None the student consists of layers of the teacher.
+        layers: number of layers of the student. Default: half of the teacher's layers, or all
+            layers of another model.
         unlabelled: texts without labels, for methods that use them. They are iterated over more
-            than once and may exceed memory. Default: the texts of the task.
-        augmenter: a masked language model, for methods that augment texts with one. Default: the
-            student, where it can.
-        work_folder: a folder for augmented texts, teacher outputs and the student after each
-            stage but the last; an interrupted run resumes from it.
-        seeds: the number of seeds.
+            than once and may not fit into memory. Default: the texts of the task.
+        augmenter: a masked language model, for methods that use one to augment texts. Default: the
+            student, if possible.
+        work_folder: folder for augmented texts, teacher outputs and the student after each stage
+            except the last; an interrupted run resumes from it.
+        seeds: number of seeds.
         with_baseline: also train the same student without a teacher.
-        output: the folder the best model is written to.
-        make_reporter: the factory of progress reporters.
-        settings: fine-tuning settings, for all stages.
+        output: folder to which the best model is written.
+        make_reporter: factory of progress reporters.
+        settings: fine-tuning settings for all stages.
 
-    Raises UserError for arguments that do not fit together.
+    Raises UserError for incompatible arguments.
     """
     start, compression_method = time.monotonic(), CompressionMethod.load(method)
     if "seeds" in (settings or {}):
@@ -195,23 +195,23 @@ def compress(
 
 
 def _uncalibrated(teacher: FineTunedModel) -> FineTunedModel:
-    """Return the teacher without thresholds or temperatures that its students do not have."""
+    """Return the teacher without thresholds and temperatures, which its students do not have."""
     task = replace(teacher.task, output_type=teacher.task.output_type.uncalibrated())
     settings = teacher.example_encoder.max_length, teacher.precision, teacher.temperature
     return FineTunedModel(teacher.task_model, teacher.tokenizer, task, *settings)
 
 
 def _teacher_head_settings(teacher: FineTunedModel) -> Mapping[str, Any]:
-    """Return the head setting for a student made of a teacher's layers.
+    """Return the head setting of a student that consists of a teacher's layers.
 
-    A pooler head needs none: it is the default and starts from random weights.
+    A pooler head needs no setting: it is the default and starts from random weights.
     """
     head = teacher.task_model.head_config
     return {} if isinstance(head, PoolerHeadConfig) else {"head": head}
 
 
 def num_parameters(model: FineTunedModel) -> dict[str, int]:
-    """Count the parameters of a model, with and without its embedding tables."""
+    """Return the number of parameters of a model, with and without its embedding tables."""
     sizes = {name: p.numel() for name, p in model.task_model.named_parameters()}
     tables = sum(n for name, n in sizes.items() if name.startswith("encoder.embeddings."))
     return {"all": sum(sizes.values()), "without_embeddings": sum(sizes.values()) - tables}
@@ -230,7 +230,7 @@ def sparsity(model: FineTunedModel) -> float:
 class _CompressionRun:
     """The training of a student by a method, for any seed.
 
-    ``folder`` keeps the student after each stage but the last, so that an interrupted run resumes.
+    ``folder`` stores the student after each stage except the last, so an interrupted run resumes.
     """
 
     method: CompressionMethod
@@ -244,21 +244,22 @@ class _CompressionRun:
     folder: Path
 
     def distil(self, seed: int) -> FineTuningResult:
-        """Train all stages in order; return the result of the last."""
+        """Train all stages in order; return the result of the last one."""
         *earlier, last = self.method.stages
         student, overrides = self.build_student(seed), {**self.settings, "seed": seed}
         for stage in earlier:
             folder = self._student_folder(student, stage, overrides)
             if not is_fine_tuned(folder):
                 self._train_stage(student, stage, overrides).write(folder)
-            # From its folder, so that an interrupted run and an uninterrupted one continue alike.
+            # Loaded from its folder, so that interrupted and uninterrupted runs continue
+            # identically.
             student = load_fine_tuned_model(folder, student.precision)
         return self._train_stage(student, last, overrides)
 
     def _student_folder(
         self, student: TextModel, stage: CompressionStage, overrides: Mapping[str, Any]
     ) -> Path:
-        """Return the folder of the student after a stage, named by a hash of all inputs."""
+        """Return the folder of the student after a stage; its name has a hash of all inputs."""
         examples = self.transfer_sets.examples(stage.examples, stage.augmentation)
         inputs = {
             "teacher": prediction_fingerprint(self.teacher),
@@ -273,7 +274,7 @@ class _CompressionRun:
     def _train_stage(
         self, student: TextModel, stage: CompressionStage, overrides: Mapping[str, Any]
     ) -> FineTuningResult:
-        """Train a student in one stage."""
+        """Train a student for one stage."""
         student, settings = self._prepare_stage(student, stage)
         return finetune(
             student,
@@ -286,7 +287,7 @@ class _CompressionRun:
         )
 
     def _train_baseline(self, student: TextModel, settings: Mapping[str, Any]) -> FineTuningResult:
-        """Train a student on the labels alone."""
+        """Train a student only on the labels."""
         return finetune(
             student,
             self.task,
@@ -299,7 +300,7 @@ class _CompressionRun:
     def _prepare_stage(
         self, student: TextModel, stage: CompressionStage
     ) -> tuple[TextModel, Mapping[str, Any]]:
-        """Return the student and the settings that a stage starts with."""
+        """Return the student and the settings at the start of a stage."""
         student = remove_fake_quantizers(student)
         if stage.structured_pruning is None and stage.mixed_precision is None:
             return student, stage.settings
@@ -313,10 +314,10 @@ class _CompressionRun:
         return student, settings
 
     def baseline(self, seed: int) -> FineTuningResult:
-        """Train the student on the labels alone, for as many epochs.
+        """Train the student only on the labels, for as many epochs.
 
-        If a stage prunes or chooses bits, the baseline runs the same stages: otherwise it would be
-        another network.
+        If a stage prunes or chooses bits, the baseline runs the same stages; otherwise it would be
+        a different network.
         """
         student, overrides = self.build_student(seed), {**self.settings, "seed": seed}
         stages = self.method.stages

@@ -1,4 +1,4 @@
-"""The student that a method starts with: checked, then built from layers, a model or a recipe."""
+"""The student at the start of a method: checks, and building it from layers, model or recipe."""
 
 from collections.abc import Callable, Iterable
 
@@ -34,10 +34,10 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.config import FineTuningConfig
 
 DUMMY_VOCAB_SIZE = 1 << 20
-"""Any vocabulary size: the matrices of blocks do not depend on it."""
+"""An arbitrary vocabulary size: the matrices of blocks do not depend on it."""
 
 StudentSource = TextModel | str | None
-"""The student that a user names: a model, a recipe, or nothing."""
+"""The student as named by a user: a model, a recipe, or None."""
 
 
 def require_compatible(
@@ -45,8 +45,8 @@ def require_compatible(
 ) -> None:
     """Check that a method fits a teacher and a student.
 
-    Raises UserError for impossible layer counts, for losses, pruning or replacement that the
-    student has no counterpart of, and if nothing would be left.
+    Raises UserError for impossible layer counts; for losses, pruning or replacement of parts that
+    the student does not have; and if pruning would leave nothing of a matrix.
     """
     encoder, first = student_config(method, teacher, student, layers), method.stages[0]
     is_teacher = (student or method.student) is None and layers is None and method.keep_all_layers
@@ -68,7 +68,7 @@ def require_compatible(
 def require_supported(
     method: CompressionMethod, teacher: EncoderConfig, student: EncoderConfig
 ) -> None:
-    """Raise UserError if the student cannot be distilled, replaced, pruned or quantized so."""
+    """Raise UserError if the student cannot be distilled, replaced, pruned or quantized."""
     for stage in method.stages:
         if stage.replacement_probability is not None:
             require_divisible_layers(num_layers(teacher), num_layers(student))
@@ -82,7 +82,7 @@ def require_supported(
 
 
 def require_unlabelled_used(method: CompressionMethod, student: StudentSource) -> None:
-    """Raise UserError for a method that reads the texts of the task only."""
+    """Raise UserError for a method that only uses the texts of the task."""
     source = student or method.student
     trains_vocabulary = isinstance(source, str) and isinstance(
         Recipe.load(source).text.tokenizer, WordLevelConfig
@@ -97,7 +97,7 @@ def require_unlabelled_used(method: CompressionMethod, student: StudentSource) -
 def student_config(
     method: CompressionMethod, teacher: EncoderConfig, student: StudentSource, layers: int | None
 ) -> EncoderConfig:
-    """Return the encoder config that a student starts with, before its blocks are shared."""
+    """Return the encoder config that a student starts with, before parameters are shared."""
     source = student or method.student
     if isinstance(source, str):
         if layers is not None:
@@ -131,10 +131,10 @@ def student_factory(
     method: CompressionMethod,
     transfer_sets: TransferSets,
 ) -> Callable[[int], TextModel]:
-    """Return a function from the seed of a run to its student.
+    """Return a function that builds the student of a run, given the seed.
 
     ``student`` and ``layers`` are as in ``compress`` and have been checked for compatibility.
-    Raises UserError for mismatched tokens or embeddings.
+    Raises UserError if tokens or embeddings do not match.
     """
     source = student or method.student or teacher
     if isinstance(source, str):
@@ -157,7 +157,7 @@ def student_factory(
 
 
 def _require_same_embeddings(student: TextModel, teacher: FineTunedModel) -> None:
-    """Raise UserError if anything outside the blocks differs from the teacher's."""
+    """Raise UserError if anything outside of the blocks differs from the teacher."""
     student_weights, teacher_weights = (
         model.model.encoder.state_dict() for model in (student, remove_fake_quantizers(teacher))
     )
@@ -183,7 +183,7 @@ def _choose_layers(
     teacher: FineTunedModel,
     transfer_sets: TransferSets,
 ) -> list[int]:
-    """Return the indices of the layers to keep, by default half of them."""
+    """Return the indices of the layers to keep; the default is half of them."""
     depth = len(student.model.encoder.blocks)
     number = layers or default_num_layers(depth)
     if method.layer_selection != "important":
@@ -199,12 +199,12 @@ def _choose_layers(
 
 
 class StudentFromRecipe:
-    """A student of a recipe, by its name or its file.
+    """A student built from a recipe, given by name or file.
 
-    A recipe with a word-level tokenizer trains its vocabulary on ``texts``; any other uses the
-    teacher's tokenizer. With ``embeddings`` "teacher", the embedding table starts as the teacher's,
-    projected to the student's width and scaled to the size at which it would be drawn; with
-    "random", or without a table, it is drawn like all other weights.
+    A recipe with a word-level tokenizer gets a vocabulary trained on ``texts``; other recipes use
+    the teacher's tokenizer. With ``embeddings`` "teacher", the embedding table starts as the
+    teacher's table, projected to the student's width and scaled to the usual size of initial
+    values; with "random", or without a table, it is initialised like all other weights.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class StudentFromRecipe:
 
     @torch.no_grad()
     def build(self, seed: int) -> TextModel:
-        """Return the student with weights drawn by a seed."""
+        """Return the student with weights initialised from a seed."""
         recipe = self._recipe.model_copy(update={"seed": seed})
         model = Model.build(recipe, self.tokenizer.vocab_size, self.tokenizer)
         student = TextModel(model, self.tokenizer, self._teacher.precision)

@@ -1,4 +1,4 @@
-"""Compression methods: what a student is made of, and the stages it is trained in."""
+"""Compression methods: how a student is built, and the stages of its training."""
 
 from collections.abc import Mapping
 from importlib import resources
@@ -28,28 +28,28 @@ from bertwright.tasks.finetuning.build_run import TaskDistillation
 from bertwright.tasks.finetuning.config import FineTuningConfig
 
 METHODS_PACKAGE = "bertwright.compression.methods"
-"""The package of the method files."""
+"""Package with the method files."""
 
 ADAPTATION_MODULES = (pruning,)
-"""Packages whose import registers the adaptations that stages may name."""
+"""Packages whose import registers the adaptations that stages can name."""
 
 EmbeddingInit = Literal["teacher", "random"]
 
 
 class CompressionStage(Settings):
-    """One training of the student.
+    """One training stage of the student.
 
     Attributes:
-        structured_pruning: heads and units removed before it, from a model that has learned the
-            task.
-        mixed_precision: bits per block, chosen by the sharpness of the loss; None for those of the
-            settings.
+        structured_pruning: heads and units to remove before the stage, from a model that has
+            learned the task.
+        mixed_precision: bits per block, chosen by the sharpness of the loss; None for the bits in
+            ``settings``.
         examples: the labelled examples of the task, or unlabelled texts.
-        augmentation: how the examples are augmented, None for not at all.
+        augmentation: how the examples are augmented; None for no augmentation.
         losses: the distillation losses.
-        objective_weight: the weight of the loss on the labels.
-        replacement_probability: how likely a student block runs instead of the teacher blocks that
-            it replaces; None without module replacement.
+        objective_weight: weight of the loss on the labels.
+        replacement_probability: probability that a student block runs instead of the teacher blocks
+            that it replaces; None for no module replacement.
         settings: fine-tuning settings that differ from the defaults.
     """
 
@@ -81,7 +81,7 @@ class CompressionStage(Settings):
         return self
 
     def distillation(self, teacher: FineTunedModel) -> TaskDistillation | None:
-        """Return the distillation by this teacher; None for a stage without one."""
+        """Return the distillation from this teacher; None for a stage without one."""
         if self.replacement_probability is not None:
             return ModuleReplacement(teacher, self.replacement_probability)
         if not self.losses:
@@ -94,12 +94,12 @@ class CompressionMethod(Settings):
 
     Attributes:
         layer_selection: which layers of a model the student takes, by default half of them: the
-            first, the last, evenly spaced ones, or the important ones, without which the loss of
-            the fine-tuned model rises most.
+            first, the last, evenly spaced ones, or the most important ones, whose removal raises
+            the loss of the fine-tuned model most.
         keep_all_layers: take all layers.
         sharing: share parameters between blocks.
         student: the recipe of a student that starts untrained.
-        student_embeddings: how the embedding table of such a student starts.
+        student_embeddings: how the embedding table of such a student is initialised.
     """
 
     description: str
@@ -125,7 +125,7 @@ class CompressionMethod(Settings):
             )
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> "CompressionMethod":
-        """Return the method with defaults for settings that its stages leave open."""
+        """Return the method with defaults for settings that its stages do not set."""
         stages = tuple(
             stage.model_copy(update={"settings": merge(defaults, stage.settings)})
             for stage in self.stages
@@ -134,7 +134,7 @@ class CompressionMethod(Settings):
 
     @property
     def uses_unlabelled(self) -> bool:
-        """True if a stage learns from unlabelled texts."""
+        """True if a stage trains on unlabelled texts."""
         return any(stage.examples == "unlabelled" for stage in self.stages)
 
     @property
@@ -155,7 +155,7 @@ SettingsT = TypeVar("SettingsT", bound=Settings)
 
 
 def resource_names(package: str) -> list[str]:
-    """Return the names of the YAML files of a package."""
+    """Return the names of the YAML files in a package."""
     files = resources.files(package).iterdir()
     return sorted(Path(file.name).stem for file in files if file.name.endswith(".yaml"))
 
@@ -163,7 +163,7 @@ def resource_names(package: str) -> list[str]:
 def load_resource(
     name: str, package: str, settings_class: type[SettingsT], description: str
 ) -> SettingsT:
-    """Load settings by the name of a file in a package, or by a path.
+    """Load settings from a file in a package, by name, or from any file, by path.
 
     ``description`` names the kind of file in errors. Raises UserError if there is no such file or
     it is invalid.

@@ -1,8 +1,8 @@
-"""Replace a model block by block during training (Xu et al. 2020, BERT-of-Theseus).
+"""Replace a model block by block during training (BERT-of-Theseus, Xu et al. 2020).
 
-Each student block replaces equally many blocks of the teacher: at random in every step, with rising
-probability, and always in the end. Only the student blocks are trained, on the labels alone;
-everything outside the blocks is the teacher's.
+Each student block replaces an equal number of teacher blocks: at random in every step, with rising
+probability, and always at the end. Only the student blocks are trained, on the labels alone;
+everything outside of the blocks is taken from the teacher.
 """
 
 from collections.abc import Sequence
@@ -28,11 +28,11 @@ from bertwright.training.clock import Progress
 from bertwright.training.distillation_loss import DistillationLoss
 
 REPLACEMENT_STREAM = 66
-"""The stream of the random numbers that choose between student and teacher blocks."""
+"""Random stream for the choice between student and teacher blocks."""
 
 
 def require_divisible_layers(num_teacher_layers: int, num_student_layers: int) -> None:
-    """Raise UserError unless every student layer replaces equally many teacher layers."""
+    """Raise UserError unless every student layer replaces the same number of teacher layers."""
     if not num_student_layers or num_teacher_layers % num_student_layers:
         raise UserError(
             f"the teacher's {num_teacher_layers} blocks cannot be divided by "
@@ -42,7 +42,7 @@ def require_divisible_layers(num_teacher_layers: int, num_student_layers: int) -
 
 @dataclass(frozen=True)
 class ModuleReplacement:
-    """A factory of module replacement: a fine-tuned teacher and the probability of its student."""
+    """A factory of module replacement, with a fine-tuned teacher and a replacement probability."""
 
     predecessor: FineTunedModel
     probability: Schedule
@@ -53,7 +53,7 @@ class ModuleReplacement:
         encoded_task: EncodedTask,
         used_vocabulary: UsedVocabulary | None,
     ) -> "_ModuleReplacementLoss":
-        """Put the teacher's blocks into a student made of the teacher's layers."""
+        """Insert the teacher's blocks into a student that consists of the teacher's layers."""
         encoder = student.encoder
         num_teacher_blocks = len(self.predecessor.task_model.encoder.blocks)
         is_plain = type(encoder.layer_stack) is LayerStack and not encoder.needs_sublayer_outputs
@@ -66,7 +66,7 @@ class ModuleReplacement:
 
 
 class _ModuleReplacementLoss(DistillationLoss[TaskBatch, TaskBatch]):
-    """A distillation without losses: the teacher's blocks replace the student's."""
+    """A distillation without losses; it replaces student blocks by teacher blocks."""
 
     def __init__(
         self, replacement: ModuleReplacement, student: MultiTaskModel, part: EncodedTask
@@ -76,7 +76,7 @@ class _ModuleReplacementLoss(DistillationLoss[TaskBatch, TaskBatch]):
         layer_stack = ReplaceableLayerStack(
             get_blocks(teacher.encoder), len(student.encoder.blocks)
         )
-        # In lists, so that their parameters are not registered as parameters of this module.
+        # In lists, so that their parameters are not registered with this module.
         self._student, self._head, self._part = [student], [teacher.head], part
         self.callbacks = [_ReplacementSchedule(layer_stack, replacement.probability)]
         student.encoder.layer_stack = layer_stack
@@ -98,7 +98,7 @@ class _ModuleReplacementLoss(DistillationLoss[TaskBatch, TaskBatch]):
 
 
 class _ReplacementSchedule(Callback):
-    """Set the replacement probability before every step."""
+    """A callback that sets the replacement probability before every step."""
 
     name = "replacement"
 
@@ -112,8 +112,8 @@ class _ReplacementSchedule(Callback):
 class ReplaceableLayerStack(LayerStack):
     """A layer stack that runs teacher blocks in training, with probability 1 - ``probability``.
 
-    Each student block replaces equally many teacher blocks. One random number per step and block, a
-    function of the seed, decides for all sequences of the step.
+    Each student block replaces the same number of teacher blocks. One random number per step and
+    block, a function of the seed, applies to all sequences of the step.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class ReplaceableLayerStack(LayerStack):
         super().__init__()
         per_block = len(teacher_blocks) // num_student_blocks
         self.probability = probability
-        # In a tuple, so that they are not registered as parameters.
+        # In a tuple, so that their parameters are not registered with this module.
         self._teacher_blocks = tuple(
             deepcopy(list(teacher_blocks[n * per_block : (n + 1) * per_block]))
             for n in range(num_student_blocks)

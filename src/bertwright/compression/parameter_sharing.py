@@ -1,4 +1,4 @@
-"""Share the parameters of a trained model's blocks and factorise its embeddings.
+"""Share the parameters of a trained model's blocks, and factorise its embeddings.
 
 ALBERT, Lan et al. (2020).
 """
@@ -23,10 +23,11 @@ class ParameterSharing(Settings):
     """Parameter sharing between blocks.
 
     Attributes:
-        modules: which modules are shared, with their norms.
-        init: the initial value: the mean over the blocks, or the block of this number, from 1.
-        embedding_reduction: the factor by which the embedding width shrinks, with a projection up
-            to the width of the encoder; None keeps it.
+        modules: which modules are shared, together with their norms.
+        init: the initial value: the mean over the blocks, or the block of this number, counted from
+            1.
+        embedding_reduction: factor by which the embedding width shrinks; a projection restores the
+            encoder's width. None keeps the width.
     """
 
     modules: Literal["all", "attention", "feed-forward"] = "all"
@@ -34,7 +35,7 @@ class ParameterSharing(Settings):
     embedding_reduction: int | None = Field(default=None, ge=2, le=65_536)
 
     def apply(self, model: TextModel) -> TextModel:
-        """Return an encoder with shared blocks, without heads if its embeddings are factorised.
+        """Return a model with shared blocks; it has no heads if its embeddings are factorised.
 
         Raises UserError for an encoder whose blocks differ in shape, or whose embeddings cannot be
         factorised.
@@ -65,12 +66,12 @@ class ParameterSharing(Settings):
             names[0]: self._initial_value([tensors.pop(name) for name in names])
             for names in names_by_parameter.values()
         }
-        # Tensors left over are unexpected: model_from_tensors raises for them.
+        # model_from_tensors raises for tensors that are left over.
         weights |= tensors
         return model_from_tensors(recipe, model.vocab_size, weights, recipe.name)
 
     def _initial_value(self, tensors: list[Tensor]) -> Tensor:
-        """Return the value that tensors of several blocks share at first."""
+        """Return the initial value of a shared tensor, given the tensors of the blocks."""
         if len(tensors) == 1 or self.init == "mean":
             return torch.stack([tensor.detach() for tensor in tensors]).mean(0)
         if self.init > len(tensors):

@@ -1,4 +1,4 @@
-"""The loss of a fine-tuned model on examples of its task, per item."""
+"""The loss of a fine-tuned model on examples of its task, item by item."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -35,9 +35,9 @@ class ExampleBatch:
         return [len(self.part.items[item]) for item in self.items]
 
     def losses(self) -> Iterator[tuple[Tensor, int]]:
-        """Yield the training loss of each item, summed over its targets, and their number.
+        """Yield for each item the training loss, summed over its targets, and their number.
 
-        Dropout is off. Items compared with each other yield one loss for all of them.
+        Dropout is off. Items that are compared with each other yield a single loss for all of them.
         """
         batch, decoder = self.batch(), self.part.output_decoder
         outputs = decoder.to_training_scale(
@@ -54,7 +54,7 @@ class ExampleBatch:
             yield decoder.loss(item_outputs, [size], targets)[0], count
 
     def total(self) -> tuple[Tensor, int]:
-        """Return the loss of all items, 0-d, and the number of their targets."""
+        """Return the loss of all items, 0-d, and the total number of targets."""
         sums, counts = zip(*self.losses(), strict=True)
         return torch.stack(sums).sum(), sum(counts)
 

@@ -1,4 +1,4 @@
-"""Load a model folder of any supported format, importing only what that format needs."""
+"""Load a model folder of any supported format, importing only the code for that format."""
 
 from pathlib import Path
 
@@ -13,12 +13,12 @@ from bertwright.models.text_model import TextModel
 def load(
     path: str | Path, precision: InferencePrecision | None = None, threads: int | None = None
 ) -> TextModel:
-    """Return the model of a folder: bertwright's, ONNX, or Hugging Face of a supported family.
+    """Return the model of a folder: bertwright's, ONNX, or Hugging Face in a supported family.
 
     A fine-tuned model is a :class:`~bertwright.tasks.fine_tuned_model.FineTunedModel`.
-    ``precision`` defaults to bfloat16 where the device multiplies it natively, else float32; an
-    ONNX folder defaults to its int8 graph, if any. ``threads`` applies to onnxruntime and defaults
-    to the number of cores.
+    ``precision`` defaults to bfloat16 if the device multiplies it natively, else float32; an ONNX
+    folder defaults to its int8 graph, if it has one. ``threads`` applies only to onnxruntime and
+    defaults to the number of cores.
 
     Raises UserError for a missing or damaged model.
     """

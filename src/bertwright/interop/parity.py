@@ -1,4 +1,4 @@
-"""How far the outputs of an exported model are from ours."""
+"""Differences between the outputs of an exported model and ours."""
 
 from dataclasses import dataclass
 
@@ -8,18 +8,18 @@ from numpy.typing import NDArray
 from bertwright.core.errors import UserError
 
 OUTPUT_TOLERANCE = 1e-4
-"""Maximum float32 difference, relative to the largest output (at least 1)."""
+"""Maximum float32 difference, relative to the largest output (or to 1 if that is larger)."""
 
 
 @dataclass
 class Parity:
-    """Maximum absolute difference of the outputs, and maximum absolute output."""
+    """Maximum absolute difference between the outputs, and maximum absolute output."""
 
     max_difference: float = 0.0
     max_output: float = 0.0
 
     def update(self, ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> None:
-        """Add an output."""
+        """Add the pair of outputs for one batch."""
         # np.maximum propagates NaN.
         self.max_difference = float(np.maximum(self.max_difference, np.abs(theirs - ours).max()))
         self.max_output = float(np.maximum(self.max_output, np.abs(ours).max()))

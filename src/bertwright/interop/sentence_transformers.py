@@ -36,7 +36,7 @@ SAMPLE_TEXTS = (
     "It costs 12.50, she wrote; \u201cnot one\u201d reader believed it!",
     "A text of many words. " * 200,
 )
-"""Several lengths, one beyond the maximum of most encoders."""
+"""Texts of several lengths, one beyond the maximum length of most encoders."""
 
 _MODULE_PACKAGE = "sentence_transformers.models"
 
@@ -44,14 +44,14 @@ _MODULE_PACKAGE = "sentence_transformers.models"
 def export_sentence_transformers(
     model: TextModel, folder: Path, verify: bool = False, model_type: str | None = None
 ) -> HuggingFaceExport:
-    """Write a sentence-transformers folder whose ``encode`` returns what ``embed`` does.
+    """Write a sentence-transformers folder whose ``encode`` gives the same result as ``embed``.
 
     Pooling, scaling, truncation and the default prompt follow the recipe; an encoder fine-tuned for
-    similarity is pooled and truncated as in training. Pre-training heads are left out. ``verify``
-    compares the vectors of the written model; a folder that differs is not kept.
+    similarity pools and truncates as in training. Pre-training heads are omitted. ``verify``
+    compares the embeddings of the written model; a folder whose embeddings differ is not kept.
 
-    Raises UserError if no stock class computes the recipe from texts alone, or the pooling;
-    MissingExtra if ``verify`` needs sentence-transformers.
+    Raises UserError if no stock class can compute the recipe from texts alone, or no module its
+    pooling; MissingExtra if ``verify`` needs sentence-transformers.
     """
     unquantized = remove_fake_quantizers(model)
     family = find_family(unquantized.model, unquantized.tokenizer.special_tokens, model_type)
@@ -90,7 +90,7 @@ def _encoder_only(model: TextModel) -> TextModel:
 
 @torch.no_grad()
 def _with_zero_padding_vector(model: TextModel) -> TextModel:
-    """Return a copy with a zero padding embedding, for a stock class that reads padding."""
+    """Return a copy with a zero padding embedding, for stock classes that read padding."""
     network = copy.deepcopy(model.model)
     network.embedding_table[model.tokenizer.special_tokens.pad] = 0
     return TextModel(network, model.tokenizer, "float32")
@@ -146,9 +146,9 @@ def _write_module_files(folder: Path, model: TextModel) -> None:
 
 
 def _set_post_processor(file: Path, tokenizer: Tokenizer) -> None:
-    """Make the tokenizer frame texts as [CLS] text [SEP], as ``embed`` does.
+    """Make the tokenizer write texts as [CLS] text [SEP], as ``embed`` does.
 
-    Stock causal models are exported with another frame.
+    Stock causal models are exported with other special tokens.
     """
     backend, ids = library.Tokenizer.from_file(str(file)), tokenizer.special_tokens
     if backend.encode("").ids == [ids.start, ids.end]:
@@ -166,7 +166,7 @@ def _write_json(file: Path, content: Any) -> None:
 
 
 def _max_difference(folder: Path, model: TextModel) -> float:
-    """Return the maximum difference from sentence-transformers; UserError if not rounding."""
+    """Return the largest difference from sentence-transformers; UserError if not just rounding."""
     try:
         from sentence_transformers import SentenceTransformer
     except ImportError as error:

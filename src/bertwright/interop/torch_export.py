@@ -24,7 +24,7 @@ PROGRAM_FILE = "model.pt2"
 
 
 class TorchProgramRuntime:
-    """Run an exported program; ``output_names`` are in the order of its outputs."""
+    """A runtime for an exported program; ``output_names`` are in the order of its outputs."""
 
     def __init__(self, path: Path, output_names: Sequence[str]) -> None:
         self._module: Any = torch.export.load(path).module()
@@ -39,13 +39,13 @@ class TorchProgramRuntime:
 def export_torch_program(model: TextModel, folder: Path) -> Parity:
     """Write a model as a program with its tokenizer, recipe and task; return the parity.
 
-    The program leaves out fake quantization. Raises UserError for a model that cannot be exported.
+    The program omits fake quantization. Raises UserError for a model that cannot be exported.
     """
     model = remove_fake_quantizers(model)
     network = network_of(model)
     inputs, outputs = graph_input_names(network.recipe), graph_output_names(model)
     with atomic_folder(folder) as temporary:
-        # When given a path, torch.export.save aborts the process if the disk is full.
+        # If given a path, torch.export.save aborts the process when the disk is full.
         program = BytesIO()
         torch.export.save(trace_model(model, outputs), program)
         (temporary / PROGRAM_FILE).write_bytes(program.getbuffer())

@@ -1,1 +1,1 @@
-"""The HTTP server: admission, batching and inference of models."""
+"""The HTTP server: admission control, batching and inference."""

@@ -26,7 +26,7 @@ from bertwright.serving.settings import ServingSettings
 def create_app(models: Mapping[str, TextModel], settings: ServingSettings | None = None) -> FastAPI:
     """Create the application for models by name.
 
-    ``app.state.admission`` closes it for new requests. Errors: UserError without a model.
+    ``app.state.admission`` can be closed to reject new requests. Errors: UserError without a model.
     """
     settings, metrics = settings or ServingSettings(), Metrics()
     admission = AdmissionControl(settings.max_requests)

@@ -1,8 +1,8 @@
 """Dynamic batching of the sequences of many requests.
 
 Model threads take the sequence that has waited longest, together with sequences of similar length,
-within a token budget. So no sequence starves, and little is computed on padding. The queue is
-bounded in tokens: a request that does not fit is rejected with the time after which to retry.
+within a token budget. Thus no sequence starves, and little is computed on padding. The queue is
+bounded in tokens: a request that does not fit is rejected with a time after which to retry.
 """
 
 import time
@@ -24,16 +24,17 @@ BatchCallback = Callable[[int, int], None]
 """Called after every batch with its numbers of sequences and tokens."""
 
 BATCH_OVERHEAD_TOKENS = 96
-"""The fixed cost of a batch, in tokens."""
+"""Fixed cost of a batch, in tokens."""
 
 _SPEED_DECAY = 0.8
-"""Decay per batch of the averages of speed."""
+"""Factor per batch by which earlier batches count less in the averages of speed."""
 
 
 class TokenSpeed:
-    """A moving average of the seconds per token, padding and batch overhead included.
+    """A moving average of the seconds per token, including padding and batch overhead.
 
-    With the overhead, batches of few short sequences also predict the time of full ones.
+    Because overhead is included, batches of few short sequences also predict the time of full
+    batches.
     """
 
     def __init__(self) -> None:
@@ -59,11 +60,11 @@ class QueueFull(Exception):
 
 
 class QueueClosed(Exception):
-    """Raised if the queue accepts no more requests."""
+    """Raised if the queue no longer accepts requests."""
 
 
 class InferenceRequest:
-    """The items of a request, computed in any batches, with one future."""
+    """The items of a request, which may be computed in different batches, with one future."""
 
     def __init__(self, function: BatchFunction, num_items: int) -> None:
         self.function = function
@@ -105,8 +106,8 @@ def select_batch(queue: Sequence[QueueItem], token_budget: int) -> list[QueueIte
     """Select the next batch, longest item first.
 
     It contains the first item of the queue and its neighbours in length with the same function,
-    within ``token_budget`` including padding. Among these it has the highest fraction of real
-    tokens, batch overhead included. An item larger than the budget is computed alone.
+    within ``token_budget`` including padding. Of all such batches it has the highest fraction of
+    real tokens, batch overhead included. An item larger than the budget is computed alone.
     """
     first = queue[0]
     candidates = [item for item in queue if item.request.function == first.request.function]
@@ -127,9 +128,9 @@ def select_batch(queue: Sequence[QueueItem], token_budget: int) -> list[QueueIte
 class Batcher:
     """A queue of items and the threads that compute them in batches.
 
-    A batch has at most ``token_budget`` tokens; at most ``max_queue_tokens`` may wait. An idle
-    thread waits ``max_delay_seconds`` for more items to share a batch. Every thread first calls
-    ``init_thread``.
+    A batch has at most ``token_budget`` tokens, and at most ``max_queue_tokens`` wait. An idle
+    thread waits ``max_delay_seconds`` for more items to share a batch. Every thread calls
+    ``init_thread`` first.
     """
 
     def __init__(
@@ -171,8 +172,8 @@ class Batcher:
     ) -> Future[list[Any]]:
         """Queue the items of a request; return the future of their results, in order.
 
-        Cancelling the future drops waiting items. Errors: QueueFull without room for all items,
-        QueueClosed after :meth:`close`.
+        Cancelling the future drops its waiting items. Errors: QueueFull if there is no room for all
+        items, QueueClosed after :meth:`close`.
         """
         inference_request, size = InferenceRequest(function, len(items)), sum(num_tokens)
         with self._condition:
@@ -190,7 +191,7 @@ class Batcher:
         return inference_request.future
 
     def close(self) -> None:
-        """Accept no more requests, compute the waiting ones, and stop the threads."""
+        """Accept no more requests, compute the waiting ones, then stop the threads."""
         with self._condition:
             self._is_closed = True
             self._condition.notify_all()
@@ -204,12 +205,12 @@ class Batcher:
                 start = time.monotonic()
                 self._compute(active)
                 work = len(active) * max(i.num_tokens for i in active) + BATCH_OVERHEAD_TOKENS
-                # Speeds differ by function: explorer pages take much longer per token.
+                # Separate speeds by function: explorer pages take much longer per token.
                 self._speeds[active[0].request.function].update(work, time.monotonic() - start)
                 self._on_batch(len(active), sum(item.num_tokens for item in active))
 
     def _seconds_until_empty(self) -> int:
-        """Estimate the time to compute the queue, in full batches on all threads."""
+        """Estimate the seconds to empty the queue, in full batches on all threads."""
         seconds = sum(
             item.num_tokens * self._speeds[item.request.function].seconds_per_token
             for item in self._queue
@@ -234,8 +235,8 @@ class Batcher:
     def _batch_budget(self) -> int:
         """Return the token budget of the next batch.
 
-        Idle threads share the waiting tokens equally; the result is between an equal part of
-        ``token_budget`` and all of it.
+        Idle threads share the waiting tokens equally. The budget is at least an equal share of
+        ``token_budget`` and at most all of it.
         """
         equal_part = ceil(self._queue_tokens / self._num_idle_threads)
         return min(self._token_budget, max(self._token_budget // len(self._threads), equal_part))
@@ -261,7 +262,7 @@ class Batcher:
         self._queue_tokens = sum(item.num_tokens for item in self._queue)
 
     def _compute(self, batch: Sequence[QueueItem]) -> None:
-        """Compute a batch; on an error item by item, so that only the faulty one fails."""
+        """Compute a batch; after an error one by one, so that only the faulty item fails."""
         active = [item for item in batch if not item.request.future.done()]
         if not active:
             return

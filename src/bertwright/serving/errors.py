@@ -1,4 +1,4 @@
-"""Error responses: one sentence, in the format of the protocol."""
+"""Error responses: a single sentence, in the format of each protocol."""
 
 from collections.abc import Sequence
 from textwrap import shorten
@@ -12,17 +12,17 @@ from bertwright.core.config import error_message
 from bertwright.data.tokenization.characters import replace_lone_surrogates
 
 MAX_MESSAGE_LENGTH = 300
-"""Characters of a message, which may quote the request."""
+"""Maximum number of characters in a message, which may quote the request."""
 
 OPENAI_PREFIX = "/v1/"
-"""Path prefix of OpenAI's protocol."""
+"""Path prefix of the OpenAI protocol."""
 
 _FRAMEWORK_MESSAGES = {
     400: "the body cannot be read: send a JSON object",
     404: "there is no such path: see /docs for the endpoints",
     405: "the method is not allowed: see /docs for the endpoints",
 }
-"""Messages for errors of the framework."""
+"""Messages for errors raised by the framework."""
 
 _ERROR_TYPES = {
     400: "validation",
@@ -54,7 +54,7 @@ class OpenAIError(BaseModel):
 
 
 class OpenAIErrorBody(BaseModel):
-    """The body of an error response in OpenAI's protocol."""
+    """The body of an error response in the OpenAI protocol."""
 
     error: OpenAIError
 
@@ -75,16 +75,16 @@ def shutdown_error() -> ApiError:
 
 
 def disconnect_error() -> ApiError:
-    """Return the error for a client that disconnected, used in metrics only."""
+    """Return the error for a client that disconnected, which only appears in metrics."""
     return ApiError(499, "the client disconnected")
 
 
 def error_response(path: str, http_error: HTTPException) -> JSONResponse:
-    """Return the response to an error, in the format of the protocol of the path."""
+    """Return the response for an error, in the format of the path's protocol."""
     message, status = str(http_error.detail), http_error.status_code
     if not isinstance(http_error, ApiError):
         message = _FRAMEWORK_MESSAGES.get(status, message)
-    # Truncated first, since it may quote a whole body and this blocks the event loop.
+    # Truncate first: the message may quote a whole body, and this blocks the event loop.
     message = replace_lone_surrogates(message[: 2 * MAX_MESSAGE_LENGTH])
     message = shorten(message, MAX_MESSAGE_LENGTH, placeholder=" ...")
     error_type = _ERROR_TYPES.get(status, "error")
@@ -97,7 +97,7 @@ def error_response(path: str, http_error: HTTPException) -> JSONResponse:
 
 
 def validation_error(errors: Sequence[Any]) -> ApiError:
-    """Return the error for the first of some pydantic validation errors."""
+    """Return the error for the first of several pydantic validation errors."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not JSON: {first['ctx']['error']}")

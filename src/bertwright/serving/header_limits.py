@@ -1,6 +1,6 @@
-"""Limits on headers, trailers, chunk overhead and pipelined requests of a connection.
+"""Limits on a connection's headers, trailers, chunk overhead and pipelined requests.
 
-Uvicorn buffers all of these without a limit, before any authentication. Bodies are limited in
+Uvicorn buffers all of these without limit, before any authentication. Limits on bodies are in
 :mod:`bertwright.serving.middleware`.
 """
 
@@ -10,23 +10,23 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MAX_HEADER_BYTES = 2**16
-"""Maximum size of headers, without the packet in which they start.
+"""Maximum size of headers in bytes, not counting the packet in which they start.
 
-That packet may also hold the end of a body. The overhead of chunks may have this size plus the size
-of the body.
+That packet may also contain the end of a body. The overhead of chunks may have this size plus the
+size of the body.
 """
 
 MAX_UNREAD_BODY_BYTES = 2**20
-"""Maximum size of a body that is still arriving after the response."""
+"""Maximum size in bytes of a body that is still arriving after the response."""
 
 MAX_HEADERS = 256
 """Maximum number of headers per request, trailers included."""
 
 MAX_PIPELINED_REQUESTS = 16
-"""Maximum number of requests of one connection that wait for an earlier response."""
+"""Maximum number of requests on one connection that wait for an earlier response."""
 
 HEADER_TIMEOUT_SECONDS = 10.0
-"""Time limit for complete headers, also for the first ones of a connection."""
+"""Time limit for receiving complete headers, including the first headers of a connection."""
 
 _ERROR_BODY = b'{"error":"the request headers are too large","error_type":"too_large"}'
 
@@ -37,7 +37,7 @@ TOO_LARGE_RESPONSE = (
 
 
 class HeaderLimitProtocol(HttpToolsProtocol):
-    """A connection that is closed if it exceeds a limit."""
+    """A connection that is closed when it exceeds a limit."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -96,7 +96,7 @@ class HeaderLimitProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse a packet and enforce the limits.
 
-        Most requests arrive in one packet, so only later packets are counted.
+        Most requests arrive in one packet, so only further packets are counted.
         """
         self._message_began, self._packet_body_bytes = False, 0
         super().data_received(data)

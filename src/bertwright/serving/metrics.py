@@ -38,7 +38,7 @@ class Metrics:
         )
 
     def record_request(self, path: str, status: int, seconds: float) -> None:
-        """Count a request to the path of an endpoint."""
+        """Count a request to the path of an endpoint, with its status and duration."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
@@ -57,5 +57,5 @@ class Metrics:
         self._queue_tokens.labels(model).set_function(queue_tokens)
 
     def render(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)

@@ -1,7 +1,7 @@
 """Middleware for admission, authentication, body limits, metrics and errors.
 
-It runs outside of the framework, so that no body is read before the request is accepted, and no
-error response has more than one sentence.
+It runs outside of the framework, so that no body is read before the request is accepted, and every
+error response is a single sentence.
 """
 
 import asyncio
@@ -21,24 +21,24 @@ from bertwright.serving.settings import ServingSettings
 LOGGER = logging.getLogger("bertwright.serving")
 
 PUBLIC_PATHS = frozenset({"/", "/health", "/docs", "/openapi.json"})
-"""Paths readable without a key; they reveal nothing about the models."""
+"""Paths that can be read without a key; they reveal nothing about the models."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
-"""Methods that need no key on public paths; with others the path may be an endpoint."""
+"""Methods that need no key on public paths; other methods may reach an endpoint."""
 
 MONITORING_PATHS = frozenset({"/health", "/metrics"})
-"""Paths exempt from the limit of active requests."""
+"""Paths exempt from the limit on active requests."""
 
 
 MAX_DISCARD_FACTOR = 16
-"""Maximum number of discarded bytes of a rejected body, relative to the body limit."""
+"""Maximum number of bytes to discard of a rejected body, relative to the body limit."""
 
 IDLE_BODY_SECONDS = 1.0
-"""Time after which a rejected body without new bytes is given up."""
+"""Seconds without new bytes after which the rest of a rejected body is no longer awaited."""
 
 
 class AdmissionControl:
-    """Counts active requests; rejects new ones at the limit or when closed."""
+    """Counts active requests; rejects new ones at the limit or after it is closed."""
 
     def __init__(self, max_requests: int) -> None:
         self._max_requests = max_requests
@@ -46,7 +46,7 @@ class AdmissionControl:
         self.num_active = 0
 
     def close(self) -> None:
-        """Reject all new requests."""
+        """Reject all further requests."""
         self._is_closed = True
 
     @property
@@ -55,7 +55,7 @@ class AdmissionControl:
         return self._is_closed
 
     def admit(self, path: str) -> None:
-        """Count a request; raise ApiError if closed or at the limit."""
+        """Count a request; raise ApiError when closed or at the limit."""
         if self._is_closed:
             raise shutdown_error()
         if self.num_active >= self._max_requests and path not in MONITORING_PATHS:
@@ -63,7 +63,7 @@ class AdmissionControl:
         self.num_active += 1
 
     def release(self) -> None:
-        """Uncount an admitted request."""
+        """Stop counting an admitted request."""
         self.num_active -= 1
 
 
@@ -142,12 +142,13 @@ class RequestBody:
         return message
 
     async def drain(self, error: HTTPException) -> HTTPException:
-        """Return the error after discarding the rest of the body, within limits.
+        """Discard the rest of the body, within limits; return the error to send.
 
         A client that is still sending when the connection is closed would not see the response. If
-        the body is incomplete the connection is closed, lest the rest be read as a request.
+        the body is still incomplete, the connection is closed, so that the rest is not read as a
+        request.
         """
-        # A client that sent "Expect: 100-continue" waits before it sends the body.
+        # A client that sent "Expect: 100-continue" waits for permission before it sends the body.
         if self._num_bytes or b"expect" not in self.headers:
             with suppress(TimeoutError):
                 while (
@@ -197,12 +198,12 @@ class ResponseSender:
 
 
 async def _receive_disconnect() -> Message:
-    """Receive nothing; error responses do not read the request."""
+    """Receive a disconnect: error responses do not read the request."""
     return {"type": "http.disconnect"}
 
 
 def require_api_key(headers: Mapping[bytes, bytes], keys: Iterable[str]) -> None:
-    """Raise ApiError without one of the keys, if there are any; compares in constant time."""
+    """Raise ApiError unless one of the keys is sent, if there are any; takes constant time."""
     scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
     matches = [secrets.compare_digest(token.strip(), key.encode()) for key in keys]
     if matches and scheme.lower() != b"bearer":

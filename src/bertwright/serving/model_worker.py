@@ -32,7 +32,7 @@ from bertwright.tasks.outputs import (
 
 @dataclass(frozen=True)
 class EndpointRequirement:
-    """The requirement of an endpoint for models."""
+    """What an endpoint requires of a model."""
 
     description: str
     is_met: Callable[[TextModel], bool]
@@ -45,7 +45,7 @@ def _has_output_type(*output_types: type[OutputType]) -> Callable[[TextModel], b
 
 
 def _is_inspectable(model: TextModel) -> bool:
-    """Return whether activations can be recorded, unlike in an ONNX graph."""
+    """Return whether activations can be recorded, which an ONNX graph does not allow."""
     return not isinstance(model, OnnxModel) and len(model.model.encoder.blocks) > 0
 
 
@@ -76,14 +76,14 @@ ENDPOINT_REQUIREMENTS = {
 
 
 class ModelWorker:
-    """A named model with its queue and the functions its threads compute."""
+    """A named model with its queue, and the functions that its threads compute."""
 
     def __init__(
         self, name: str, model: TextModel, settings: ServingSettings, metrics: Metrics
     ) -> None:
         self.name, self.model = name, model
         num_threads, init_thread = _worker_threads(model)
-        # Warm up in a thread like the workers: compilation depends on the number of threads.
+        # Warm up in a worker-like thread: compilation depends on the number of threads.
         with ThreadPoolExecutor(1, initializer=init_thread) as thread:
             thread.submit(self._warm_up).result()
         self.batcher = Batcher(
@@ -97,7 +97,7 @@ class ModelWorker:
         metrics.watch_queue(name, lambda: self.batcher.queue_tokens)
 
     def _warm_up(self) -> None:
-        """Embed one sequence, a batch, and a padded batch, before the first request."""
+        """Embed one sequence, a batch and a padded batch, before the first request."""
         special = self.model.tokenizer.special_tokens
         short = [special.start, special.end]
         for sequences in ([short], [short, short], [short, [*short, special.end]]):
@@ -110,7 +110,7 @@ class ModelWorker:
 
     @property
     def max_length(self) -> int | None:
-        """Return the maximum sequence length of embeddings; None for no limit."""
+        """Return the maximum sequence length for embeddings; None for no limit."""
         similarity_model = _similarity_model(self.model)
         if similarity_model is None:
             return self.model.max_length
@@ -126,22 +126,22 @@ class ModelWorker:
         return [outputs[0] for outputs in similarity_model.head_outputs(task_sequences)]
 
     def outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
-        """Return the head outputs of a fine-tuned model."""
+        """Return the head outputs of a fine-tuned model for each sequence."""
         assert isinstance(self.model, FineTunedModel)
         return self.model.head_outputs(sequences)
 
     def fill_mask(
         self, items: Sequence[tuple[list[int], int]]
     ) -> list[list[list[TokenPrediction]]]:
-        """Return the most probable tokens at every mask; items are (token ids, top_k)."""
+        """Return the most probable tokens for every mask; items are (token ids, top_k)."""
         return [self.model.fill_mask_ids(token_ids, top_k) for token_ids, top_k in items]
 
 
 def _worker_threads(model: TextModel) -> tuple[int, Callable[[], None]]:
-    """Return the number of worker threads of a model, and their initialiser.
+    """Return the number of worker threads for a model, and their initialiser.
 
     On a CPU each core computes its own batch: threads that share a batch would wait for each other
-    at every operation when another process takes a core.
+    at every operation whenever another process occupies a core.
     """
     if model.device.type != "cpu" or isinstance(model, OnnxModel):
         return 1, lambda: None
@@ -158,7 +158,7 @@ def _similarity_model(model: TextModel) -> FineTunedModel | None:
 def _single_text_sequences(
     sequences: Sequence[list[int]], has_segments: bool
 ) -> list[TaskSequence]:
-    """Return sequences of one text each as inputs of a head."""
+    """Return single-text sequences as inputs of a head."""
     return [
         TaskSequence(token_ids, index, [0] * len(token_ids) if has_segments else None)
         for index, token_ids in enumerate(sequences)
@@ -166,7 +166,7 @@ def _single_text_sequences(
 
 
 class ModelRegistry:
-    """The models of a server by name; by default the first one that supports an endpoint."""
+    """The models of a server by name; the default is the first one that supports the endpoint."""
 
     def __init__(
         self, models: Mapping[str, TextModel], settings: ServingSettings, metrics: Metrics
@@ -204,6 +204,6 @@ class ModelRegistry:
         return self.workers[name]
 
     def close(self) -> None:
-        """Compute the waiting requests and stop all threads."""
+        """Compute the waiting requests, then stop all threads."""
         for worker in self.workers.values():
             worker.batcher.close()

@@ -17,7 +17,7 @@ async def request_timeout(request: Request, timeout_seconds: float) -> AsyncGene
     """
 
     async def wait_for_disconnect() -> None:
-        # The body has been read, so the next message is the disconnect.
+        # The body has been read already, so the next message is the disconnect.
         await request.receive()
         if not limit.expired():
             limit.reschedule(0)
@@ -29,7 +29,7 @@ async def request_timeout(request: Request, timeout_seconds: float) -> AsyncGene
             try:
                 yield
             finally:
-                # Inside the limit, which cannot be rescheduled once it is left.
+                # Inside the timeout context, which cannot be rescheduled once it is left.
                 disconnect.cancel()
     except TimeoutError:
         if disconnect.done():

@@ -21,19 +21,19 @@ BACKLOG = 2048
 """Maximum number of connections waiting to be accepted."""
 
 MEMORY_TRIM_SECONDS = 5.0
-"""Interval of releasing freed memory, which the varying shapes of batches fragment."""
+"""Seconds between releases of freed memory, which batches of varying shape fragment."""
 
 IDLE_TICKS = 2
-"""Idle ticks before connections are closed on shutdown: earlier requests have been read then."""
+"""Idle ticks before connections are closed on shutdown; by then earlier requests have been read."""
 
 
 def listen(host: str, port: int, unread_timeout_seconds: float) -> socket.socket:
     """Open a listening socket; port 0 chooses a free port.
 
-    On Linux, connections are closed if the client reads nothing for ``unread_timeout_seconds``,
-    since responses stay in memory until they are read.
+    On Linux, a connection is closed if the client reads nothing for ``unread_timeout_seconds``,
+    because responses stay in memory until they are read.
 
-    Errors: UserError for an invalid address, or one in use.
+    Errors: UserError for an address that is invalid or in use.
     """
     listener: socket.socket | None = None
     try:
@@ -62,7 +62,7 @@ def server_address(listener: socket.socket) -> str:
 
 
 def run_server(app: FastAPI, listener: socket.socket, unread_timeout_seconds: float) -> None:
-    """Serve until a signal, then finish all accepted requests.
+    """Serve until a signal, then finish all accepted requests and return.
 
     Clients have ``unread_timeout_seconds`` to read the last responses.
     """
@@ -78,9 +78,9 @@ def _trim_memory() -> None:
 
 
 class DrainingServer(uvicorn.Server):
-    """A Uvicorn server that rejects new requests on a signal, and stops when it is idle.
+    """A Uvicorn server that rejects new requests after a signal and stops when it is idle.
 
-    Uvicorn itself would close connections while requests are still arriving.
+    Uvicorn itself would close connections whose requests are still arriving.
     """
 
     def __init__(self, app: FastAPI, unread_timeout_seconds: float) -> None:
@@ -100,9 +100,9 @@ class DrainingServer(uvicorn.Server):
         self._num_idle_ticks = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Close admission on the first signal; exit immediately on the second."""
+        """Stop admitting requests on the first signal; exit immediately on the second."""
         if self._admission.is_closed:
-            # Not by the default handler, which process 1 of a container does not have.
+            # Not with the default handler, which process 1 of a container does not have.
             os._exit(128 + sig)
         self._admission.close()
 

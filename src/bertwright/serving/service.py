@@ -1,7 +1,7 @@
-"""Inference of a request: tokenization, queue and decoding, within a time limit.
+"""Inference for a request: tokenization, queueing and decoding, within a time limit.
 
-Everything except the model runs outside of the model threads. A request is cancelled wherever it
-waits if its client disconnects or the time is up.
+Everything except the model runs outside of the model threads. If the client disconnects or the time
+is up, a request is cancelled wherever it is waiting.
 """
 
 import asyncio
@@ -30,10 +30,10 @@ from bertwright.tasks.outputs import FloatArray, Prediction, SimilarityOutput
 from bertwright.tasks.outputs.output_type import group_by_example
 
 MAX_MASKED_POSITIONS = 512
-"""Maximum number of masks per text: each needs logits over the vocabulary."""
+"""Maximum number of masks per text, since each needs logits over the vocabulary."""
 
 MAX_PREDICTED_TOKENS = 8192
-"""Maximum number of predicted tokens per request, over all masks."""
+"""Maximum number of predicted tokens per request, for all masks together."""
 
 
 class InferenceService:
@@ -49,7 +49,7 @@ class InferenceService:
     ) -> tuple[FloatMatrix, int]:
         """Return the embeddings (N, D) of texts, and their number of tokens.
 
-        Errors: ApiError for long texts without ``truncate``, and for embeddings of zeros.
+        Errors: ApiError for long texts without ``truncate``, and for embeddings that are all zeros.
         """
         async with self.timeout(request):
             sequences = await self.tokenize(request, self._encode_texts, worker, texts, truncate)
@@ -66,7 +66,7 @@ class InferenceService:
     async def predict(
         self, request: Request, worker: ModelWorker, examples: Sequence[TaskExample], truncate: bool
     ) -> tuple[list[Prediction], list[FloatArray]]:
-        """Return the predictions of examples, and the head outputs (windows, K) of each."""
+        """Return the predictions for examples, and the head outputs (windows, K) of each."""
         model = worker.model
         assert isinstance(model, FineTunedModel)
         async with self.timeout(request):
@@ -126,7 +126,7 @@ class InferenceService:
         try:
             future = worker.batcher.submit(function, items, num_tokens)
         except QueueFull as full:
-            # All waiting requests are finished or cancelled after the request timeout.
+            # By the request timeout, all waiting requests are finished or cancelled.
             seconds = min(full.retry_seconds, ceil(self._settings.request_timeout_seconds))
             message = f"the queue of {worker.name} is full: retry in {seconds} s"
             raise ApiError(429, message, seconds) from None
@@ -153,7 +153,7 @@ class InferenceService:
     ) -> list[list[int]]:
         self._require_num_texts(texts)
         tokenizer = worker.model.tokenizer
-        # Before tokenization, which encodes the text between masks separately.
+        # Check before tokenization, which encodes the text between masks separately.
         _require_num_masks(tokenizer, texts, top_k)
         max_length = self._text_limit(worker.model.model.encoder.max_length)
         sequences: list[list[int]] = []
@@ -166,7 +166,7 @@ class InferenceService:
         return sequences
 
     def _text_limit(self, max_length: int | None) -> int:
-        """Return the maximum number of tokens per text, given the model's."""
+        """Return the maximum number of tokens per text, given the model's maximum length."""
         limit = self._settings.max_text_tokens
         return min(max_length or limit, limit)
 
@@ -183,7 +183,7 @@ class InferenceService:
         sizes = [0] * len(examples)
         for sequence in sequences:
             index, size = sequence.example_index, len(sequence.token_ids)
-            # The windows of a text count together, but not the texts of a similarity example.
+            # The windows of one text are added up, but not the texts of a similarity example.
             if isinstance(output_type, SimilarityOutput):
                 sizes[index] = max(sizes[index], size)
             else:

@@ -13,13 +13,14 @@ class ServingSettings:
     """The limits of a server.
 
     Attributes:
-        max_texts: texts per request.
-        max_text_tokens: tokens per text, special tokens included; the model may allow less.
-        max_body_bytes: size of a request body.
-        max_requests: number of concurrent requests.
-        max_queue_tokens: waiting tokens per model; requests beyond are rejected.
+        max_texts: maximum number of texts per request.
+        max_text_tokens: maximum number of tokens per text, special tokens included; the model's
+            limit may be lower.
+        max_body_bytes: maximum size of a request body.
+        max_requests: maximum number of concurrent requests.
+        max_queue_tokens: maximum number of waiting tokens per model; further requests are rejected.
         max_batch_delay_ms: how long an idle model waits for more texts to share a batch.
-        request_timeout_seconds: time to receive a request, and again to respond.
+        request_timeout_seconds: time to receive a request, and again to answer it.
         api_keys: accepted keys; empty for no authentication.
     """
 
@@ -36,14 +37,14 @@ class ServingSettings:
 API_KEY_VARIABLE = "BERTWRIGHT_API_KEY"
 
 MIN_KEY_LENGTH = 16
-"""Minimum number of characters, against guessing."""
+"""Minimum number of characters of an API key, to prevent guessing."""
 
 
 def read_api_keys(file: Path | None) -> frozenset[str]:
-    """Read API keys from a file, one per line, or from the environment; none without either.
+    """Read API keys from a file, one per line, or from the environment; empty without either.
 
     Errors: UserError for a file or variable without keys, which would leave the server open, and
-    for short or non-ASCII keys.
+    for keys that are short or not ASCII.
     """
     if file is not None:
         require_file(file)

@@ -1,4 +1,4 @@
-"""A bounded thread pool for tokenization, which precedes the queue of a model."""
+"""A bounded thread pool for tokenization, which comes before the queue of a model."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from typing import TypeVar, TypeVarTuple
 from bertwright.serving.errors import ApiError
 
 MAX_QUEUED_BODIES = 4
-"""Maximum waiting bytes, as a multiple of the largest body: far more than a queue holds."""
+"""Maximum waiting bytes, as a multiple of the largest body: far more than a queue can hold."""
 
 Args = TypeVarTuple("Args")
 ResultT = TypeVar("ResultT")
 
 
 class TokenizationPool:
-    """A thread pool that limits the waiting bytes."""
+    """A thread pool with a limit on waiting bytes."""
 
     def __init__(self, max_body_bytes: int) -> None:
         self._max_queued_bytes = MAX_QUEUED_BODIES * max_body_bytes
@@ -25,7 +25,7 @@ class TokenizationPool:
     async def __call__(
         self, num_bytes: int, function: Callable[[*Args], ResultT], *args: *Args
     ) -> ResultT:
-        """Run a function on the texts of a body of ``num_bytes``, unless cancelled before.
+        """Run a function on the texts of a body of ``num_bytes``, unless it is cancelled first.
 
         Errors: ApiError if too many bytes are waiting.
         """

@@ -59,19 +59,19 @@ class TrainedArm:
 
 
 class Measure(Config):
-    """The axis of measures; only these ``arms`` are measured, or all."""
+    """The axis of measures; ``arms`` are the arms to measure, by default all."""
 
     arms: tuple[str, ...] | None = None
 
     def missing_input(self, corpus: CorpusFolder) -> str | None:
-        """Describe an input that is missing, if any."""
+        """Describe a missing input; None if there is none."""
         return None
 
     def check(self, recipe: Recipe, data: Dataset) -> None:
-        """Raise UserError if a model of a recipe cannot be measured on a data set."""
+        """Raise UserError if the measure does not fit models of a recipe or a data set."""
 
     def input_files(self, corpus: CorpusFolder) -> list[Path]:
-        """Return the files, besides the data set, that the metrics depend on."""
+        """Return the files that the metrics depend on, besides the data set."""
         return []
 
     def compute(self, arm: TrainedArm) -> Metrics:
@@ -80,9 +80,9 @@ class Measure(Config):
 
 
 class HeldOutMeasure(Measure):
-    """The objectives of the last phase on held-out text, optionally with ``changes`` to the recipe.
+    """The last phase's objectives on held-out text, optionally with ``changes`` to the recipe.
 
-    An objective uses the head of its name, which may have been trained for another objective.
+    An objective uses the head with its name, which may have been trained for another objective.
     """
 
     kind: Literal["held-out"] = "held-out"
@@ -107,9 +107,9 @@ class HeldOutMeasure(Measure):
 
 
 class NextItemMeasure(Measure):
-    """The ranking of the last items of whole histories, and the difference to popularity.
+    """The ranking of the last items of whole histories, compared with ranking by popularity.
 
-    The differences are named ``over_popularity_hr_10`` and the like.
+    Differences from popularity have names such as ``over_popularity_hr_10``.
     """
 
     kind: Literal["next-item"] = "next-item"
@@ -127,9 +127,9 @@ class NextItemMeasure(Measure):
 
 
 class MinimalPairMeasure(Measure):
-    """The accuracy on minimal pairs: how often the acceptable sentence is more likely.
+    """The accuracy on minimal pairs: how often the acceptable sentence is the more likely one.
 
-    The pairs are those of ``file`` or of the corpus, at most ``max_per_paradigm`` of each paradigm.
+    The pairs come from ``file`` or from the corpus, at most ``max_per_paradigm`` per paradigm.
     """
 
     kind: Literal["minimal-pairs"] = "minimal-pairs"
@@ -158,8 +158,8 @@ class MinimalPairMeasure(Measure):
 class ContinuationMeasure(Measure):
     """The accuracy on the prompts of the corpus, by kind of prompt.
 
-    The prediction is the greedy continuation of the prompt. A model that is not causal fills the
-    gap, if the prompt has one.
+    The prediction is the greedy continuation of the prompt. A model that is not causal fills in the
+    gap instead, if the prompt has one.
     """
 
     kind: Literal["continuation"] = "continuation"
@@ -212,9 +212,9 @@ def fills_correctly(model: TextModel, gap: str, expected: str) -> bool:
 class FineTuningMeasure(Measure):
     """The scores of an arm fine-tuned for a task.
 
-    The task is one of the corpus, or one of the catalogue with its ``data`` folder. At most
-    ``examples`` of its training part are used. The model is also evaluated, without training, on
-    ``transfer_tasks`` of the corpus, such as the task in another language.
+    The task is part of the corpus, or in the catalogue with its ``data`` folder. At most
+    ``examples`` of its training examples are used. The model is also evaluated, without further
+    training, on ``transfer_tasks`` of the corpus, such as the same task in another language.
     """
 
     kind: Literal["fine-tuning"] = "fine-tuning"
@@ -264,9 +264,10 @@ class FineTuningMeasure(Measure):
 
 
 class LinearProbeMeasure(Measure):
-    """The scores of a linear probe: ridge regression of tags on frozen hidden states.
+    """The scores of a linear probe: ridge regression from frozen hidden states to tags.
 
-    A word is its first token; ``layers`` are concatenated, and at most ``examples`` are used.
+    A word is read at its first token; ``layers`` are concatenated, and at most ``examples`` are
+    used.
     """
 
     kind: Literal["linear-probe"] = "linear-probe"
@@ -307,7 +308,7 @@ class LinearProbeMeasure(Measure):
     def _word_vectors(
         self, model: TextModel, examples: Sequence[TaggedSentence]
     ) -> list[NDArray[Any]]:
-        """Return (words, D + 1) float64 for each example: hidden states, and a 1 for the bias."""
+        """Return (words, D + 1) float64 per example: hidden states, then a 1 for the bias."""
         states = model.encode([" ".join(example.words) for example in examples], self.layers)
         firsts = [model.tokenizer.encode_pretokenized(list(e.words))[1] for e in examples]
         words = [state[1:][first] for state, first in zip(states, firsts, strict=True)]
@@ -342,7 +343,7 @@ def _missing_task(corpus: CorpusFolder, names: Sequence[str]) -> str | None:
 
 
 def _find_task(name: str, train: Path) -> Task:
-    """Return a task of the catalogue, or a table task with text, optional pair, and label."""
+    """Return a task in the catalogue; else a table task with text, label and optional pair."""
     if (task := TASKS.find(name)) is not None:
         return task
     if train.suffix == ".iob2":

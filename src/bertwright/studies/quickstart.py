@@ -1,9 +1,9 @@
-"""The quickstart: from installed text to a model folder that Transformers loads.
+"""The quickstart: from text that is installed to a model folder that Transformers can load.
 
-The text is the embedded sample. Nine in a hundred of its documents are held out from pre-training,
-for evaluation and for the task of fine-tuning: restoring punctuation and capitals. So the encoder
-has seen none of the task's text. Baselines are the same encoder without pre-training, and tags
-chosen without context.
+The text is the sample that comes with Python packages. Nine in a hundred of its documents are held
+out from pre-training, for evaluation and for the fine-tuning task: restoring punctuation and
+capitals. The encoder has therefore not seen the task's text. Baselines are the same encoder without
+pre-training, and tags chosen without context.
 """
 
 import json
@@ -44,17 +44,17 @@ from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.pretraining.run import PretrainingResult
 
 RECIPE = "modern-tiny"
-"""A small recipe, which learns more in minutes than a large one."""
+"""A small recipe, which learns more in a few minutes than a large one."""
 
 HELD_OUT_FRACTION = 0.09
 TEST_FRACTION, DEVELOPMENT_FRACTION = 0.25, 0.1
-"""The fractions of held-out documents for testing, and of the rest for development."""
+"""Fractions of the held-out documents for testing, and of the rest for development."""
 
 FINE_TUNING: dict[str, Any] = {"epochs": 4, "learning_rate": 1e-3, "batch_size": 16}
-"""Settings for both encoders; the learning rate is the best for the untrained one."""
+"""Settings for both encoders; the learning rate is the best one for the untrained encoder."""
 
 PREPARATION_SECONDS = 60.0
-"""The time before pre-training, on 2 cores of ordinary speed."""
+"""Seconds before pre-training, on 2 cores of average speed."""
 
 MASKED_SENTENCE = "This function returns the [MASK] of elements in the list."
 
@@ -63,7 +63,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True)
 class QuickstartScores:
-    """The macro F1 on test documents of the fine-tuned encoder and of baselines."""
+    """The macro F1 of the fine-tuned encoder and of baselines, on test documents."""
 
     name: str
     score: float
@@ -89,7 +89,7 @@ class QuickstartResult:
         return {**vars(self), "task": vars(self.task)}
 
     def table(self) -> list[str]:
-        """Return lines of a table, every metric followed by its baselines."""
+        """Return the lines of a table with every metric, followed by its baselines."""
         task = self.task
         lines = [
             ("held-out masked loss, nats", f"{self.heldout_loss:.3f}"),
@@ -108,10 +108,11 @@ class QuickstartResult:
 def quickstart(
     output: Path, minutes: float = 5.0, log: Log = print, seconds_spent: float = 0.0
 ) -> QuickstartResult:
-    """Run all stages, and write everything to the folder ``output``.
+    """Run all stages and write everything to the folder ``output``.
 
-    ``minutes`` are for pre-training; the rest takes one or two more. ``log`` receives a line at the
-    end of every stage, then the table; ``seconds_spent`` passed before the call.
+    ``minutes`` is the time for pre-training; the rest takes one or two more. ``log`` receives a
+    line at the end of every stage, then the table. ``seconds_spent`` is the time that passed before
+    the call.
 
     Raises UserError if ``output`` is not empty, and MissingExtra without Transformers.
     """
@@ -149,7 +150,7 @@ def quickstart(
 
 @dataclass
 class _StageLog:
-    """A log of the stages, with their results and times."""
+    """A log of the stages with their results and times."""
 
     output: Log
     start_time: float
@@ -157,7 +158,7 @@ class _StageLog:
 
     @property
     def seconds(self) -> float:
-        """The time since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self.start_time
 
     def log(self, line: str) -> None:
@@ -166,7 +167,7 @@ class _StageLog:
 
     @contextmanager
     def timed(self, name: str) -> Generator[list[str]]:
-        """Time a stage, and log a line with the facts appended to the list."""
+        """Time a stage, and log a line with the facts that were appended to the list."""
         start = time.monotonic()
         facts: list[str] = []
         yield facts
@@ -191,9 +192,9 @@ def _prepare(output: Path, stage_log: _StageLog) -> tuple[Path, Dataset]:
 
 
 def pretraining_seconds(minutes: float, spent: float) -> float:
-    """Return the seconds of pre-training after ``spent`` seconds.
+    """Return the seconds of pre-training, after ``spent`` seconds of preparation.
 
-    A machine that was slow so far will be slow again: twice the delay is subtracted from the
+    A machine that has been slow so far will be slow again: twice the delay is subtracted from the
     minutes, at most half of them.
     """
     late = max(0.0, spent - PREPARATION_SECONDS)
@@ -213,7 +214,7 @@ def _pretrain(
 
 
 def held_out_documents(text: Path) -> list[str]:
-    """Return the documents that ``prepare`` held out, as text."""
+    """Return the texts of the documents that ``prepare`` held out."""
     counts = ReadCounts()
     sources = find_sources([text], "text", None, counts)
     documents = drop_duplicates(read_documents(sources, counts), counts)
@@ -222,7 +223,7 @@ def held_out_documents(text: Path) -> list[str]:
 
 
 def _score_task(output: Path, documents: Sequence[str], stage_log: _StageLog) -> QuickstartScores:
-    """Return macro F1 on documents unseen in pre-training and fine-tuning."""
+    """Return the macro F1 on documents that neither pre-training nor fine-tuning has seen."""
     training_documents, test_documents = split_documents(documents, TEST_FRACTION)
     train, dev = split_documents(training_documents, DEVELOPMENT_FRACTION, seed=1)
     training, development, test = map(restoration_examples, (train, dev, test_documents))

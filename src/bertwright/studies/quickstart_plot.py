@@ -1,4 +1,4 @@
-"""The quickstart in one plot: losses of pre-training, and scores of fine-tuning."""
+"""The quickstart in one figure: pre-training losses and fine-tuning scores."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ BARS = {
 
 
 def plot_quickstart(metrics: Path, result: Mapping[str, Any], path: Path) -> None:
-    """Plot the losses of a metrics file beside the scores of the task, as a PNG."""
+    """Plot the losses in a metrics file next to the scores of the task, as a PNG."""
     figure = Figure(figsize=(10, 3.8), layout="constrained")
     losses: Any
     bars: Any

@@ -26,11 +26,11 @@ from bertwright.studies.verdict import (
 RESULT_FILE, REPORT_FILE, PLOT_FILE = "result.json", "report.md", "plot.png"
 
 TOKENS_METRIC = "cost.tokens"
-"""The metric of the tokens that an arm has read, without padding."""
+"""Name of the metric for the tokens that an arm has read, without padding."""
 
 
 def write_report(study: Study, results: StudyResults, output: Path) -> dict[str, Any]:
-    """Write ``result.json``, ``report.md`` and ``plot.png``; return the first as a dict."""
+    """Write ``result.json``, ``report.md`` and ``plot.png``; return the content of the first."""
     result = result_dict(study, results)
     write_text(output / RESULT_FILE, json.dumps(result, indent=1) + "\n")
     write_text(
@@ -59,7 +59,7 @@ def result_dict(study: Study, results: StudyResults) -> dict[str, Any]:
 
 
 def stored_results(result: Mapping[str, Any]) -> StudyResults:
-    """Return the metrics of a stored result."""
+    """Return the metrics in a stored result."""
     return {
         arm: {int(seed): metrics for seed, metrics in by_seed.items()}
         for arm, by_seed in result["arms"].items()
@@ -100,7 +100,7 @@ def report_lines(result: Mapping[str, Any]) -> list[str]:
 
 
 def _token_note(equal: Mapping[str, Any], results: StudyResults) -> str:
-    """Return a note on padding, with the numbers of real tokens if they were measured."""
+    """Return a note on padding, with the numbers of real tokens if they are measured."""
     if equal.get("tokens") is None:
         return ""
     arms = [arm for arm in results if has_metric(results, arm, TOKENS_METRIC)]
@@ -144,8 +144,8 @@ def _displayed_metrics(
 ) -> list[str]:
     """Return the metrics to display.
 
-    Those that the study states, or else that it expects; else the losses and accuracies of all arms
-    or of any arm; else all metrics.
+    These are the metrics that the study states, or else those in its expectations; else the losses
+    and accuracies common to all arms, or of any arm; else all metrics.
     """
     if study.shown:
         return list(study.shown)

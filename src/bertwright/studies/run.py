@@ -1,8 +1,8 @@
-"""Running a study: every arm with every seed, in this process, in parallel, or on a Ray cluster.
+"""Run a study: every arm with every seed, in this process, in parallel, or on a Ray cluster.
 
-A run is a function of its recipe, its data and its budget, and its folder is named by a hash of
-them. So finished runs are reused, by other studies with the same arm as well, and interrupted ones
-resume. If two studies need the same run or the same text, one waits for the other.
+A run depends only on its recipe, its data and its budget, and its folder is named by a hash of
+these. Finished runs are therefore reused, also by other studies with the same arm, and interrupted
+runs resume. If two studies need the same run or the same text, one waits for the other.
 """
 
 import json
@@ -58,9 +58,9 @@ class PreparedCorpus:
 
 @dataclass(frozen=True)
 class ArmRun:
-    """One arm with one seed, with everything that a process needs to train and measure it.
+    """One arm with one seed, and everything that a process needs to train and measure it.
 
-    ``keeps_weights`` is True if another arm starts from its weights; they are needed until then.
+    ``keeps_weights`` is True if another arm starts from its weights, which are needed until then.
     """
 
     recipe: Recipe
@@ -117,7 +117,7 @@ class ArmRun:
         return self.folder / "measures.json"
 
     def _stored_metrics(self) -> dict[str, dict[str, float]]:
-        """Return the metrics computed before, by the hash of their inputs."""
+        """Return the metrics computed earlier, by the hash of their inputs."""
         return read_results(self._measures_file)
 
     def _measure_hashes(self) -> dict[str, str]:
@@ -144,10 +144,10 @@ def run_study(
 ) -> StudyResults:
     """Run everything that a study needs; return its results.
 
-    ``data`` is a data set instead of the study's corpus. ``num_processes`` runs in parallel;
-    ``backend`` "ray" uses a Ray cluster that shares the folder.
+    ``data`` is a data set to use instead of the study's corpus. ``num_processes`` runs are trained
+    in parallel; with ``backend`` "ray" they run on a Ray cluster that shares the folder.
 
-    Raises UserError for settings that do not fit together, and Interrupted after a signal.
+    Raises UserError for incompatible settings, and Interrupted after a signal.
     """
     if study.equal.seconds is not None:
         if backend is not None:
@@ -183,7 +183,7 @@ def run_study(
 def _require_compatible(
     study: Study, runs: Mapping[tuple[str, int], ArmRun], data: Dataset
 ) -> None:
-    """Raise UserError, before training, for arms that data or measures do not allow."""
+    """Raise UserError, before training, for arms that the data or the measures do not support."""
     for arm in study.arms:
         run = runs[arm, 0]
         if run.is_done:
@@ -195,7 +195,7 @@ def _require_compatible(
 
 
 def _require_metrics(study: Study, arm: str, metrics: Mapping[str, float]) -> None:
-    """Raise UserError, before other arms are trained, for expected metrics that are missing."""
+    """Raise UserError for expected metrics that are missing, before other arms are trained."""
     for expectation in study.expected:
         other = expectation.other_measure or expectation.measure
         for name, metric in ((expectation.arm, expectation.measure), (expectation.baseline, other)):
@@ -268,7 +268,7 @@ def prepare_corpus(corpus: Corpus, tokenizer: TokenizerConfig, output: Path) -> 
 
 @contextmanager
 def _exclusive(output: Path, name: str) -> Generator[None]:
-    """Hold a lock on a name, across all studies in a folder."""
+    """Hold a lock on a name, shared by all studies in a folder."""
     lock = output / "turns" / name
     lock.mkdir(parents=True, exist_ok=True)
     with file_lock(lock, wait=True):
@@ -280,7 +280,7 @@ def _existing_data(data: Path) -> PreparedCorpus:
 
 
 def _arms_in_order(study: Study) -> Iterator[list[str]]:
-    """Yield groups of arms; an arm that starts from another follows it."""
+    """Yield groups of arms; an arm that starts from another arm comes after it."""
     done: set[str] = set()
     while len(done) < len(study.arms):
         ready = [
@@ -297,7 +297,7 @@ def _arms_in_order(study: Study) -> Iterator[list[str]]:
 def _execute(
     runs: Sequence[ArmRun], num_processes: int, backend: str | None
 ) -> Iterator[tuple[int, dict[str, float]]]:
-    """Yield the indices of runs with their metrics, as they finish."""
+    """Yield the indices of finished runs with their metrics, in the order in which they finish."""
     if backend == "ray":
         yield from enumerate(_execute_on_ray(runs))
     elif num_processes > 1:
@@ -323,7 +323,7 @@ def _execute_on_ray(runs: Sequence[ArmRun]) -> Iterator[dict[str, float]]:
 
 
 def _pickle_runs(runs: Sequence[ArmRun]) -> Iterator[PickledRun]:
-    """Return runs for another process, with the plugins that they may need."""
+    """Return runs in a form that another process can load, with the plugins that they may need."""
     return ((imported_plugins(), pickle.dumps(run)) for run in runs)
 
 

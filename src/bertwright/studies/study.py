@@ -1,6 +1,6 @@
-"""A study: a comparison of arms that differ in one respect and are equal in all others.
+"""A study: a comparison of arms that differ in one respect and are equal in everything else.
 
-It is a YAML file with a question and its source, a corpus, arms (a recipe and changes to it), what
+A study is a YAML file with a question and its source, a corpus, arms (a recipe with changes), what
 is equal, what is measured, and the expected results.
 """
 
@@ -23,22 +23,22 @@ from bertwright.studies.measures import HeldOutMeasure, Measure
 from bertwright.training.clock import parse_duration
 
 BENCH_PREFIX = "bench"
-"""The prefix of files that studies extend; they are no studies."""
+"""Prefix of files that studies extend, but which are not studies."""
 
 
 class Arm(Settings):
-    """An arm: a recipe, and ``changes`` to it."""
+    """An arm: a recipe and ``changes`` to it."""
 
     recipe: str
     changes: dict[str, Any] = Field(default_factory=dict)
     start_from: str | None = None
-    """The arm whose trained model this one starts from, seed by seed."""
+    """The arm whose trained model this arm starts from, with the same seed."""
 
 
 class EqualCost(Settings):
-    """The cost that is equal for all arms: steps, tokens, FLOPs or time.
+    """The cost that all arms have in common: steps, tokens, FLOPs or time.
 
-    ``tokens`` are counted as in ``batch_tokens``, padding included.
+    ``tokens`` include padding, as in ``batch_tokens``.
     """
 
     steps: int | None = Field(default=None, ge=1)
@@ -60,11 +60,11 @@ class EqualCost(Settings):
 
     @property
     def seconds(self) -> float | None:
-        """The time, if it is equal."""
+        """The training time, if time is equal."""
         return None if self.time is None else parse_duration(self.time)
 
     def num_steps(self, recipe: Recipe, vocab_size: int) -> int | None:
-        """Return the number of steps of a recipe; None if time is equal."""
+        """Return the number of steps for a recipe; None if time is equal."""
         if self.steps is not None:
             return self.steps
         if self.tokens is not None:
@@ -84,11 +84,11 @@ class EqualCost(Settings):
 
 
 class Expectation(Settings):
-    """The expectation that a metric of one arm is below, or above, that of another, or a number.
+    """The expectation that one arm's metric is below or above another arm's, or a number.
 
-    ``measure`` is the name of a measure and its metric, ``held-out.masked_loss``;
-    ``other_measure`` is that of the other arm, by default the same. ``margin`` is the minimum
-    difference, below 0 if almost as good is enough.
+    ``measure`` is the name of a measure and its metric, such as ``held-out.masked_loss``;
+    ``other_measure`` is the metric of the other arm, by default the same. ``margin`` is the minimum
+    difference; it is below 0 if almost as good is enough.
     """
 
     measure: str
@@ -123,23 +123,23 @@ class Expectation(Settings):
 
     @property
     def metric_names(self) -> tuple[str, ...]:
-        """The metrics that it compares."""
+        """The metrics that are compared."""
         return (self.measure,) if self.other_measure is None else (self.measure, self.other_measure)
 
 
 class Study(Settings):
-    """A study; every run is a function of it and of a seed."""
+    """A study; every run depends only on it and on a seed."""
 
     name: str
     question: str
     source: str = ""
     system: str = ""
-    """The number of the system in the survey that the project follows, such as ``A9``."""
+    """Number of the system in the survey that the project follows, such as ``A9``."""
     corpus: Corpus = SampleCorpus()
     tokenizer: TokenizerConfig = WordPieceConfig(vocab_size=4096)
     arms: dict[str, Arm]
     changes: dict[str, Any] = Field(default_factory=dict)
-    """Changes to every arm, before its own."""
+    """Changes to every arm, made before the arm's own."""
     equal: EqualCost
     seeds: int = Field(default=3, ge=1)
     measures: dict[str, Measure] = Field(
@@ -147,11 +147,11 @@ class Study(Settings):
     )
     expected: tuple[Expectation, ...] = ()
     shown: tuple[str, ...] = ()
-    """The metrics of the table and the plot; none: those that are expected, or shared."""
+    """Metrics to display in table and plot; if empty, those expected or common to all arms."""
 
     @classmethod
     def load(cls, name: str | Path) -> "Study":
-        """Load a study from a file, or by the name of one in the package.
+        """Load a study from a file, or by the name of a built-in study.
 
         Raises UserError if there is no such study or the file is invalid.
         """
@@ -199,9 +199,9 @@ class Study(Settings):
                 )
 
     def recipe(self, arm: str, seed: int, tokenizer_kind: str = "wordpiece") -> Recipe:
-        """Return the recipe of an arm for a kind of tokenizer, without the number of steps.
+        """Return the recipe of an arm for a kind of tokenizer, without a number of steps.
 
-        Raises UserError for a recipe that does not exist, or invalid changes.
+        Raises UserError for a recipe that does not exist and for invalid changes.
         """
         config = self.arms[arm]
         base = {"seed": seed, "text": {"tokenizer": {"kind": tokenizer_kind}}}
@@ -216,13 +216,13 @@ class Study(Settings):
 
 
 def list_studies() -> list[str]:
-    """Return the names of the studies in the package."""
+    """Return the names of the built-in studies."""
     names = (file.stem for file in _claims_folder().glob("*.yaml"))
     return sorted(name for name in names if not name.startswith(BENCH_PREFIX))
 
 
 def load_all_studies() -> Iterable[Study]:
-    """Return the studies in the package, ordered by their systems."""
+    """Return the built-in studies, ordered by system."""
 
     def order(study: Study) -> tuple[int, str]:
         digits = "".join(c for c in study.system.split(",")[0] if c.isdigit())
@@ -232,7 +232,7 @@ def load_all_studies() -> Iterable[Study]:
 
 
 def _read_yaml(name: str | Path, children: tuple[Path, ...] = ()) -> dict[str, Any]:
-    """Return the settings of a study, merged into what it extends; ``children`` extend it."""
+    """Return a study's settings, merged into the file it extends; ``children`` extend this one."""
     path = Path(name)
     if path.suffix not in (".yaml", ".yml"):
         path = _claims_folder() / f"{name}.yaml"

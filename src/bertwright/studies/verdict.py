@@ -1,4 +1,4 @@
-"""The verdicts of a study on its expectations."""
+"""Verdicts on whether a study's expectations hold."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +19,9 @@ MIN_SEEDS = 3
 class StudyVerdict:
     """An expectation with its outcome.
 
-    ``lead`` is by how much the expectation holds, over the seeds. It is *seen* if the 95 % interval
-    over three seeds or more is above 0, *opposite* if the interval of the difference shows that the
-    other arm leads, and *not seen* at this scale otherwise.
+    ``lead`` is the margin by which the expectation holds, over the seeds. The label is *seen* if
+    the 95 % interval over at least three seeds is above 0, *opposite* if the interval of the
+    difference shows that the other arm leads, and otherwise *not seen* at this scale.
     """
 
     expectation: Expectation
@@ -40,14 +40,14 @@ class StudyVerdict:
 
 
 def evaluate(expected: Sequence[Expectation], results: StudyResults) -> list[StudyVerdict]:
-    """Return a verdict for every expectation."""
+    """Return the verdict on every expectation."""
     return [_evaluate_one(expectation, results) for expectation in expected]
 
 
 def default_expectation(results: StudyResults) -> tuple[Expectation, ...]:
     """Return the expectation that the first of two arms has a lower loss than the second.
 
-    By bits per byte, or by the loss of the first objective that both have; nothing without either.
+    The loss is bits per byte, or the first objective's loss that both have; empty without either.
     """
     first, second = results
     names = [n for n in common_metrics(results) if n.endswith(("bits_per_byte", "_loss"))]
@@ -56,7 +56,7 @@ def default_expectation(results: StudyResults) -> tuple[Expectation, ...]:
 
 
 def overall_label(verdicts: Sequence[StudyVerdict]) -> VerdictLabel:
-    """Return the label of a claim: seen if all parts are, opposite if any part is."""
+    """Return the label of a claim: seen if all its parts are, opposite if any part is."""
     labels = {verdict.label for verdict in verdicts}
     if "opposite" in labels:
         return "opposite"
@@ -98,13 +98,13 @@ def _label(expectation: Expectation, lead: Estimate, difference: Estimate) -> Ve
         return "not seen"
     if lead.low > 0:
         return "seen"
-    # The other arm leads, and is not only less far behind than expected; a number cannot lead.
+    # The other arm must lead, not only be less far behind than expected; a number cannot lead.
     another_leads = difference.high < 0 and isinstance(expectation.baseline, str)
     return "opposite" if another_leads and lead.high < 0 else "not seen"
 
 
 def all_metrics(results: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[str]:
-    """Return the metrics of any arm and seed, in order."""
+    """Return the metrics of any arm with any seed, in order."""
     return list(
         dict.fromkeys(
             name for seeds in results.values() for metrics in seeds.values() for name in metrics
@@ -113,6 +113,6 @@ def all_metrics(results: Mapping[str, Mapping[int, Mapping[str, float]]]) -> lis
 
 
 def common_metrics(results: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[str]:
-    """Return the metrics of every arm and seed, in order."""
+    """Return the metrics that every arm has with every seed, in order."""
     runs = [metrics for seeds in results.values() for metrics in seeds.values()]
     return [name for name in runs[0] if all(name in metrics for metrics in runs)]

@@ -17,7 +17,7 @@ from bertwright.tasks.formats.examples import (
 )
 
 DEFAULT_MAX_LENGTH = 512
-"""Default maximum sequence length, where the encoder allows it."""
+"""Default maximum sequence length, if the encoder allows it."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +26,16 @@ class TaskSequence:
 
     Attributes:
         example_index: index of its example.
-        segment_ids: of each token, None where the encoder has no segments.
-        positions: output positions; empty where the sequence is pooled.
+        segment_ids: segment of each token; None if the encoder has no segments.
+        positions: output positions; empty if the sequence is pooled.
         first_word: index of its first word in the example; a long sentence has several sequences.
-        offsets: of each position after the first, the characters (start, stop) of its token in the
-            text.
+        offsets: for each position after the first, the character range (start, stop) of its token
+            in the text.
         text_offsets: the same for all tokens of the text, shared by its windows.
-        first_token: of a window, the index of its first token in the text.
-        num_truncated: tokens of the example that no sequence holds.
-        document_ids: of each token, the text it belongs to, where a siamese head keeps texts from
-            attending to each other.
+        first_token: for a window, the index of its first token in the text.
+        num_truncated: number of tokens of the example that are in no sequence.
+        document_ids: for each token, the text it belongs to, if a siamese head keeps texts from
+            attending to each other; else None.
     """
 
     token_ids: list[int]
@@ -55,9 +55,9 @@ class ExampleEncoder:
     """Encoding of texts as the inputs of an encoder.
 
     Attributes:
-        num_separators: separator tokens between the texts of a pair.
-        separator_segment: their segment: 0, as in BERT; 1 where the first text has global attention
-            that excludes them (Longformer).
+        num_separators: number of separator tokens between the texts of a pair.
+        separator_segment: segment of these separators: 0, as in BERT; 1 if the first text has
+            global attention that excludes them (Longformer).
         has_segments: whether the encoder distinguishes the texts of a pair by segment.
         is_siamese: whether the texts of a pair are encoded independently.
     """
@@ -107,9 +107,9 @@ class ExampleEncoder:
     ) -> list[TaskSequence]:
         """Return the sequences of all examples, in their order.
 
-        With a ``stride`` the last text of a long example is encoded in windows that start
-        ``stride`` tokens apart; it gets at least half of a sequence. ``example_indices`` replace
-        the indices of the examples.
+        With a ``stride``, the last text of a long example is encoded in windows that start
+        ``stride`` tokens apart; the text gets at least half of each sequence. ``example_indices``
+        replace the indices of the examples.
         """
         indices = range(len(examples)) if example_indices is None else example_indices
         texts = [e for e in examples if isinstance(e, Example)]
@@ -230,7 +230,7 @@ class ExampleEncoder:
         word = 0
         while word < len(starts):
             begin, stop = starts[word], word
-            # At least one word per sequence; a word that is too long is truncated.
+            # At least one word per sequence; a word longer than that is truncated.
             while stop < len(starts) and (stop == word or ends[stop] - begin <= available):
                 stop += 1
             token_ids = [special.start, *ids[begin : ends[stop - 1]][:available], special.end]
@@ -241,7 +241,7 @@ class ExampleEncoder:
 
 
 def num_truncated_tokens(sequences: Sequence[TaskSequence]) -> dict[int, int]:
-    """Return the number of truncated tokens by example index, where there are any."""
+    """Return the number of truncated tokens by example index; empty if nothing was truncated."""
     return {s.example_index: s.num_truncated for s in sequences if s.num_truncated}
 
 
@@ -253,7 +253,8 @@ def document_ids_of(sequences: Sequence[TaskSequence]) -> list[list[int]] | None
 def num_pair_separators(recipe: Recipe, tokenizer: Tokenizer) -> int:
     """Return the number of separators between the texts of a pair.
 
-    It is set by the recipe's pair assembly; else two for RoBERTa's special tokens, one for BERT's.
+    The recipe's pair assembly determines it; else it is two for RoBERTa's special tokens, one for
+    BERT's.
     """
     assembly = recipe.assembly.for_evaluation
     if isinstance(assembly, TextPair):
@@ -262,7 +263,7 @@ def num_pair_separators(recipe: Recipe, tokenizer: Tokenizer) -> int:
 
 
 def _window_bounds(size: int, window_size: int, stride: int) -> Iterator[tuple[int, int]]:
-    """Return start and end of each window; the last reaches the end, without gaps."""
+    """Return start and end of each window; windows leave no gaps and the last reaches the end."""
     start = 0
     while start + window_size < size:
         yield start, start + window_size

@@ -1,6 +1,6 @@
 """A fine-tuned model with its tokenizer and its task, and its folder.
 
-A folder holds what every model folder holds, and ``task.json``, which describes the task.
+A folder holds the files of every model folder, and ``task.json``, which describes the task.
 """
 
 import json
@@ -58,9 +58,9 @@ class FineTunedModel(TextModel):
     """A :class:`TextModel` fine-tuned for a task, with ``predict``.
 
     It has no language-model head: ``fill_mask`` and ``score`` need the pretrained model.
-    ``max_length`` is the maximum sequence length, by default that of the encoder, 512 at most.
-    ``temperature`` divides the logits. ``folder`` is where the model was loaded from, if it was. A
-    model trained for similarity embeds texts with the pooling that it was trained with.
+    ``max_length`` is the maximum sequence length; the default is the encoder's, at most 512.
+    ``temperature`` divides the logits. ``folder`` is the folder that the model was loaded from, if
+    any. A model trained for similarity embeds texts with the pooling it was trained with.
     """
 
     folder: Path | None = None
@@ -94,7 +94,7 @@ class FineTunedModel(TextModel):
         self.output_decoder = task.output_type.build_decoder(task.labels, temperature)
 
     def has_task(self, task: Task, head: TaskHead) -> bool:
-        """Return whether the model was trained for this task, with such a head."""
+        """Return whether the model was trained for this task with the same kind of head."""
         return (task.name, type(task.output_type), task.labels, head.config) == (
             self.task.name,
             type(self.task.output_type),
@@ -105,7 +105,7 @@ class FineTunedModel(TextModel):
     def calibrate(self, examples: Examples) -> Mapping[str, float]:
         """Set temperature and no-answer threshold on held-out examples.
 
-        Returns what was measured; an empty mapping for output types without calibration.
+        Returns the measured values; an empty mapping for output types without calibration.
         """
         sequences = self.output_decoder.encode(self.example_encoder, examples)
         result = self.task.output_type.calibrate(
@@ -121,8 +121,8 @@ class FineTunedModel(TextModel):
     def predict(self, inputs: TaskInputs) -> list[Prediction]:
         """Predict for a text, or for examples, plain texts or text pairs, in their order.
 
-        Inputs are tokenized, truncated and batched by length; predictions depend neither on the
-        order nor on the rest of the batch, beyond rounding.
+        Inputs are tokenized, truncated and batched by length. Apart from rounding, predictions do
+        not depend on the order or on the rest of the batch.
         """
         examples = as_examples(inputs, self.task)
         sequences = self.output_decoder.encode(self.example_encoder, examples)
@@ -138,7 +138,7 @@ class FineTunedModel(TextModel):
         return results
 
     def features(self, examples: Examples) -> list[FloatArray]:
-        """Return the features that the head reads of each example: (k, W) float32."""
+        """Return the features of each example that the head reads: (k, W) float32."""
         sequences = self.output_decoder.encode(self.example_encoder, examples)
         by_sequence: dict[int, FloatArray] = {}
         for indices, features in self._per_sequence(sequences, self._batch_features):
@@ -233,7 +233,7 @@ class TaskMetadata(Settings):
 
 
 def network_of(model: TextModel) -> Model | TaskModel:
-    """Return the module that a model computes with, for a fine-tuned one with its head."""
+    """Return the module that a model computes with; for a fine-tuned model it includes the head."""
     return model.task_model if isinstance(model, FineTunedModel) else model.model
 
 
@@ -321,11 +321,11 @@ def flat_positions(sequences: Sequence[TaskSequence], length: int) -> Tensor:
 
 
 ENCODER_ONLY = {"objectives": {}, "pooler": False, "decoder": None}
-"""Changes that reduce a recipe to the encoder."""
+"""Overrides that reduce a recipe to the encoder."""
 
 
 EMBEDDING_POOLINGS: dict[str, Pooling] = {"mean": "mean", "first": "cls"}
-"""Poolings of a head that ``embed`` supports, by its names for them."""
+"""Poolings of a head that ``embed`` supports, with the names that ``embed`` uses."""
 
 
 def embedding_config(

@@ -31,20 +31,21 @@ from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.task import Task
 
 NUM_SNIFFED_LINES = 1000
-"""Number of lines from which the layout of a text file is detected."""
+"""Number of lines used to detect the layout of a text file."""
 
 CHUNK_SIZE = 4096
-"""Examples that are batched by length together; a stream is never held in memory whole."""
+"""Number of examples batched together by length; a stream is never held in memory as a whole."""
 
 
 def predict_file(
     model: FineTunedModel, path: Path, completed: Iterable[LocatedLine] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Predict for the examples of a file, except those with ``completed`` predictions.
+    """Predict for the examples of a file, except those that ``completed`` predictions exist for.
 
-    ``.txt`` has a text on each line (a pair separated by a tab, words by whitespace), ``.jsonl`` an
-    object; both are streamed. Other files, and a ``.txt`` in the layout of the training files, are
-    read by the reader of the task, without labels. Errors: UserError with file and line.
+    ``.txt`` has one text per line (the texts of a pair separated by a tab, words by whitespace),
+    ``.jsonl`` one object per line; both are streamed. Other files, and a ``.txt`` in the layout of
+    the training files, are read by the task's reader, without labels. Errors: UserError with file
+    and line.
     """
     return predict_examples(model, skip_completed(completed, read_inputs(path, model.task)))
 
@@ -147,12 +148,12 @@ def _parse_json_line(location: str, line: str, task: Task) -> TaskExample:
 
 
 def needs_pairs(task: Task) -> bool:
-    """Return whether an example of a task is two texts."""
+    """Return whether the examples of a task are text pairs."""
     return task.reader.has_pairs is True or task.output_type.needs_pair
 
 
 def needs_single_text(task: Task) -> bool:
-    """Return whether an example is known to be one text; from Python it may be either."""
+    """Return whether the examples are known to be single texts; from Python they may be either."""
     return task.reader.has_pairs is False and not needs_pairs(task)
 
 
@@ -163,7 +164,7 @@ PARSERS: dict[str, Callable[[str, str, Task], TaskExample]] = {
 """Parsers of a line, by file suffix."""
 
 TRUNCATED_KEY = "truncated_tokens"
-"""Key of the number of tokens that were truncated."""
+"""Key for the number of truncated tokens."""
 
 
 def prediction_records(
@@ -172,7 +173,7 @@ def prediction_records(
     task: Task | None = None,
     num_truncated: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[dict[str, Any]]:
-    """Return inputs and predictions, with the references where a task is passed.
+    """Return inputs and predictions; with a ``task``, also the references.
 
     ``num_truncated`` maps an example's index to the number of truncated tokens.
     """
@@ -201,9 +202,9 @@ def example_as_dict(example: TaskExample) -> dict[str, Any]:
 def skip_completed(
     completed: Iterable[LocatedLine], examples: Iterator[TaskExample]
 ) -> Iterator[TaskExample]:
-    """Return the examples after those that have predictions.
+    """Return the examples that do not have a prediction yet.
 
-    Errors: UserError where a line belongs to another example.
+    Errors: UserError if a completed line belongs to another example.
     """
     for location, line in completed:
         prediction, example = parse_json_object(location, line), next(examples, None)

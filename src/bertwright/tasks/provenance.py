@@ -1,4 +1,4 @@
-"""Checksums of the model and the examples that a fine-tuned model was trained from."""
+"""Checksums of the source model and the training examples of a fine-tuned model."""
 
 from collections.abc import Iterator, Mapping
 from hashlib import sha256
@@ -24,7 +24,7 @@ def provenance(model: TextModel, train: Examples, held_out: Examples) -> Mapping
 
 
 def prediction_fingerprint(model: FineTunedModel) -> list[str]:
-    """Return all that predictions depend on: equal fingerprints give equal predictions."""
+    """Return everything that predictions depend on: equal fingerprints give equal predictions."""
     return [model_checksum(model), model.task_metadata_json(), model.precision]
 
 
@@ -38,7 +38,7 @@ def model_checksum(model: TextModel) -> str:
 
 
 def weight_bytes(module: nn.Module) -> Iterator[bytes]:
-    """Iterate over the weights as bytes, by name, independent of order and device."""
+    """Iterate over the weights as bytes, in the order of names and independent of the device."""
     for name, tensor in sorted(module.state_dict().items()):
         yield f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode()
         yield tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()

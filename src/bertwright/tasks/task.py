@@ -22,16 +22,16 @@ class Task:
     """A task that a model can be fine-tuned for.
 
     Predictions and references are values as in the files: class names, numbers, tuples of tags. A
-    label that occurs only in the held-out split is simply never predicted.
+    label that only occurs in the held-out split is never predicted.
     """
 
     name: str
     output_type: OutputType
     reader: ExampleReader = IN_MEMORY
     metrics: tuple[str, ...] = ()
-    """Metrics to report, by default the output type's; the first selects the best epoch."""
+    """Metrics to report; the default is the output type's. The first selects the best epoch."""
     labels: Annotated[tuple[str, ...], Field(max_length=1 << 20)] = ()
-    """Classes or tags in the order of the model's outputs; empty until read from the examples."""
+    """Classes or tags in the order of model outputs; empty until read from the examples."""
     source: str = ""
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -68,7 +68,7 @@ class Task:
         return labelled
 
     def require_metrics_defined(self, examples: Examples) -> None:
-        """Raise UserError for labels on which a metric of the task is undefined."""
+        """Raise UserError for labels for which a metric of the task is undefined."""
         self.output_type.require_metrics_defined(self.metrics, self.labels_of(examples))
 
     def require_labels(self, examples: Examples, split: str) -> None:
@@ -82,7 +82,7 @@ class Task:
         self._require_known_labels(examples)
 
     def unknown_labels(self, examples: Examples) -> dict[str, str]:
-        """Return the labels that the task lacks, each with the location of its first example."""
+        """Return the labels unknown to the task, each with the location of its first example."""
         locations: dict[str, str] = {}
         for example in examples if self.labels else ():
             for label in self.output_type.labels_in(example):
@@ -117,5 +117,5 @@ _TASK_ADAPTER = TypeAdapter(Task)
 
 
 def task_as_dict(task: Task) -> dict[str, Any]:
-    """Return a task as plain data, to be stored with a fine-tuned model."""
+    """Return a task as plain data, as stored with a fine-tuned model."""
     return _TASK_ADAPTER.dump_python(task, mode="json")

@@ -1,4 +1,4 @@
-"""Encoders with task heads: of one task, and of one or several in training."""
+"""Encoders with task heads: with one head for use, with one or several in training."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ class HeadSpec:
 
 
 class TaskModel(nn.Module):
-    """An encoder with a task head; ``adaptation`` holds what was added to the encoder."""
+    """An encoder with a task head; ``adaptation`` describes what was added to the encoder."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class TaskModel(nn.Module):
         positions: Tensor | None = None,
         output_lengths: Sequence[int] = (),
     ) -> Tensor:
-        """Token ids (B, L) int64 to float32 outputs (B, K), or (M, K) at flat ``positions``."""
+        """Map token ids (B, L) int64 to float32 outputs (B, K), or (M, K) at flat ``positions``."""
         output_positions = self.head.output_positions(token_ids, token_info.document_ids, positions)
         states = self.head.layers.hidden_states(
             self.encoder, token_ids, token_info, output_positions=output_positions
@@ -66,16 +66,16 @@ class TaskModel(nn.Module):
 
     @property
     def grids(self) -> dict[str, QuantizationGrid]:
-        """Quantization grids by parameter name, where known."""
+        """Quantization grids by parameter name, for parameters with a known grid."""
         return {f"encoder.{n}": grid for n, grid in self.adaptation.grids(self.encoder).items()}
 
 
 class MultiTaskModel(nn.Module):
     """An encoder in training, with the heads of one or several tasks and its adaptation.
 
-    ``dropout_rate`` applies to the heads, the recipe's to the encoder. ``num_embeddings``, if set,
-    is the size of the embedding table of a reduced vocabulary. ``distillation_loss`` may have
-    trainable parameters too.
+    ``dropout_rate`` applies to the heads; the encoder uses the recipe's dropout.
+    ``num_embeddings``, if set, is the size of the reduced embedding table. ``distillation_loss``
+    may have trainable parameters too.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MultiTaskModel(nn.Module):
     ) -> Tensor:
         """Return the hidden states (B, L, W) of the layers that the head of a task reads.
 
-        token_ids: (B, L) int64. With flat ``output_positions`` (M,), the states are (M, W).
+        token_ids: (B, L) int64. With flat ``output_positions`` (M,) the result is (M, W).
         """
         layers = self.head_of(task_index).layers
         if self.parametrisation is None:
@@ -132,7 +132,8 @@ class MultiTaskModel(nn.Module):
         weights = {f"encoder.{name}": weight for name, weight in new_weights.items()}
         inputs = (token_ids, token_info, dropout_rng, output_positions)
         with self.parametrisation.forward_context(token_info.document_ids, output_positions):
-            # A sublayer that blocks share is one module: it is replaced once, under its first name.
+            # A sublayer shared by several blocks is one module: it is replaced once, under its
+            # first name.
             return functional_call(reader, weights, inputs, tie_weights=False)
 
     def head_outputs(
@@ -144,10 +145,10 @@ class MultiTaskModel(nn.Module):
         dropout_rng: DropoutRng | None = None,
         first_output: int = 0,
     ) -> Tensor:
-        """Hidden states (B, L, W) or (M, W) to the float32 outputs of a task, (B, K) or (M, K).
+        """Map hidden states (B, L, W) or (M, W) to float32 task outputs, (B, K) or (M, K).
 
-        ``output_lengths`` holds the number of outputs of each sequence, ``first_output`` the index
-        of the first output in the step, which seeds dropout.
+        ``output_lengths`` holds the number of outputs of each sequence; ``first_output`` is the
+        index of the first output in the step, which seeds dropout.
         """
         return self.head_of(task_index)(
             hidden_states,
@@ -168,7 +169,7 @@ class MultiTaskModel(nn.Module):
     def build_task_model(self, task_index: int, parameters: Mapping[str, Tensor]) -> TaskModel:
         """Return the model of one task with these parameters, on the CPU in float32.
 
-        ``parameters`` holds the whole embedding table.
+        ``parameters`` contains the whole embedding table.
         """
         settings = self.head_specs[task_index], self.adaptation.final_adaptation
         model = build_empty(TaskModel, self.recipe, self.vocab_size, *settings)
@@ -183,7 +184,7 @@ class MultiTaskModel(nn.Module):
 
     @torch.no_grad()
     def _merge_weights(self, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return the reparametrised weights of the encoder, of float32 parameters."""
+        """Return the encoder's weights after reparametrisation, given float32 parameters."""
         assert self.parametrisation is not None
         encoder_weights = _without_prefix(parameters, "encoder.")
         state = _without_prefix(parameters, "parametrisation.")
@@ -199,7 +200,7 @@ def _without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Ten
 
 
 class _LayerReader(nn.Module):
-    """A module that computes the hidden states of some layers, for ``functional_call``."""
+    """A module that computes the hidden states of some layers, for use in ``functional_call``."""
 
     def __init__(self, encoder: Encoder, layers: LayerSelection) -> None:
         super().__init__()

@@ -1,1 +1,1 @@
-"""Comparison of models of one task as they are deployed: score, size and latency."""
+"""Comparison of a task's models as they are deployed: score, size and latency."""

@@ -1,4 +1,4 @@
-"""The worker process of an artefact: repeated forward passes on random sequences."""
+"""The worker process of an artefact, which repeats forward passes on random sequences."""
 
 import json
 import sys
@@ -21,7 +21,7 @@ from bertwright.timing.interleaved import StepTimer
 def random_task_sequences(
     model: FineTunedModel, batch_size: int, sequence_length: int
 ) -> list[TaskSequence]:
-    """Return random sequences of one length; words to tag have two tokens each."""
+    """Return random sequences of equal length; for tagging, each word has two tokens."""
     rng = np.random.default_rng(stream_key(batch_size, "artefacts", sequence_length))
     special, size = model.tokenizer.special_tokens, model.tokenizer.vocab_size
     has_words = model.task.output_type.level == "token"

@@ -1,7 +1,8 @@
-"""Score, size and latency of several artefacts of one task, compared with the first.
+"""Score, size and latency of several artefacts of one task, relative to the first.
 
-Each is scored as it is timed: from its folder, in its precision. Timing runs in separate processes,
-interleaved, on sequences of one length: encoder and head, without tokenization.
+Each artefact is scored as it is timed: loaded from its folder, in its precision. Timing runs in
+separate, interleaved processes on sequences of one length. It covers encoder and head, but not
+tokenization.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -41,10 +42,10 @@ TIMED_SHAPES = ((1, 32, 40), (1, 128, 20), (32, 128, 2))
 """Batch size, sequence length, and batches per round."""
 
 NUM_RESAMPLES = 2000
-"""The number of bootstrap resamples of rounds."""
+"""Number of bootstrap resamples of the rounds."""
 
 WEIGHT_FILES = ("model.int8.onnx", "model.onnx", "model.safetensors")
-"""The files with weights; the first that exists is used."""
+"""Names of weight files; the first that exists is used."""
 
 
 @dataclass(frozen=True)
@@ -90,10 +91,10 @@ def compare_artefacts(
     say: Callable[[str], None],
     shapes: Sequence[tuple[int, int, int]] = TIMED_SHAPES,
 ) -> list[dict[str, Any]]:
-    """Compare artefacts; return a line for each, by the keys of ``ARTEFACT_COLUMNS``.
+    """Compare artefacts; return a row for each, with the keys of ``ARTEFACT_COLUMNS``.
 
     Raises UserError, before anything is scored, for a folder without a fine-tuned model, for
-    different tasks, for duplicates, and for sequences longer than a model reads.
+    different tasks, for duplicates, and for sequences longer than a model's maximum length.
     """
     _require_same_task(artefacts, max((length for _, length, _ in shapes), default=0))
     names = [artefact.label(artefacts) for artefact in artefacts]
@@ -120,7 +121,7 @@ def compare_artefacts(
 
 
 def _require_same_task(artefacts: Sequence[Artefact], sequence_length: int) -> None:
-    """Raise UserError for different tasks, duplicates, or models that read shorter sequences."""
+    """Raise UserError for different tasks, duplicates, or models with a shorter maximum length."""
     base = ""
     for index, artefact in enumerate(artefacts):
         if artefact in artefacts[:index]:
@@ -150,7 +151,7 @@ def _load_artefact(artefact: Artefact) -> FineTunedModel:
 def ratio_interval(
     base: Sequence[float], other: Sequence[float], level: float = 0.95
 ) -> tuple[float, float]:
-    """Return a bootstrap interval of the ratio of two medians, resampling rounds."""
+    """Return a bootstrap interval of the ratio of two medians, resampled over rounds."""
     rng = np.random.default_rng(stream_key(0, "ratio of medians"))
     indices = rng.integers(0, len(base), (NUM_RESAMPLES, len(base)))
     firsts, seconds = (np.median(np.asarray(v)[indices], axis=1) for v in (base, other))

@@ -11,13 +11,13 @@ from bertwright.interop.onnx.session import OnnxSession
 from bertwright.timing.interleaved import StepTimer, time_processes
 
 NUM_ROUNDS, STEPS_PER_ROUND = 6, 20
-"""The number of measured rounds, and of runs per round."""
+"""Number of measured rounds, and of runs per round."""
 
 
 def graph_milliseconds(
     graph_files: Sequence[Path], input_names: Sequence[str], output_name: str, sequence_length: int
 ) -> list[float]:
-    """Return the median time of a run of each graph, for one sequence of a length."""
+    """Return the median milliseconds per run of each graph, for one sequence of this length."""
     settings = {"inputs": input_names, "output": output_name, "length": sequence_length}
     programs = [(__name__, {"graph": str(path), **settings}) for path in graph_files]
     seconds = time_processes(programs, STEPS_PER_ROUND, NUM_ROUNDS)

@@ -1,8 +1,8 @@
 """Interleaved timing of processes.
 
-Each process has its own allocator, threads and compiled code; one waits while another computes, so
-all meet the same conditions on the machine. Commands and replies are lines of JSON over the child's
-standard input and output; what libraries print there goes to stderr.
+Each process has its own allocator, threads and compiled code. One process waits while another
+computes, so all run under the same conditions. Commands and replies are lines of JSON over the
+child's standard input and output; anything that libraries print goes to stderr.
 """
 
 import json
@@ -22,7 +22,7 @@ from bertwright.runtime.process import synchronise
 
 
 class StepTimer:
-    """The child's side: waits for commands, and times its steps."""
+    """The child's side, which waits for commands and times the steps."""
 
     def __init__(self, device: str, commands: TextIO, replies: TextIO) -> None:
         self._device = device
@@ -31,7 +31,7 @@ class StepTimer:
         self._num_steps = 0
         self._marks: list[float] = []
         self.has_mixed_steps = False
-        """True if steps differ in kind, so that some take longer than others."""
+        """True if steps differ in kind, so that some take longer."""
 
     def before_step(self) -> None:
         """Wait until the next step is requested; call it before every step.
@@ -55,7 +55,7 @@ class StepTimer:
     def _seconds_per_step(self) -> float:
         """Return the median time per step.
 
-        It is the mean if steps differ in kind, and on a GPU, where only the last step is
+        The mean is used if steps differ in kind, and on a GPU, where only the last step is
         synchronised.
         """
         marks = [*self._marks, time.perf_counter()]
@@ -74,8 +74,8 @@ class StepTimer:
 class TimedProcess:
     """The parent's side: a process that runs steps on demand.
 
-    ``program`` is a module or a file, ``settings`` its argument as JSON, ``environment`` its whole
-    environment.
+    ``program`` is a module or a file, ``settings`` its argument as JSON, ``environment`` its
+    complete environment.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class TimedProcess:
     def seconds_per_step(self, num_steps: int) -> float:
         """Run steps and return the seconds per step.
 
-        Raises RuntimeError if the process ended instead; its errors are on stderr.
+        Raises RuntimeError if the process ended instead; its error output is on stderr.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -125,7 +125,7 @@ class TimedProcess:
 def time_processes(
     programs: Sequence[tuple[str | Path, Mapping[str, Any]]], num_steps: int, num_rounds: int
 ) -> list[list[float]]:
-    """Return the seconds per step of each program by round, after a warm-up round."""
+    """Return the seconds per step of each program and round, after a warm-up round."""
     with ExitStack() as stack:
         processes = [
             stack.enter_context(TimedProcess(program, settings, os.environ))

@@ -1,4 +1,4 @@
-"""The ONNX graphs of a folder: size, difference to float32, and latency for one sequence."""
+"""The ONNX graphs of a folder: size, difference from float32, and latency for one sequence."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ GRAPH_COLUMNS = {
 """Column titles by key."""
 
 TIMED_LENGTHS = (16, 128)
-"""The lengths of the timed sequence."""
+"""Lengths of the timed sequence."""
 
 SAMPLE_TEXTS = (
     "A short one.",
@@ -38,7 +38,7 @@ MAX_ITEMS = 6
 
 
 def measure_graphs(folder: Path) -> list[dict[str, Any]]:
-    """Measure the graphs of an ONNX folder; return a line for each, by ``GRAPH_COLUMNS``."""
+    """Measure the graphs of an ONNX folder; return a row each, with keys of ``GRAPH_COLUMNS``."""
     manifest, reference = OnnxManifest.read(folder), load_onnx(folder, "float32")
     names = [name for name in (GRAPH_FILE, INT8_GRAPH_FILE) if name in manifest.file_sha256]
     output = LOGITS if isinstance(reference, FineTunedModel) else LAST_HIDDEN_STATE
@@ -58,12 +58,12 @@ def measure_graphs(folder: Path) -> list[dict[str, Any]]:
 
 
 def _num_bytes(folder: Path, graph_name: str) -> int:
-    """Return the size of a graph, with external data files."""
+    """Return the size of a graph in bytes, with external data files."""
     return sum(file.stat().st_size for file in folder.glob(f"{graph_name}*"))
 
 
 def _sample_texts(tokenizer: Tokenizer) -> list[str]:
-    """Return some texts for a tokenizer; for one of items, sequences of those."""
+    """Return sample texts for a tokenizer; for a tokenizer of items, sequences of items."""
     if tokenizer.kind != "items":
         return list(SAMPLE_TEXTS)
     items = [n for n in tokenizer.ids.tolist() if n not in tokenizer.special_tokens.all][:MAX_ITEMS]

@@ -14,7 +14,7 @@ COST_AXES = {"ms_1x128": "ms for one sequence of 128 tokens", "megabytes": "mega
 
 
 def plot_pareto(results: Sequence[dict[str, Any]], file: Path) -> None:
-    """Plot a comparison; lines of the Pareto front are joined."""
+    """Plot a comparison; a line joins the points of the Pareto front."""
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     panels = figure.subplots(1, len(COST_AXES), sharey=True)
     for axes, (key, label) in zip(panels, COST_AXES.items(), strict=True):
@@ -32,7 +32,7 @@ def plot_pareto(results: Sequence[dict[str, Any]], file: Path) -> None:
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the points (cost, score) that no other point beats in both, the cheapest first."""
+    """Return the points (cost, score) that no other point beats in both, by rising cost."""
     front: list[tuple[float, float]] = []
     for cost, score in sorted(points, key=lambda point: (point[0], -point[1])):
         if not front or score > front[-1][1]:

@@ -1,10 +1,10 @@
 """Training progress, measured in steps or in time.
 
-Schedules and phases follow the *fraction* of the run, a number from 0 to 1. A step plan lets the
-fraction grow evenly from ``fraction`` at ``step`` to 1 at ``total_steps``. A run with a fixed
-number of steps has one plan. A run with a time budget measures its speed and replans now and then,
-so that the fraction reaches 1 when the time is up. Plans are logged before use and replayed on
-resume, so a resumed run makes the same decisions for the planned steps.
+Schedules and phases follow the *fraction* of the run, a number from 0 to 1. A step plan raises the
+fraction linearly from ``fraction`` at ``step`` to 1 at ``total_steps``. A run with a fixed number
+of steps has one plan. A run with a time budget measures its speed and replans now and then, so that
+the fraction reaches 1 when the time is up. Plans are logged before use and replayed on resume, so a
+resumed run makes the same decisions for the planned steps.
 """
 
 import json
@@ -26,7 +26,7 @@ from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 UNKNOWN_TOTAL_STEPS = 10**6
-"""Total steps of the first plan under a time budget: the fraction stays near 0."""
+"""Total steps of the first plan under a time budget, large so that the fraction stays near 0."""
 
 
 def parse_duration(budget: str) -> float:
@@ -59,7 +59,7 @@ class Progress:
 
 
 Trigger = Callable[[Progress, Progress], bool]
-"""Predicate on two successive positions: is an action due between them?"""
+"""Return whether an action is due between two successive positions in the run."""
 
 
 def never(before: Progress, after: Progress) -> bool:

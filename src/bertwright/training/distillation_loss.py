@@ -42,8 +42,8 @@ class DistillationLoss(nn.Module, Generic[MicroBatch, StudentInput]):
     Attributes:
         fingerprint: identifies the teacher; a resumed run must use the same one.
         callbacks: run within a step of fine-tuning.
-        can_select_epochs: whether held-out scores select the best epoch of fine-tuning; else, where
-            the student has not learned the task yet, the last epoch is kept.
+        can_select_epochs: whether held-out scores select the best epoch of fine-tuning. If False,
+            because the student has not learned the task yet, the last epoch is kept.
     """
 
     fingerprint: str = ""
@@ -75,7 +75,7 @@ class DistillationLoss(nn.Module, Generic[MicroBatch, StudentInput]):
     def prepare_step(
         self, step: StepBatch[MicroBatch], progress: Progress
     ) -> StepBatch[MicroBatch]:
-        """Return the step batch with the loss counts, and any extra sequences, of this loss."""
+        """Return the step batch with this loss's counts and any extra sequences added."""
         return step
 
     def losses(self, student_outputs: StudentOutputs[StudentInput]) -> dict[str, Loss]:

@@ -1,8 +1,8 @@
 """Pre-training batches, each a pure function of the training progress.
 
-Sequences are reshuffled in every epoch by a permutation evaluated element by element. The
-masking of a sequence depends only on the seed, the epoch and the sequence. So there is no state to
-save, and micro-batches and the number of processes do not change the training data.
+Sequences are reshuffled in every epoch by a permutation evaluated element by element. The masking
+of a sequence depends only on the seed, the epoch and the sequence. No state has to be saved, and
+micro-batches and the number of processes do not change the training data.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,10 +29,10 @@ from bertwright.training.sequence_sources import SequenceSources
 from bertwright.training.step_batch import StepBatch
 
 NUM_PROBED_SEQUENCES, PROBE_BATCH_SIZE = 2048, 64
-"""Sequences probed for a target of each objective."""
+"""Number of sequences searched for a target of each objective."""
 
 MAX_BATCH_SIZES = 8
-"""Maximum number of sizes of a growing batch: each size is compiled separately."""
+"""Maximum number of sizes of a growing batch, since each size is compiled separately."""
 
 
 class PretrainingBatches:
@@ -230,7 +230,7 @@ def _sum_pairs(pairs: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 
 def stretch_length(num_sequences: int, batch_size: int) -> int:
-    """Return the sequences per stretch of a text that is read in parallel stretches.
+    """Return the number of sequences per stretch, for a text that is read in parallel stretches.
 
     Errors: UserError if there are fewer sequences than ``batch_size``.
     """

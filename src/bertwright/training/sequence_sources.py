@@ -12,7 +12,7 @@ from bertwright.recipes import Recipe
 class SequenceSources:
     """The sequences of a split, by phase and objectives.
 
-    Document-level token occurrences are computed only for objectives that need them: it takes time.
+    Document-level token occurrences are computed only for objectives that need them: this is slow.
     """
 
     def __init__(self, recipe: Recipe, data: Dataset, split: str, seed: int) -> None:

@@ -1,7 +1,7 @@
 """Check and report the losses of each step; on a GPU a few steps late.
 
 Reading a number from a GPU waits for it, so some steps run before their losses are checked.
-Checkpoints are only written after pending steps were checked.
+Checkpoints are written only after pending steps have been checked.
 """
 
 import math

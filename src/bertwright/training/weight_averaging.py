@@ -58,7 +58,7 @@ class WeightSource:
         return WeightSource(path, load_recipe(folder), Tokenizer.load(folder))
 
     def load_weights(self) -> Mapping[str, Tensor]:
-        """Return the float32 weights by name; a checkpoint takes buffers from the run's model."""
+        """Return float32 weights by name; a checkpoint's buffers come from the model of its run."""
         if is_model_folder(self.path):
             return read_tensors(self.path / WEIGHTS_FILE)
         checkpoint = open_checkpoint(self.path)

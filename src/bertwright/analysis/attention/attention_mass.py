@@ -31,8 +31,8 @@ def _num_strong_heads(target: str, result: StoredResult) -> Mapping[str, Any]:
 class AttentionMass(StreamingAnalysis):
     """The fraction of attention that goes to each kind of token.
 
-    Averaged over the positions of a text, then over texts; the baseline is a head with uniform
-    attention over its allowed positions (section 3.1).
+    The fraction is averaged over the positions of a text, then over texts. The baseline is a head
+    with uniform attention over its allowed positions (section 3.1).
     """
 
     kind: Literal["attention-mass"] = "attention-mass"
@@ -106,7 +106,7 @@ def mass_by_layer(*names: str) -> Callable[[StoredResult], dict[str, FloatArray]
 
 
 def layer_halves(num_layers: int) -> dict[str, slice]:
-    """Return the layers of both halves by name; a layer in the middle is in both."""
+    """Return the layers of the lower and the upper half; a layer in the middle is in both."""
     return {
         "first half": slice(0, -(-num_layers // 2)),
         "second half": slice(num_layers // 2, num_layers),
@@ -116,7 +116,8 @@ def layer_halves(num_layers: int) -> dict[str, slice]:
 def attention_mass(weights: Tensor, category_masks: Tensor, lengths: Tensor) -> FloatArray:
     """Return the attention mass (B, H, 6) of weights (B, H, L, L), 0 for padding.
 
-    The targets are the categories (B, L, 3), the position itself, the previous and the next one.
+    The last dimension holds the categories (B, L, 3), then the position itself, the previous and
+    the next one.
     """
     received, category_masks = weights.sum(2), category_masks.to(weights)
     marked = torch.einsum("bhl,blm->bhm", received, category_masks)

@@ -16,11 +16,11 @@ from bertwright.analysis.core.result import AnalysisResult, Findings
 METRICS = ("entropy", "entropy of the first position")
 
 SMOOTHING = 1e-4
-"""Fraction of uniform attention mixed into the weights, as in the released code."""
+"""Fraction of uniform attention added to the weights, as in the released code."""
 
 
 class AttentionEntropy(StreamingAnalysis):
-    """The entropy of attention in nats, averaged over positions, and of the first position alone.
+    """The entropy of attention in nats: averaged over positions, and at the first position alone.
 
     The baseline is a head with uniform attention over its allowed positions (section 3.3).
     """

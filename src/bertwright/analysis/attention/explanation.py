@@ -33,26 +33,26 @@ WITHOUT_MOST_ATTENDED, WITHOUT_RANDOM_POSITION = (
 ATTENTION_CHANGES = (PERMUTED, UNIFORM, WITHOUT_MOST_ATTENDED, WITHOUT_RANDOM_POSITION)
 
 SCALE_TOLERANCE = 0.1
-"""Relative precision of the largest scale that keeps the prediction."""
+"""Relative precision of the search for the largest scale that keeps the prediction."""
 
 WeightFunction = Callable[[Tensor], Tensor]
 
 
 def _attention_change_bound(result: StoredResult) -> Mapping[str, Any]:
     kept = result.overall_finding("attention change with the prediction kept")
-    # The search gives a lower bound: a small value does not show that none is larger.
+    # The search gives a lower bound: a small value does not mean that a larger one is impossible.
     return {**kept, "interval": (kept["interval"][0], math.log(2))} if "interval" in kept else kept
 
 
 class AttentionExplanation(Analysis):
-    """How much a prediction depends on attention, and how freely attention can change.
+    """How much a prediction depends on attention, and how much attention can change without it.
 
-    The prediction change (total variation, 0 to 1) when the weights of one layer, in all heads,
-    are permuted (``num_permutations`` times), uniform, or without the position that gets most
-    attention (or a random one). And the attention change (mean Jensen-Shannon divergence, up to
-    0.69 nats, of queries that reach the prediction) while the prediction changes by no more than
-    ``max_prediction_change``: a gradient search of ``steps`` over all layers gives a lower bound.
-    The prediction is the class of a text, or a masked token.
+    The prediction change (total variation, 0 to 1) is measured after changing the attention weights
+    of one layer, in all heads: permuted (``num_permutations`` times), uniform, or without the
+    position with the most attention (or a random one). The attention change (mean Jensen-Shannon
+    divergence, up to 0.69 nats, over queries that affect the prediction) is maximised while the
+    prediction changes by at most ``max_prediction_change``: a gradient search of ``steps`` over all
+    layers gives a lower bound. The prediction is the class of a text, or a masked token.
     """
 
     kind: Literal["attention-explains"] = "attention-explains"
@@ -189,7 +189,7 @@ class AttentionExplanation(Analysis):
     def _largest_allowed_change(
         self, changes_at_scale: Callable[[float], tuple[Tensor, Tensor]]
     ) -> tuple[float, float]:
-        """Return the changes at the largest scale of the offsets within the bound."""
+        """Return the changes at the largest scale of the offsets that stays within the bound."""
         low, high, best = 0.0, 2.0, (0.0, 0.0)
         while high - low > SCALE_TOLERANCE * high:
             scale = (low + high) / 2
@@ -221,9 +221,9 @@ def head_positions(prediction: TextPrediction) -> Tensor:
 
 
 def reachable_queries(attention: Sequence[Tensor], is_read: Tensor) -> list[Tensor]:
-    """Return the queries of every layer that the positions ``is_read`` (T,) depend on, (T,) bool.
+    """Return for every layer which queries the positions ``is_read`` (T,) depend on, (T,) bool.
 
-    Attention (1, H, T, T) of all other queries can change at no cost.
+    The other queries' attention (1, H, T, T) can change without any effect.
     """
     queries: list[Tensor] = []
     for weights in reversed(attention):
@@ -233,12 +233,12 @@ def reachable_queries(attention: Sequence[Tensor], is_read: Tensor) -> list[Tens
 
 
 def permute_weights(generator: torch.Generator) -> WeightFunction:
-    """Return a function that permutes the weights of every query among its allowed keys."""
+    """Return a function that permutes each query's weights among its allowed keys."""
 
     def change(weights: Tensor) -> Tensor:
         drawn = torch.rand(weights.shape, generator=generator).to(weights.device)
         drawn = drawn.masked_fill(weights == 0, 2.0)
-        # The n-th allowed key gets the weight of the key with the n-th smallest draw.
+        # The n-th allowed key gets the weight of the key with the n-th smallest random number.
         order, allowed = drawn.argsort(-1), (weights == 0).to(drawn).argsort(stable=True, dim=-1)
         return torch.zeros_like(weights).scatter(-1, allowed, weights.gather(-1, order))
 
@@ -254,7 +254,7 @@ def uniform_weights(weights: Tensor) -> Tensor:
 def remove_position(position: int) -> WeightFunction:
     """Return a function that removes a key and renormalises the other weights.
 
-    A query without another key is left unchanged.
+    A query with no other key is left unchanged.
     """
 
     def change(weights: Tensor) -> Tensor:
@@ -267,14 +267,14 @@ def remove_position(position: int) -> WeightFunction:
 
 
 def total_variation(first: Tensor, second: Tensor) -> float:
-    """Return the total variation distance of two distributions (K,), 0 to 1."""
+    """Return the total variation distance between two distributions (K,), 0 to 1."""
     return float(0.5 * (first - second).abs().sum())
 
 
 def mean_jensen_shannon_divergence(first: Sequence[Tensor], second: Sequence[Tensor]) -> Tensor:
     """Return the Jensen-Shannon divergence in nats, averaged over layers, heads and queries."""
 
-    # Clamped, unlike ``entropy`` of attention: it needs gradients at 0.
+    # Clamped, unlike ``entropy`` of attention, because gradients are needed at 0.
     def entropy(weights: Tensor) -> Tensor:
         return -(weights * weights.clamp(min=1e-12).log()).sum(-1)
 

@@ -26,9 +26,10 @@ TOKEN_GROUPS = ("opening", "separator", "words")
 
 
 class AttentionGradients(Analysis):
-    """The mean absolute gradient of the loss with respect to the weights of a head.
+    """The mean absolute gradient of the loss with respect to each head's weights.
 
-    Over all allowed queries of a text, and the keys of the first position, separators and words.
+    The mean is over all allowed queries of a text, and over keys: the first position, separators,
+    words.
     """
 
     kind: Literal["attention-slopes"] = "attention-slopes"
@@ -77,7 +78,7 @@ def attention_gradient_sizes(probe: PredictionProbe) -> FloatArray:
     allowed: dict[int, Tensor] = {}
 
     def add_offset(layer: int, weights: Tensor) -> Tensor:
-        # A forbidden key has no weight, but would have a gradient.
+        # A forbidden key has weight 0, but would have a gradient.
         allowed[layer] = (weights > 0).to(weights)
         offsets[layer] = torch.zeros_like(weights).requires_grad_()
         return weights + offsets[layer]
@@ -110,6 +111,6 @@ def attention_gradient_sizes(probe: PredictionProbe) -> FloatArray:
 
 
 def _token_group_masks(text: AnalysedText) -> Tensor:
-    """Return the tokens of each group, (T, targets)."""
+    """Return which tokens belong to each group, (T, targets)."""
     marks = text.category_masks["opening"], text.category_masks["separator"], text.word_ids >= 0
     return torch.from_numpy(np.stack(marks, 1).astype(np.float64))

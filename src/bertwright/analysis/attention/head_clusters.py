@@ -28,9 +28,9 @@ def _distance_within_layers(result: StoredResult) -> Mapping[str, Any]:
 
 
 class HeadClusters(StreamingAnalysis):
-    """The Jensen-Shannon distance of all pairs of heads over the first ``max_texts`` texts.
+    """The Jensen-Shannon distance between all pairs of heads over the first ``max_texts`` texts.
 
-    The plot is a multidimensional scaling of these distances.
+    The plot arranges the heads by multidimensional scaling of these distances.
     """
 
     kind: Literal["head-clusters"] = "head-clusters"
@@ -98,9 +98,9 @@ class HeadClusters(StreamingAnalysis):
 def layer_permutation_p_value(
     distances: NDArray[Any], layer_of_head: NDArray[Any], seed: int
 ) -> float:
-    """Return how often randomly assigned layers have heads as close together, or closer.
+    """Return the fraction of random layer assignments with heads as close together, or closer.
 
-    Heads are permuted, not pairs of heads: pairs that share a head are dependent (Mantel 1967).
+    Heads are permuted instead of pairs: pairs that share a head are not independent (Mantel 1967).
     """
     first, second = np.triu_indices(len(layer_of_head), 1)
     pairs, generator = distances[first, second], np.random.default_rng(seed)

@@ -16,18 +16,20 @@ from bertwright.analysis.core.result import AnalysisResult, Findings
 PATTERNS = ("vertical", "diagonal", "vertical and diagonal", "block", "heterogeneous")
 
 NUM_VERTICAL_COLUMNS = 3
-"""Largest number of keys of a vertical pattern."""
+"""Maximum number of keys in a vertical pattern."""
 
 
 class AttentionPatterns(StreamingAnalysis):
     """The fraction of attention maps, one per text and head, that form each pattern.
 
-    The rules are our own; the paper trains a network on manually labelled maps.
+    The rules are our own; the paper trains a network on maps labelled by hand.
 
     Attributes:
-        diagonal_threshold: Attention to the position itself and its neighbours.
-        vertical_threshold: Attention to the three most attended keys, above uniform attention.
-        block_threshold: Attention within the same text of a pair, above uniform attention.
+        diagonal_threshold: Minimum attention to the position itself and its neighbours.
+        vertical_threshold: Minimum attention to the three most attended keys, in excess of uniform
+            attention.
+        block_threshold: Minimum attention within the same text of a pair, in excess of uniform
+            attention.
     """
 
     kind: Literal["attention-patterns"] = "attention-patterns"

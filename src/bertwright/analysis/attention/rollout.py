@@ -21,7 +21,7 @@ TRACKED_POSITIONS = ("itself", "opening", "separator")
 class AttentionRollout(StreamingAnalysis):
     """The product of (A + 1) / 2 over layers, where A is the mean over heads.
 
-    The result is the fraction that goes to the position itself, the first one and separators.
+    Reported is the fraction that goes to the position itself, the first position and separators.
     """
 
     kind: Literal["attention-rollout"] = "attention-rollout"
@@ -87,7 +87,7 @@ class AttentionRollout(StreamingAnalysis):
 def attention_rollout(attention_by_layer: list[Tensor]) -> list[Tensor]:
     """Return the rollout after every layer from attention averaged over heads, (B, L, L).
 
-    Rows of padding, whose attention is 0, keep half of themselves.
+    In rows of padding, where attention is 0, half of the previous value remains.
     """
     rollouts: list[Tensor] = []
     for attention in attention_by_layer:

@@ -1,6 +1,6 @@
 """Attention as an attribution of predictions.
 
-Of the last layer, by rollout, or by maximum flow (Abnar and Zuidema 2020).
+Attention of the last layer, rollout, and maximum flow (Abnar and Zuidema 2020).
 """
 
 from collections.abc import Sequence
@@ -25,16 +25,17 @@ from bertwright.core.significance import FloatArray, spearman
 ATTENTION_ESTIMATES = ("last layer", "rollout", "flow")
 
 CAPACITY_SCALE = 2**20
-"""Integer that stands for a capacity of 1 in the library."""
+"""Integer that represents a capacity of 1 in the flow library."""
 
 
 class AttentionFlow(Analysis):
     """How well attention agrees with the effect of masking a token.
 
     In every short text one token is masked and predicted. The change of its score when another
-    token is masked too is correlated with the attention to that token: of the last layer, the
-    rollout, or the maximum flow through edges with these capacities. Reads the first
-    ``max_texts`` texts of up to ``max_length`` tokens, as a flow is slow.
+    token is masked as well is correlated with the attention to that token. Attention is the last
+    layer's, the rollout, or the maximum flow through edges with attention as capacity. Only the
+    first ``max_texts`` texts of up to ``max_length`` tokens are used, because the flow is slow to
+    compute.
     """
 
     kind: Literal["attention-flow"] = "attention-flow"
@@ -122,7 +123,7 @@ def score_changes_when_masked(prediction: MaskedTokenPrediction) -> FloatArray:
 
 
 def maximum_flows(attention: Sequence[FloatArray], position: int) -> FloatArray:
-    """Return the maximum flow from a position of the last layer to each input, (T,).
+    """Return the maximum flow from a position in the last layer to each input, (T,).
 
     In every layer the edge from position i to position j has the capacity (A + 1)_ij / 2.
     """

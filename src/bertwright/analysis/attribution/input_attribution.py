@@ -1,6 +1,6 @@
-"""Attribution of a prediction to input tokens.
+"""Attribution of a prediction to the input tokens.
 
-Gradient, gradient times input, and integrated gradients (Sundararajan et al. 2017).
+By gradient, gradient times input, and integrated gradients (Sundararajan et al. 2017).
 """
 
 from collections.abc import Mapping
@@ -30,18 +30,18 @@ AttributionMethod = Literal["gradient", "gradient times input", "integrated grad
 RANDOM = "random tokens"
 
 POINTS_PER_BATCH = 32
-"""Points of the integration path per forward pass."""
+"""Number of points on the integration path per forward pass."""
 
 MASKED_FRACTION = 0.2
-"""Fraction of tokens masked to measure the score drop."""
+"""Fraction of tokens that are masked to measure the score drop."""
 
 
 class InputAttribution(Analysis):
     """How well attribution methods find the tokens that a prediction depends on.
 
-    In every text one token is masked and its score is attributed to the others. A method is good
-    if masking the tokens it ranks highest lowers the score more than masking random ones.
-    Integrated gradients use ``num_points`` on the straight path from a sequence of masks; their
+    In every text one token is masked and its score is attributed to the other tokens. A method is
+    good if masking the tokens that it ranks highest lowers the score more than masking random ones.
+    Integrated gradients use ``num_points`` on the straight path from a sequence of masks. Their
     completeness error is the deviation of their sum from the difference of the scores.
     """
 
@@ -124,7 +124,7 @@ class MaskedTokenPrediction:
     def from_text(
         model: AnalysedModel, text: AnalysedText, seed: int, text_index: int
     ) -> "MaskedTokenPrediction":
-        """Mask a position of the text drawn by the seed."""
+        """Mask a position of the text, drawn with the seed."""
         position = draw_position(text, stream_key(seed, "asked"), text_index)
         token_ids, token_info = encoder_inputs(model, text)
         target = int(token_ids[0, position])
@@ -132,7 +132,7 @@ class MaskedTokenPrediction:
         return MaskedTokenPrediction(model, text, token_ids, token_info, position, target)
 
     def embed(self, token_ids: Tensor) -> Tensor:
-        """Return the embeddings (B, T, D) of other tokens (B, T) at these positions."""
+        """Return the embeddings (B, T, D) of other tokens (B, T) at the same positions."""
         return embed_tokens(self.model, token_ids, self.token_info)
 
     def log_probabilities(self, embeddings: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class MaskedTokenPrediction:
         return model.logits(states[:, self.position]).log_softmax(-1)[:, self.target_id]
 
     def attribute(self, num_points: int) -> tuple[Mapping[AttributionMethod, FloatArray], float]:
-        """Attribute the score to positions, (T,) by method.
+        """Attribute the score to positions; return (T,) by method.
 
         The second value is the relative completeness error of integrated gradients.
         """

@@ -1,6 +1,6 @@
 """Which tokens can be masked without changing the prediction (De Cao et al. 2020, DiffMask).
 
-Gates that decide it are trained on many texts.
+Trained gates decide for each token; they are trained on many texts.
 """
 
 from collections.abc import Sequence
@@ -32,17 +32,18 @@ GATE_DISTRIBUTION = HardConcrete(temperature=0.2, low=-0.2, high=1.0)
 INITIAL_LOGIT = 5.0
 
 MAX_MULTIPLIER = 200.0
-"""Upper limit of the weight of the prediction change against the fraction of open gates."""
+"""Upper limit of the weight of the prediction change, relative to the fraction of open gates."""
 
 
 class LearnedMasks(Analysis):
     """Gates that mask as many tokens as possible while the prediction stays the same.
 
-    A small network per layer reads the embedding and the hidden state of a token and predicts its
-    gate; the product of the gates up to a random layer scales the embedding. They are trained on
-    half of the texts for ``steps``, with a divergence of at most ``max_divergence`` nats. Measured
-    on the other half: the fraction of tokens kept, and the prediction change, also with as many
-    random tokens. The model stays fixed; its prediction is a class or a masked token.
+    A small network per layer reads the embedding and the hidden state of a token and predicts a
+    gate; the product of the gates up to a random layer scales the embedding. The networks are
+    trained for ``steps`` on half of the texts, with a divergence of at most ``max_divergence``
+    nats. The other half gives the fraction of tokens kept and the prediction change, compared with
+    keeping as many random tokens. The model is not trained; its prediction is a class or a masked
+    token.
     """
 
     kind: Literal["learned-masks"] = "learned-masks"
@@ -129,7 +130,7 @@ class LearnedMasks(Analysis):
         return [text for text in inputs.texts[: self.max_texts] if has_several_tokens(text)]
 
     def train_gates(self, inputs: AnalysisInput, texts: Sequence["MaskableText"]) -> "MaskGates":
-        """Train gates on these texts, one per step."""
+        """Train gates on these texts, one text per step."""
         generator = torch.Generator().manual_seed(stream_key(inputs.seed, "learned masks") >> 1)
         gates = MaskGates(
             texts[0].embeddings.shape[-1], len(texts[0].hidden_states), inputs.model, generator
@@ -157,8 +158,9 @@ class MaskableText:
 
     Attributes:
         prediction: The text with its original prediction.
-        embeddings: (T, D) input of the blocks; ``hidden_states`` their outputs.
-        is_maskable: Positions that may be masked, (T,) bool.
+        embeddings: (T, D) input of the first block; ``hidden_states`` are the outputs of the
+        blocks.
+        is_maskable: True at positions that may be masked, (T,) bool.
     """
 
     model: AnalysedModel
@@ -191,7 +193,7 @@ class MaskableText:
     def predict_with_gates(self, gates: Tensor, mask_embedding: Tensor) -> Tensor:
         """Return the probabilities (K,) with tokens replaced by ``mask_embedding`` (D,).
 
-        A gate, (T,) or (T, 1), is the fraction of the token that is kept.
+        A gate, (T,) or (T, 1), is the fraction of the token's embedding that is kept.
         """
         gates = gates.view(-1, 1)
         embeddings = gates * self.embeddings + (1 - gates) * mask_embedding
@@ -200,7 +202,7 @@ class MaskableText:
 
 
 class MaskGates(nn.Module):
-    """A gate network for each layer, embeddings included, and a learned mask embedding."""
+    """A gate network for each layer, including the embeddings, and a learned mask embedding."""
 
     def __init__(
         self, width: int, num_layers: int, model: AnalysedModel, generator: torch.Generator
@@ -233,7 +235,7 @@ class MaskGates(nn.Module):
         ]
 
     def open_probabilities(self, text: MaskableText, layer: int) -> Tensor:
-        """Return the probability that all gates up to a layer are open, (layers, T)."""
+        """Return the probability that all gates up to each layer are open, (layers, T)."""
         return torch.stack(
             [GATE_DISTRIBUTION.open_probability(logits) for logits in self.logits(text, layer)]
         ).cumprod(0)
@@ -255,7 +257,7 @@ class MaskGates(nn.Module):
 
 
 def kl_divergence(reference: Tensor, other: Tensor) -> Tensor:
-    """Return the KL divergence of two distributions (K,) in nats."""
+    """Return the KL divergence between two distributions (K,) in nats."""
     return F.kl_div(other.clamp(min=1e-12).log(), reference, reduction="sum")
 
 

@@ -1,1 +1,1 @@
-"""What a model predicts for texts that are constructed to test it."""
+"""What a model predicts for texts constructed to test it."""

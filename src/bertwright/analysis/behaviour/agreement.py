@@ -1,4 +1,4 @@
-"""Subject-verb agreement: which of two sentences that differ in one word is likelier.
+"""Subject-verb agreement: which of two sentences that differ only in the verb is likelier.
 
 Marvin and Linzen (2018); Goldberg (2019); Warstadt et al. (2020).
 """
@@ -29,9 +29,10 @@ SENTENCE_ENDINGS = {"is": "here", "was": "there", "has": "time"}
 class SubjectVerbAgreement(Analysis):
     """How often the correct form of a verb is likelier than the wrong one.
 
-    In simple sentences, across a prepositional phrase with a noun of the other number, after a
-    relative clause, and inside one; ``num_pairs`` of each are sampled from a small grammar. A
-    causal model predicts the verb from the left context, a masked one from both sides.
+    The sentences are simple; have a prepositional phrase with a noun of the other number before the
+    verb; or have the verb after or inside a relative clause. ``num_pairs`` of each are sampled from
+    a small grammar. A causal model predicts the verb from the left context, a masked model from
+    both sides.
     """
 
     kind: Literal["agreement"] = "agreement"
@@ -70,7 +71,7 @@ class SubjectVerbAgreement(Analysis):
         ]
 
     def sample_pairs(self, seed: int) -> dict[str, list["AgreementPair"]]:
-        """Sample the pairs of all paradigms."""
+        """Sample the sentence pairs of all paradigms."""
         pairs: dict[str, list[AgreementPair]] = {}
         for name, paradigm in PARADIGMS.items():
             generator = np.random.default_rng(stream_key(seed, name))
@@ -99,7 +100,7 @@ class SubjectVerbAgreement(Analysis):
 
 @dataclass(frozen=True)
 class AgreementPair:
-    """A sentence with the index of its verb and the wrong form of it."""
+    """A sentence with the index of its verb, and the verb's wrong form."""
 
     words: SentenceWords
     verb_index: int
@@ -117,7 +118,7 @@ PARADIGMS = {
     "behind a clause": "the SUBJECT who CLAUSE-VERB the OTHER *VERB ENDING .",
     "inside a clause": "the OTHER whom the SUBJECT *CLAUSE-VERB left early .",
 }
-"""Sentences by name; OTHER has the other number than the subject, and * marks the tested verb."""
+"""Sentences by name; OTHER has the other number than the subject; * marks the tested verb."""
 
 
 def sample_pair(paradigm: str, generator: np.random.Generator) -> AgreementPair:

@@ -28,5 +28,5 @@ def most_likely_classes(probabilities: Sequence[Mapping[str, float]]) -> list[st
 
 
 def split_parts(text: AnalysedText) -> list[PartWords]:
-    """Split the parts of a text at spaces, whatever its tokens; joined they are the raw text."""
+    """Split the parts of a text at spaces, regardless of tokens; joined, they are the raw text."""
     return [part.split(" ") for part in text.raw_texts]

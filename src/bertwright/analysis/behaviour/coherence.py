@@ -31,17 +31,18 @@ CONTINUATION, SENTENCE_ORDER = "continuation or another text", "sentence order"
 CONTINUATION_MINUS_ORDER = "continuation minus sentence order"
 
 MIN_WORDS = 4
-"""Smallest number of words of a half."""
+"""Minimum number of words in a half."""
 
 
 class InterSentenceCoherence(Analysis):
-    """How well a linear probe tells the continuation of a text, and the order of its halves.
+    """How well a linear probe detects the continuation of a text and the order of its halves.
 
-    Texts are split in the middle. The probe tells the second half from that of another text, and
-    the original order from the reversed one, by the first hidden state of the pair and the mean of
-    its hidden states in the last layer; trained on half of the texts, tested on the other. The
-    baseline is the same model with random weights, as words alone are informative. Also the
-    accuracy of masked-token predictions, and how far confidence exceeds it.
+    Texts are split in the middle. The probe distinguishes the second half from another text's
+    second half, and the original order from the reversed one. It reads the first hidden state of
+    the pair and the mean of its hidden states in the last layer. It is trained on half of the texts
+    and tested on the other half. The baseline is the same model with random weights, since words
+    alone are informative. Also measured are the accuracy of masked-token predictions, and by how
+    much confidence exceeds it.
     """
 
     kind: Literal["inter-sentence-coherence"] = "inter-sentence-coherence"
@@ -87,7 +88,7 @@ class InterSentenceCoherence(Analysis):
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         parts = _split_texts(inputs)
         train, test = split_halves(len(parts), inputs.seed)
-        # Within each half: a training continuation must not be a negative test example.
+        # Within each half, so that a training continuation is not a negative test example.
         others = np.arange(len(parts))
         for half in (train, test):
             others[half] = np.roll(half, 1)
@@ -130,7 +131,7 @@ class InterSentenceCoherence(Analysis):
         train_indices: NDArray[np.int64],
         test_indices: NDArray[np.int64],
     ) -> FloatArray:
-        """Return the fraction of the two pairs of each test text that the probe recognises."""
+        """Return for each test text which fraction of its pairs the probe classifies right."""
         from sklearn.linear_model import LogisticRegression
 
         vectors = np.concatenate((positives[train_indices], negatives[train_indices]))
@@ -158,7 +159,7 @@ def pair_vectors(inputs: AnalysisInput, pairs: Sequence[tuple[str, str]]) -> Flo
 
 
 def _split_texts(inputs: AnalysisInput) -> list[tuple[str, str]]:
-    """Return the halves of the texts without final punctuation, which would tell their order."""
+    """Return the halves of the texts without final punctuation, which would reveal their order."""
     texts = [_strip_final_punctuation(text.words) for text in inputs.texts]
     parts = [
         (_strip_final_punctuation(words[: len(words) // 2]), words[len(words) // 2 :])

@@ -50,7 +50,7 @@ class FactRelation:
         return tuple(filled.get(word, word) for word in self.words(is_negated))
 
     def candidate_index(self, is_negated: bool) -> int:
-        """Return the index of the object in the sentence."""
+        """Return the index of the object's word in the sentence."""
         return self.words(is_negated).index("Y")
 
     def sentences(self, is_negated: bool) -> list[SentenceWords]:
@@ -125,9 +125,9 @@ SAME_ANSWER = "same answer when negated"
 class FactualKnowledge(Analysis):
     """The rank of the correct answer among the candidates of its relation.
 
-    Precision at 1 and mean reciprocal rank; the baseline is the most frequent answer of the
-    relation. And the fraction of negated sentences with the same first answer: a model that
-    understands negation changes it.
+    Measured are precision at 1 and mean reciprocal rank; the baseline is the most frequent answer
+    of the relation. Also measured is the fraction of negated sentences with the same top answer,
+    which a model that understands negation would change.
     """
 
     kind: Literal["facts"] = "facts"
@@ -171,7 +171,7 @@ class FactualKnowledge(Analysis):
                 for is_negated in (False, True)
             )
             targets = np.array([relation.candidates.index(target) for _, target in relation.facts])
-            # Among equal scores the correct answer ranks last.
+            # On equal scores the correct answer ranks last.
             scores = affirmed[np.arange(len(targets)), targets]
             rank = (affirmed >= scores[:, None]).sum(1)
             most_frequent = Counter(targets.tolist()).most_common(1)[0][0]

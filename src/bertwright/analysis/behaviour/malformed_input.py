@@ -42,11 +42,11 @@ FUNCTION_WORD_PATTERN = re.compile(
 
 
 class MalformedInput(Analysis):
-    """How many predictions stay the same on malformed texts, and how far confidence drops.
+    """How many predictions stay the same for malformed texts, and how far confidence drops.
 
-    Words are shuffled, singly or in groups of two or three; two neighbours are swapped; the text is
-    reversed; function words are removed. Random changes are repeated ``num_repetitions`` times.
-    Words are split at spaces; the texts of a pair are changed separately.
+    Words are shuffled, individually or in groups of two or three; two neighbours are swapped; the
+    text is reversed; function words are removed. Random changes are repeated ``num_repetitions``
+    times. Texts are split into words at spaces; the texts of a pair are changed separately.
     """
 
     kind: Literal["malformed-input"] = "malformed-input"
@@ -118,7 +118,7 @@ def reverse_words(words: PartWords, generator: np.random.Generator) -> PartWords
 
 
 def remove_function_words(words: PartWords, generator: np.random.Generator) -> PartWords:
-    """Remove function words but keep punctuation; texts of function words alone stay."""
+    """Remove function words but keep punctuation; a text of only function words is unchanged."""
     return [rest for word in words if (rest := FUNCTION_WORD_PATTERN.sub("", word))] or words
 
 

@@ -1,4 +1,4 @@
-"""Whether a prediction depends on a name that could be any other (Balasubramanian et al. 2020)."""
+"""Whether a prediction depends on an exchangeable name (Balasubramanian et al. 2020)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +32,10 @@ from bertwright.analysis.core.result import (
 from bertwright.core.significance import FloatArray
 
 OTHER_NAME, OTHER_NOUN, OTHER_CASE = "another name", "another common noun", "other letters"
-"""What is substituted: a name, a common noun, or the case of a name."""
+"""Kinds of substitution: a name, a common noun, or the case of a name."""
 
 CHANGED_FRACTION, CHANGED_AT_LEAST_ONCE = "changed predictions, ", "changed at least once, "
-"""Averaged over all substitutions, and by any substitution of a text."""
+"""Whether the prediction changes: averaged over substitutions, and by any of a text's."""
 
 NAME_MINUS_NOUN = "another name minus another common noun"
 
@@ -44,9 +44,10 @@ class NameSubstitution(Analysis):
     """How often the predicted class changes when a name is replaced by another one.
 
     The first name of a woman, man, city or country in a text is replaced everywhere by
-    ``num_alternatives`` others of its type; in sentences with trees it must be tagged as a proper
-    noun. Compared with the replacement of a common noun, and with the same name in other case.
-    Names of one token and of several, and names in the texts and others, are reported separately.
+    ``num_alternatives`` other names of its type; in sentences with trees it must be tagged as a
+    proper noun. The comparisons are replacing a common noun, and writing the same name in another
+    case. Results are also reported for names of one token and of several, and for new names that
+    occur in the texts and that do not.
     """
 
     kind: Literal["names"] = "names"
@@ -117,13 +118,13 @@ class NameSubstitution(Analysis):
 
 @dataclass(frozen=True)
 class SubstitutionEffects:
-    """Substitutions, and which replacements of each change the prediction."""
+    """Substitutions, and which replacements in each change the prediction."""
 
     substitutions: Sequence[WordSubstitution]
     has_changed: Sequence[NDArray[np.bool_]]
 
     def findings(self, name: str, seed: int) -> list[AnalysisFinding]:
-        """Return how often the prediction changes."""
+        """Return the findings on how often the prediction changes."""
         findings, baseline = Findings(seed), BaselineValue("a model that ignores it", 0.0)
         findings.add_ratio(f"{CHANGED_FRACTION}{name}", *self.counts_by_text(), baseline=baseline)
         changed_once = self.cumulative_changes()[:, -1]
@@ -158,7 +159,7 @@ class SubstitutionEffects:
 def findings_by_name_type(
     inputs: AnalysisInput, effects: SubstitutionEffects
 ) -> list[AnalysisFinding]:
-    """Return how often the prediction changes by type of the new name."""
+    """Return how often the prediction changes, by the type of the new name."""
     words = {word.lower() for text in inputs.texts for word in text.words}
     name_types: Mapping[str, Callable[[str], bool]] = {
         "name of one token": lambda name: num_word_tokens(inputs.model, name) == 1,
@@ -175,6 +176,6 @@ def findings_by_name_type(
 
 
 def num_word_tokens(model: AnalysedModel, word: str) -> int:
-    """Return the number of tokens of a word within a text."""
+    """Return the number of tokens that a word has within a text."""
     token_ids, starts = model.tokenizer.encode_pretokenized(["a", word])
     return len(token_ids) - starts[1]

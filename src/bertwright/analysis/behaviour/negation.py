@@ -1,4 +1,4 @@
-"""How negation changes the prediction of a category (Ettinger 2020, section 7)."""
+"""How negation changes the predicted category of a thing (Ettinger 2020, section 7)."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -32,7 +32,7 @@ CATEGORY_EXAMPLES = {
     "tree": ("an oak", "a pine"),
     "game": ("chess", "football"),
 }
-"""Examples of each category; every category is correct as often as it is wrong."""
+"""Examples of each category; each category is the correct one as often as the wrong one."""
 
 AFFIRMED, NEGATED = "true completions preferred, affirmed", "true completions preferred, negated"
 
@@ -40,8 +40,8 @@ AFFIRMED, NEGATED = "true completions preferred, affirmed", "true completions pr
 class Negation(Analysis):
     """Whether the true completion is likelier than the false one, affirmed and negated.
 
-    "A robin is a bird" is compared with another category, and so is "a robin is not a bird", which
-    should be less likely. There are 24 things of 12 categories.
+    "A robin is a bird" is compared with the same sentence about another category; so is "a robin is
+    not a bird", which should be less likely. There are 24 things in 12 categories.
     """
 
     kind: Literal["negation"] = "negation"
@@ -113,7 +113,7 @@ class NegationItem:
     other_category: str
 
     def sentence(self, is_negated: bool, completion: str) -> SentenceWords:
-        """Return the sentence with the correct ("kind") or the wrong category, as words."""
+        """Return the words of the sentence, with the correct ("kind") or the wrong category."""
         verb = ("is", "not", "a") if is_negated else ("is", "a")
         category = self.category if completion == "kind" else self.other_category
         return (*self.noun_phrase.split(), *verb, category, ".")

@@ -1,7 +1,7 @@
-"""Substitution of words in texts by others of their class: names by type, and common nouns.
+"""Substitution of words in texts by similar words: names of the same type, and common nouns.
 
 Names that are also other words (Rose, Mark, China) or names of another type (Florence, Jordan) are
-left out.
+excluded.
 """
 
 import re
@@ -74,7 +74,7 @@ def common_nouns(text: AnalysedText) -> list[str]:
 
 
 def words_with_tag(text: AnalysedText, tag: str) -> list[str]:
-    """Return the words with this tag; all words of a text without tags."""
+    """Return the words with this tag; all words if the text has no tags."""
     if not isinstance(text.source, DependencyTree):
         return re.findall(r"\w+", " ".join(text.raw_texts))
     tags = text.source.tags[: len(text.words)]
@@ -83,7 +83,7 @@ def words_with_tag(text: AnalysedText, tag: str) -> list[str]:
 
 @dataclass(frozen=True)
 class WordSubstitution:
-    """A word of a text, in lower case, and its replacements everywhere in that text.
+    """A word of a text, in lower case, and the replacements for it throughout that text.
 
     ``rewrite_functions`` map an occurrence to its replacement.
     """
@@ -94,7 +94,7 @@ class WordSubstitution:
     rewrite_functions: tuple[Callable[[str], str], ...]
 
     def with_case_variants(self) -> "WordSubstitution":
-        """Return the substitution of the word by itself in lower and upper case."""
+        """Return the substitution of the word by its own lower-case and upper-case forms."""
         return replace(
             self,
             replacements=("small letters", "capitals"),
@@ -102,7 +102,7 @@ class WordSubstitution:
         )
 
     def apply(self, parts: Sequence[PartWords]) -> list[list[PartWords]]:
-        """Return the parts of the text with each replacement; attached punctuation stays."""
+        """Return the parts of the text after each replacement; attached punctuation stays."""
         word = re.compile(rf"(?<!\w){re.escape(self.word)}(?!\w)", re.IGNORECASE)
 
         def rewrite(text: str, function: Callable[[str], str]) -> str:
@@ -121,9 +121,9 @@ def find_substitutions(
     max_replacements: int,
     seed: int,
 ) -> list[WordSubstitution]:
-    """Find the first word of each text that is in a word class, with random others of its class.
+    """Find each text's first word in a word class; draw random replacements from the class.
 
-    At most ``max_replacements``; texts without such a word are skipped.
+    There are at most ``max_replacements`` per text; texts without such a word are skipped.
     """
     class_of = {word.lower(): name for name, words in word_classes.items() for word in words}
     substitutions: list[WordSubstitution] = []
@@ -143,7 +143,7 @@ def find_substitutions(
 
 
 def match_case(new: str, old: str) -> str:
-    """Write a word in the case of another one: lower, upper or capitalised."""
+    """Write a word in the same case as another one: lower, upper or capitalised."""
     if old.islower():
         return new.lower()
     if len(old) > 1 and old.isupper():
@@ -156,7 +156,7 @@ def prediction_changes(
     text_parts: Sequence[Sequence[PartWords]],
     substitutions: Sequence[WordSubstitution],
 ) -> list[NDArray[np.bool_]]:
-    """Return which replacements of each substitution change the predicted class."""
+    """Return which replacements in each substitution change the predicted class."""
     before = most_likely_classes(
         class_probabilities(model, [text_parts[item.text_index] for item in substitutions])
     )

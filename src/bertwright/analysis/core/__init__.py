@@ -1,1 +1,1 @@
-"""Core."""
+"""Inputs, results, claims, plots and the runner, shared by all analyses."""

@@ -1,6 +1,6 @@
 """One pass over texts for several analyses.
 
-Activations are measured batch by batch and not kept.
+Activations are measured batch by batch and then discarded.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,8 +17,8 @@ from bertwright.encoder.encoder import Encoder
 from bertwright.modules.token_tensors import TokenInfo
 
 MAX_TOKENS_PER_BATCH = 1024
-"""Padded tokens of a batch. Bounds the memory of attention weights: tokens times sequence length,
-for every layer and head."""
+"""Maximum number of tokens of a batch, padding included. It bounds the memory of attention weights,
+which take the number of tokens times the sequence length for every layer and head."""
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class ActivationBatch:
     text_indices: Sequence[int]
     values: Mapping[str, Tensor]
     token_mask: Tensor
-    """(B, L) bool."""
+    """True at tokens, False at padding, (B, L) bool."""
     uniform_attention: Callable[[int], Tensor]
-    """Attention of a layer that is uniform over allowed keys: layer -> (B, 1 or H, L, L)."""
+    """Uniform attention over allowed keys, by layer: (B, 1 or H, L, L)."""
 
     @property
     def lengths(self) -> Tensor:
@@ -39,7 +39,7 @@ class ActivationBatch:
         return self.token_mask.sum(1).float()
 
     def value(self, layer: int, name: str) -> Tensor:
-        """Return the activation of that name in a layer."""
+        """Return an activation of a layer by name."""
         return self.values[f"blocks.{layer}.{name}"]
 
     def attention(self, layer: int) -> Tensor:
@@ -61,7 +61,7 @@ class ActivationBatch:
     def word_to_token_attention(self, index: int, weights: Tensor) -> Tensor:
         """Return attention from words to tokens, (H, W, T), from weights (H, L, L).
 
-        The mean over the tokens of the attending word (Clark et al. 2019, section 4.1).
+        It is the mean over the tokens of the attending word (Clark et al. 2019, section 4.1).
         """
         member = self._word_membership(index, weights)
         size = len(member)
@@ -87,10 +87,10 @@ class ActivationBatch:
 
 
 Measurements = Mapping[str, Iterable[Any]]
-"""Values by name, one for every text."""
+"""Measured values by name, one for every text."""
 
 Measured = Mapping[str, list[Any]]
-"""The values of all texts, by name."""
+"""The measured values of all texts, by name."""
 
 
 def collect_measurements(
@@ -99,7 +99,7 @@ def collect_measurements(
     taps: Iterable[str],
     measures: Sequence[Callable[[ActivationBatch], Measurements]],
 ) -> list[Measured]:
-    """Run the model over the texts once and return what each function measures in all batches."""
+    """Run the model over the texts once; return the measurements of each function for all texts."""
     collected: list[dict[str, list[Any]]] = [{} for _ in measures]
     for batch in activation_batches(model, texts, sorted(set(taps))):
         for by_name, measure in zip(collected, measures, strict=True):

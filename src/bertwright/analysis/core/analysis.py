@@ -40,22 +40,22 @@ class AnalysisInput:
     other_model: AnalysedModel | None = None
 
     def untrained(self) -> "AnalysisInput":
-        """Return the same inputs with randomly initialised weights."""
+        """Return the same inputs, but a model with randomly initialised weights."""
         return replace(self, model=self.model.with_random_weights(self.seed))
 
 
 Requirement = Callable[[AnalysisInput], str | None]
-"""Returns why an analysis does not apply to the inputs, or None."""
+"""A function that returns why an analysis does not apply to the inputs, or None if it does."""
 
 
 class Analysis(Config):
-    """An analysis of a model on texts, with its published claims and a plot.
+    """An analysis of a model on texts, with published claims and a plot.
 
     Attributes:
         survey_id: Number in the survey.
-        group: Name that selects several analyses at once; by default their package.
+        group: Name that selects several analyses at once; the default is their package.
         title: Question that the analysis answers.
-        source: Publication.
+        source: Publication that it follows.
     """
 
     survey_id: ClassVar[str]
@@ -63,13 +63,13 @@ class Analysis(Config):
     title: ClassVar[str]
     source: ClassVar[str]
     taps: ClassVar[tuple[str, ...]] = ()
-    """Activations that it records."""
+    """Taps of the activations that it records."""
     requires: ClassVar[tuple[Requirement, ...]] = ()
-    """What it requires besides these activations."""
+    """Further requirements, besides these activations."""
     claims: ClassVar[tuple[Claim, ...]] = ()
-    """Published claims."""
+    """Published claims that it checks."""
     plots: ClassVar[tuple[Plot, ...]] = ()
-    """Panels of the figure."""
+    """Panels of the figure, in order."""
     compares_models: ClassVar[bool] = False
     """True if the result depends on the second model."""
 
@@ -90,7 +90,7 @@ class Analysis(Config):
         }
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        """Return why the analysis does not apply to the inputs, or None."""
+        """Return why the analysis does not apply to the inputs, or None if it does."""
         for requirement in self.requires:
             if (reason := requirement(inputs)) is not None:
                 return reason
@@ -101,7 +101,7 @@ class Analysis(Config):
         return inputs.model.missing_taps(*self.taps) if self.taps else None
 
     def built_in_sentences(self, seed: int) -> Sequence[SentenceWords]:
-        """Return the sentences of the analysis itself; none may be truncated."""
+        """Return the built-in sentences of the analysis, which must not be truncated."""
         return ()
 
     @abstractmethod
@@ -114,14 +114,14 @@ class Analysis(Config):
         return [claim_result for claim_result in results if claim_result is not None]
 
     def plot(self, result: StoredResult, figure: Figure) -> None:
-        """Plot the result into a figure, by default one panel for each of ``plots``."""
+        """Plot the result into a figure; by default one panel for each of ``plots``."""
         panels = figure.subplots(1, len(self.plots), squeeze=False)[0]
         for axes, plot in zip(panels, self.plots, strict=True):
             plot.draw(axes, result)
 
 
 class StreamingAnalysis(Analysis):
-    """A base class of analyses that measure activations and share one pass over the texts."""
+    """A base class of analyses that measure activations and share a single pass over the texts."""
 
     @abstractmethod
     def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:

@@ -1,4 +1,4 @@
-"""Published claims, and verdicts on whether they hold for the analysed model."""
+"""Published claims, and verdicts on whether they hold for a model."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -10,20 +10,21 @@ from bertwright.analysis.core.result import StoredResult, null_non_finite
 ClaimVerdict = Literal["seen", "not seen", "opposite", "not testable"]
 
 MIN_UNITS = 6
-"""Texts, or other sampled units, that an interval needs: with fewer, chance alone puts all of them
-on one side more than once in twenty, 2 / 2^N."""
+"""Minimum number of texts, or other sampled units, behind an interval: with fewer, chance alone
+puts all of them on one side more than once in twenty times (2 / 2^N)."""
 
 MIN_UNITS_WITHOUT_INTERVAL = 20
-"""Units that a value needs if it has neither an interval nor a test."""
+"""Minimum number of units behind a value without an interval or a test."""
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A published claim and a value that lies ``above`` or ``below`` its baseline if it holds.
+    """A published claim with a value that should be ``above`` or ``below`` its baseline.
 
     Attributes:
         p_value: Probability of such a value by chance.
-        num_units: Texts or other sampled units behind the value; None if nothing was sampled.
+        num_units: Number of texts or other sampled units behind the value; None if nothing was
+            sampled.
     """
 
     claim: str
@@ -38,7 +39,7 @@ class ClaimResult:
 
     @property
     def not_testable_reason(self) -> str | None:
-        """Why the claim cannot be tested, or None."""
+        """The reason why the claim cannot be tested; None if it can."""
         if not (math.isfinite(self.value) and math.isfinite(self.baseline)):
             return "these texts contain no examples of it"
         if self.num_units is None:
@@ -58,9 +59,9 @@ class ClaimResult:
 
     @property
     def verdict(self) -> ClaimVerdict:
-        """The verdict by the interval: "seen" on the claimed side, "opposite" on the other.
+        """The verdict from the interval: "seen" on the claimed side, "opposite" on the other.
 
-        Without an interval the value alone decides; a p-value of 0.05 or more is "not seen".
+        Without an interval, the value alone decides; a p-value of 0.05 or more gives "not seen".
         """
         return self._compare_with_baseline if self.not_testable_reason is None else "not testable"
 
@@ -87,7 +88,7 @@ class ClaimResult:
 def significant_findings(
     sign: Literal[1, -1], prefix: str = "", as_fraction: bool = True
 ) -> Callable[[StoredResult], Mapping[str, Any]]:
-    """Return a function that counts the findings significantly above (1) or below (-1) 0."""
+    """Return a function that counts findings significantly above (1) or below (-1) 0."""
 
     def count(result: StoredResult) -> Mapping[str, Any]:
         is_significant = [
@@ -103,15 +104,16 @@ def significant_findings(
 
 @dataclass(frozen=True)
 class Claim:
-    """A published claim about one finding, and the side of its baseline that it lies on.
+    """A published claim about one finding, and on which side of its baseline it should be.
 
     Attributes:
         text, baseline_name: ``{layer}`` is replaced by the layer of the finding.
         metric: Metric of the finding, or a function that computes a finding from the result.
-        baseline: None for the baseline of the finding itself.
-        p_value: Key of the p-value in the finding, if a test decides too.
-        layer: None for the finding over all layers; "any" for the only one of a layer.
-        is_optional: True if the claim is left out where the finding is missing.
+        baseline: None for the finding's own baseline.
+        p_value: Key of the p-value in the finding, if a test also decides.
+        layer: None for the finding over all layers; "any" for the only finding about a single
+            layer.
+        is_optional: True to omit the claim if the finding is missing.
     """
 
     text: str
@@ -125,9 +127,9 @@ class Claim:
     is_optional: bool = False
 
     def check(self, result: StoredResult) -> ClaimResult | None:
-        """Return the result of the claim; None if it is optional and its finding is missing.
+        """Return the outcome of the claim; None if it is optional and its finding is missing.
 
-        Errors: LookupError if the finding of another claim is missing.
+        Errors: LookupError if the claim is not optional and its finding is missing.
         """
         finding = self._finding(result)
         if finding is None:

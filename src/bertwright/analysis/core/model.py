@@ -20,7 +20,7 @@ from bertwright.tasks.task import task_as_dict
 STANDARD_ATTENTION_TAPS = tuple(
     f".attention.{name}" for name in ("query", "key", "value", "scores", "weights")
 )
-"""Activations for which global tokens have separate projections (Beltagy et al. 2020)."""
+"""Taps that do not include the separate projections of global tokens (Beltagy et al. 2020)."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class AnalysedModel:
 
     @property
     def num_layers(self) -> int:
-        """Number of block applications, also where blocks share weights."""
+        """Number of block applications, which may share weights."""
         return self.encoder.num_running_blocks
 
     @cached_property
@@ -61,7 +61,7 @@ class AnalysedModel:
 
     @property
     def size_description(self) -> str:
-        """Layers and heads, in words."""
+        """Number of layers and heads, in words."""
         if not self.heads_per_layer:
             return "no layers"
         fewest, most = min(self.heads_per_layer), self.num_heads
@@ -101,9 +101,9 @@ class AnalysedModel:
         return AnalysedModel(f"{self.name}, untrained", TextModel(model, tokenizer, "float32"))
 
     def missing_taps(self, *taps: str) -> str | None:
-        """Return why the model lacks these activations, or None.
+        """Return why the model lacks these activations, or None if it has them.
 
-        Analyses compare layers, so all layers need the activations and the same number of heads.
+        Analyses compare layers, so every layer needs the activations and the same number of heads.
         """
         by_head = [tap for tap in taps if ".attention." in tap and not tap.endswith(".output")]
         if by_head and not self.heads_per_layer:

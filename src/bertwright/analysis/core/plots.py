@@ -26,10 +26,10 @@ class LayerCurves(Plot):
     """Labelled curves over layers.
 
     Attributes:
-        curves: Returns values by label: (layers,), (layers, heads) for a dot per head and the mean
-            of the layer, or one value for a dotted line.
-        has_embeddings: True if layer 0 is the embeddings, not the first block.
-        x: Array of the positions on the horizontal axis, if they are not layers.
+        curves: Returns values by label: (layers,); (layers, heads), drawn as a dot per head and a
+            curve for the mean of the layer; or one value, drawn as a dotted line.
+        has_embeddings: True if layer 0 is the embeddings instead of the first block.
+        x: Name of the array of x positions, if these are not layers.
     """
 
     ylabel: str
@@ -59,10 +59,10 @@ class LayerCurves(Plot):
 
 @dataclass(frozen=True)
 class FindingBars(Plot):
-    """Horizontal bars with intervals, from the top down, and a tick at each baseline.
+    """Horizontal bars with intervals, from top to bottom, and a tick at each baseline.
 
     Attributes:
-        metrics: Metrics, or the prefix of those that have a baseline.
+        metrics: Names of metrics, or a prefix that selects those with a baseline.
     """
 
     xlabel: str
@@ -90,7 +90,7 @@ class HeatMap(Plot):
 
     Attributes:
         values: Returns the values, or None for an empty panel.
-        limits: Limits of the colour scale; None for limits that are symmetric about 0.
+        limits: Limits of the colour scale; None for limits symmetric about 0.
     """
 
     label: str
@@ -116,12 +116,12 @@ class HeatMap(Plot):
 
 
 def values_by_head(*metrics: str) -> Callable[[StoredResult], Mapping[str, Array]]:
-    """Return curves of the values of metrics by head."""
+    """Return a function that returns the values of metrics by head, as curves."""
     return lambda result: {metric: result.values_by_head(metric) for metric in metrics}
 
 
 def error_bars(findings: Sequence[Mapping[str, Any]]) -> NDArray[np.float64]:
-    """Return how far intervals reach below and above the values, (2, N), 0 without interval."""
+    """Return how far intervals reach below and above the values, (2, N); 0 without an interval."""
     spans = [(f["value"], *f.get("interval", (f["value"],) * 2)) for f in findings]
     value, low, high = np.array(spans, np.float64).reshape(-1, 3).T
     return np.maximum([value - low, high - value], 0)

@@ -1,6 +1,6 @@
-"""Loss and accuracy of predictions, text by text.
+"""Loss and accuracy of predictions for each text.
 
-The measure for head removal and perturbation. The masked positions are the same every time.
+Used to measure head removal and perturbations. The masked positions are the same every time.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs import ClassificationOutput
 
 MASKED_FRACTION = 0.15
-"""Fraction of the tokens of a text that are masked, at least one; a causal model predicts all."""
+"""Fraction of a text's tokens that are masked, at least one; a causal model predicts all."""
 
 MAX_TOKENS_PER_BATCH = 2048
 
@@ -51,12 +51,12 @@ class PredictionScores:
 
     @property
     def loss_ratio(self) -> tuple[FloatArray, FloatArray]:
-        """Loss and number of targets."""
+        """Loss and number of targets of each text."""
         return self.loss, self.num_targets
 
     @property
     def accuracy_ratio(self) -> tuple[FloatArray, FloatArray]:
-        """Number of correct predictions and of targets."""
+        """Number of correct predictions and of targets of each text."""
         return self.num_correct, self.num_targets
 
     @property
@@ -72,23 +72,23 @@ class PredictionScores:
     def loss_minus(
         self, other: "PredictionScores", metric: str, *, seed: int, layer: int | None = None
     ) -> AnalysisFinding:
-        """Return a finding for the loss minus that of other scores."""
+        """Return a finding for the loss of these scores minus the loss of other scores."""
         difference = bootstrap_difference(self.loss_ratio, other.loss_ratio, seed=seed)
         baseline = BaselineValue("loss compared with", other.mean_loss)
         return interval_finding(metric, difference, layer, baseline=baseline)
 
 
 ScoredBatches = Iterator[tuple[list[int], Tensor, Tensor, Tensor]]
-"""Text indices with loss, correct predictions and number of targets of each text, (B,) each."""
+"""Text indices with the loss, correct predictions and number of targets per text, (B,) each."""
 
 
 BatchContext = Callable[[TextBatch], AbstractContextManager[None]]
-"""Makes a context manager around the forward pass of a batch."""
+"""Returns a context manager to wrap around the forward pass of a batch."""
 
 
 @dataclass(frozen=True)
 class PredictionProbe(ABC):
-    """Texts and prediction targets that score a model."""
+    """Texts with prediction targets, used to score a model."""
 
     model: AnalysedModel
     texts: Sequence[AnalysedText]
@@ -96,7 +96,7 @@ class PredictionProbe(ABC):
 
     @torch.inference_mode()
     def evaluate(self) -> PredictionScores:
-        """Score the model as it is now, including active gates and replacements."""
+        """Score the model in its current state, including active gates and replacements."""
         scores = PredictionScores(*(np.zeros(len(self.texts)) for _ in range(3)))
         for indices, *values in self.scored_batches():
             arrays = (scores.loss, scores.num_correct, scores.num_targets)
@@ -106,7 +106,7 @@ class PredictionProbe(ABC):
 
     @abstractmethod
     def scored_batches(self, context: BatchContext = lambda _: nullcontext()) -> ScoredBatches:
-        """Yield the scores of batches, with gradients where enabled."""
+        """Yield the scores of batches, with gradients if these are enabled."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ class MaskedLMProbe(PredictionProbe):
         return confidence
 
     def _logits_and_targets(self, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits (B, m, V), target ids (B, m), and which of these are targets (B, m)."""
+        """Return logits (B, m, V), target ids (B, m), and a mask of real targets (B, m)."""
         model, token_ids = self.model.text_model.model, batch.token_ids
         if self.model.text_model.is_causal:
             states = model(token_ids, batch.token_info, causal_visibility(model))
@@ -156,7 +156,7 @@ class MaskedLMProbe(PredictionProbe):
         return model.logits(states), token_ids.gather(1, positions), is_target
 
     def _padded_target_positions(self, batch: TextBatch) -> tuple[Tensor, Tensor]:
-        """Return the target positions, (B, m), and which of these are no padding, (B, m)."""
+        """Return the target positions (B, m), and a mask (B, m) of those that are not padding."""
         targets = [self.target_positions(int(index)) for index in batch.indices]
         longest = max(map(len, targets))
         padded = torch.tensor([[*t, *([t[-1]] * (longest - len(t)))] for t in targets])
@@ -167,7 +167,7 @@ class MaskedLMProbe(PredictionProbe):
     def target_positions(self, text_index: int) -> list[int]:
         """Return the masked positions of a text."""
         maskable = np.flatnonzero(self.texts[text_index].word_ids >= 0)
-        # Counted from the first word, so that a prefix does not change the draw.
+        # Positions are counted from the first word, so that a prefix does not change the draw.
         drawn = uniform(stream_key(self.seed, "asking"), text_index, maskable - maskable[0] + 1)
         threshold = np.sort(drawn)[max(1, round(MASKED_FRACTION * len(maskable))) - 1]
         return maskable[drawn <= threshold].tolist()
@@ -204,7 +204,7 @@ class ClassificationProbe(PredictionProbe):
 def read_labelled_texts(model: AnalysedModel, folder: Path) -> list[Example]:
     """Read the labelled development texts of a folder for the task of a classifier.
 
-    Errors: UserError for a model that is no classifier, and for unreadable files.
+    Errors: UserError if the model is not a classifier, and for unreadable files.
     """
     text_model = model.text_model
     if not isinstance(text_model, FineTunedModel) or not is_classifier(model):
@@ -216,7 +216,7 @@ def read_labelled_texts(model: AnalysedModel, folder: Path) -> list[Example]:
 
 
 def target_classes(model: AnalysedModel, texts: Sequence[AnalysedText]) -> list[int]:
-    """Return the class index of each text: its label, or else the predicted class."""
+    """Return the class index of each text: its label if it has one, else the predicted class."""
     labels = class_names(model)
     return [
         labels.index(text.source.label)
@@ -250,7 +250,7 @@ def _class_logits(
 def prediction_probe(inputs: AnalysisInput) -> PredictionProbe:
     """Return the probe that suits the model.
 
-    Texts without a label are scored against the class that the model predicts now.
+    Texts without a label are scored against the model's current prediction.
     """
     if is_classifier(inputs.model):
         labels = target_classes(inputs.model, inputs.texts)
@@ -259,7 +259,7 @@ def prediction_probe(inputs: AnalysisInput) -> PredictionProbe:
 
 
 def split_probes(inputs: AnalysisInput) -> tuple[PredictionProbe, PredictionProbe]:
-    """Return the probes of two halves of the texts: one to choose by, one to evaluate on."""
+    """Return probes for the two halves of the texts: one to select on, one to evaluate on."""
     first, second = (
         prediction_probe(replace(inputs, texts=[inputs.texts[number] for number in half]))
         for half in split_halves(len(inputs.texts), inputs.seed)

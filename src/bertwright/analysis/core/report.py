@@ -1,4 +1,4 @@
-"""One self-contained HTML page with the results of all analyses."""
+"""A self-contained HTML page with the results of all analyses."""
 
 import base64
 from collections.abc import Sequence

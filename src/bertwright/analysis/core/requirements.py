@@ -1,4 +1,4 @@
-"""What analyses require of a model and texts: each function returns why it is missing, or None."""
+"""Requirements of analyses: each function returns why one is not met, or None if it is."""
 
 from bertwright.analysis.core.analysis import AnalysisInput, Requirement
 from bertwright.analysis.core.prediction_probe import is_classifier
@@ -11,13 +11,13 @@ IN_POSITION_PREDICTION = "masked tokens in their own positions"
 
 
 def missing_long_texts(inputs: AnalysisInput) -> str | None:
-    """Require a text that is long enough to compare tokens."""
+    """Require a text long enough to compare tokens."""
     long_enough = any(map(has_several_tokens, inputs.texts))
     return None if long_enough else "it needs a text of three tokens or more"
 
 
 def missing_halves(purpose: str = "train on") -> Requirement:
-    """Return the requirement of enough texts for two halves."""
+    """Return a requirement for enough texts to split in half."""
     reason = f"it needs four texts: two to {purpose}, two to test on"
     return lambda inputs: None if len(inputs.texts) >= 4 else reason
 
@@ -54,7 +54,7 @@ def missing_predictions(inputs: AnalysisInput) -> str | None:
 
 
 def missing_plain_attention(inputs: AnalysisInput) -> str | None:
-    """Require attention over the positions of the text alone."""
+    """Require attention only between positions of the text itself."""
     if final_objective(inputs.model.text_model.model, "permutation") is not None:
         return (
             "the model predicts tokens in extra positions behind the text, which this analysis "
@@ -64,7 +64,7 @@ def missing_plain_attention(inputs: AnalysisInput) -> str | None:
 
 
 def missing_masked_prediction(inputs: AnalysisInput) -> str | None:
-    """Require predictions of masked tokens in their own positions."""
+    """Require predictions of masked tokens at their own positions."""
     text_model = inputs.model.text_model
     elsewhere = missing_plain_attention(inputs) is not None or any(
         objective.prediction_shift for objective in final_objectives(text_model.model)
@@ -75,7 +75,7 @@ def missing_masked_prediction(inputs: AnalysisInput) -> str | None:
 
 
 def missing_text_prediction(inputs: AnalysisInput) -> str | None:
-    """Require a classifier or predictions of masked tokens in their own positions."""
+    """Require a classifier, or predictions of masked tokens at their own positions."""
     if is_classifier(inputs.model) or missing_masked_prediction(inputs) is None:
         return None
     return f"it needs a classifier, or a model that predicts {IN_POSITION_PREDICTION}"

@@ -1,6 +1,6 @@
-"""Results of analyses: findings with their uncertainty, arrays, and the files of both.
+"""Results of analyses: findings with their uncertainty, arrays, and the files for both.
 
-Plots are made from these files alone.
+Plots use only these files.
 """
 
 import hashlib
@@ -43,12 +43,12 @@ class AnalysisFinding:
     """One value.
 
     Attributes:
-        layer, head: Counted from 0; None for a value over all of them.
+        layer, head: Counted from 0; None for a value over all layers or heads.
         interval: 95 % interval over ``num_units`` texts; None if nothing was sampled.
         p_value: Probability of such a value by chance; ``adjusted_p_value`` for ``num_tests``.
-        difference_interval: Interval of the difference to the baseline.
-        note: Remark.
-        includes_embeddings: True if layer 0 is the embeddings, not the first block.
+        difference_interval: Interval of the difference from the baseline.
+        note: Remark in words.
+        includes_embeddings: True if layer 0 is the embeddings instead of the first block.
     """
 
     metric: str
@@ -66,7 +66,7 @@ class AnalysisFinding:
     includes_embeddings: bool = False
 
     def as_dict(self) -> dict[str, Any]:
-        """Return JSON-compatible data, with layers and heads also counted from 1."""
+        """Return JSON-compatible data; layers and heads are also given counted from 1."""
         data = {name: value for name, value in vars(self).items() if value is not None}
         del data["includes_embeddings"]
         if self.baseline is not None:
@@ -97,7 +97,7 @@ def adjust_p_values(
     findings: Sequence[AnalysisFinding],
     correction: Callable[[ArrayLike], FloatArray] = benjamini_hochberg,
 ) -> list[AnalysisFinding]:
-    """Adjust the p-values of findings for the number of them."""
+    """Adjust the p-values of findings for the number of tests."""
     adjusted = correction([finding.p_value or 0.0 for finding in findings]) if findings else ()
     return [
         replace(finding, adjusted_p_value=float(p_value), num_tests=len(findings))
@@ -106,13 +106,13 @@ def adjust_p_values(
 
 
 Ratio = NDArray[Any] | tuple[ArrayLike, ArrayLike]
-"""Numerators and denominators, (N,) each, or one array (N,) for its mean."""
+"""Numerators and denominators, (N,) each; or a single array (N,), whose mean is taken."""
 
 
 class Findings(list[AnalysisFinding]):
-    """Findings over the same texts, whose bootstrap intervals share a seed.
+    """Findings on the same texts, whose bootstrap intervals share a seed.
 
-    ``defaults`` are fields of all of them.
+    ``defaults`` are fields set in all of them.
     """
 
     def __init__(self, seed: int, **defaults: Any) -> None:
@@ -126,7 +126,7 @@ class Findings(list[AnalysisFinding]):
     def add_interval(
         self, metric: str, interval: ConfidenceInterval, *at: Any, **fields: Any
     ) -> None:
-        """Add :func:`interval_finding`."""
+        """Add a finding made by :func:`interval_finding`."""
         self.append(interval_finding(metric, interval, *at, **{**self.defaults, **fields}))
 
     def add_ratio(
@@ -136,12 +136,12 @@ class Findings(list[AnalysisFinding]):
         denominators: ArrayLike | None = None,
         **fields: Any,
     ) -> None:
-        """Add a ratio of sums over texts, or a mean, with its bootstrap interval."""
+        """Add a ratio of sums over texts, or a mean over texts, with its bootstrap interval."""
         interval = bootstrap_ratio(numerators, denominators, seed=self.seed)
         self.add_interval(metric, interval, **fields)
 
     def add_difference(self, metric: str, first: Ratio, second: Ratio, **fields: Any) -> None:
-        """Add the difference of two ratios over the same texts with its bootstrap interval."""
+        """Add the difference of two ratios over the same texts, with its bootstrap interval."""
         pairs = (r if isinstance(r, tuple) else (r, np.ones(len(r))) for r in (first, second))
         self.add_interval(metric, bootstrap_difference(*pairs, seed=self.seed), **fields)
 
@@ -155,7 +155,8 @@ class Findings(list[AnalysisFinding]):
     ) -> None:
         """Add the increases of ``losses`` (K, N) over ``full_loss`` (N,), with their p-values.
 
-        ``removed`` are the layers and heads removed; the p-values are adjusted together.
+        ``removed`` holds the layer and head removed in each case; the p-values are adjusted
+        together.
         """
         full = BaselineValue("loss of the full model", float(full_loss.sum() / num_targets.sum()))
         increases = Findings(self.seed)
@@ -177,9 +178,9 @@ class Findings(list[AnalysisFinding]):
         values: NDArray[np.float64],
         baseline: tuple[str, NDArray[np.float64]] | None = None,
     ) -> None:
-        """Add means over texts of ``values`` (N, layers, heads, K), of K metrics.
+        """Add means over texts of ``values`` (N, layers, heads, K) for K metrics.
 
-        ``baseline`` is a name and values (layers, heads, K).
+        ``baseline`` is a name and its values (layers, heads, K).
         """
         intervals = bootstrap_ratios(values.reshape(len(values), -1), seed=self.seed)
         for at, interval in zip(np.ndindex(*values.shape[1:]), intervals, strict=True):
@@ -202,7 +203,7 @@ class AnalysisResult:
 
 @dataclass(frozen=True)
 class StoredResult:
-    """A result read from its files, with the model, texts and settings in ``metadata``."""
+    """A result read from its files; ``metadata`` describes the model, texts and settings."""
 
     metadata: Mapping[str, Any]
     findings: Sequence[Mapping[str, Any]]
@@ -213,7 +214,7 @@ class StoredResult:
         return next(f for f in self.findings if f["metric"] == metric and "layer" not in f)
 
     def computed_finding(self, value: float) -> Mapping[str, Any]:
-        """Return a value computed from other findings, with the number of texts as its units."""
+        """Return a finding for a value computed from other findings; its units are the texts."""
         return {"value": value, "num_units": self.num_texts}
 
     @property
@@ -222,12 +223,12 @@ class StoredResult:
         return self.metadata.get("num_texts")
 
     def values_by_layer(self, metric: str) -> Array:
-        """Return the values of a metric that has a finding for each layer, (layers,)."""
+        """Return a metric's values by layer, (layers,); each layer must have a finding."""
         findings = (f for f in self.findings if f["metric"] == metric and "layer" in f)
         return np.array([f["value"] for f in sorted(findings, key=lambda f: f["layer"])])
 
     def values_by_head(self, metric: str) -> Array:
-        """Return the values of a metric by head, (layers, heads), nan where there is none."""
+        """Return a metric's values by head, (layers, heads), nan if a finding is missing."""
         findings = [f for f in self.findings if f["metric"] == metric and "head" in f]
         shape = (1 + max(f["layer"] for f in findings), 1 + max(f["head"] for f in findings))
         values = np.full(shape, np.nan)
@@ -283,7 +284,7 @@ def read_result(folder: Path, name: str) -> StoredResult:
 
 
 def null_non_finite(value: Any) -> Any:
-    """Replace non-finite numbers by None, recursively, as JSON has no way to write them."""
+    """Replace non-finite numbers by None, recursively, since JSON cannot represent them."""
     if isinstance(value, Mapping):
         mapping: Mapping[Any, Any] = value
         return {name: null_non_finite(item) for name, item in mapping.items()}
@@ -294,7 +295,7 @@ def null_non_finite(value: Any) -> Any:
 
 
 def _restore_nan(line: dict[str, Any]) -> dict[str, Any]:
-    """Restore nan from null; only a value and the value of a baseline can be null."""
+    """Restore nan from null; only a value and a baseline's value can be null."""
     for holder in (line, line.get("baseline", {})):
         if "value" in holder and holder["value"] is None:
             holder["value"] = math.nan

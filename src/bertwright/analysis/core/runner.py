@@ -40,7 +40,7 @@ ANALYSIS_GROUPS = (
     "identifiability",
     "syntax",
 )
-"""Packages whose import registers their analyses."""
+"""Packages whose import registers analyses."""
 
 for _group in ANALYSIS_GROUPS:
     _package = import_module(f"bertwright.analysis.{_group}")
@@ -48,12 +48,12 @@ for _group in ANALYSIS_GROUPS:
         import_module(_module.name)
 
 OTHER_MODEL_FOLDER = "other-model"
-"""Subfolder with the files of the second model."""
+"""Subfolder for the files of the second model."""
 
 
 @dataclass(frozen=True)
 class AnalysisReport:
-    """Claims of an analysis, or why it does not apply; optionally of a second model."""
+    """Claims of an analysis, or why it does not apply; optionally also for a second model."""
 
     analysis: Analysis
     claim_results: Sequence[ClaimResult] = ()
@@ -61,7 +61,7 @@ class AnalysisReport:
     other_report: "AnalysisReport | None" = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``analyse --json`` prints."""
+        """Return the output of ``analyse --json``."""
         data: dict[str, Any] = {"id": self.analysis.survey_id, "title": self.analysis.title}
         if self.not_applicable is not None:
             return {**data, "not_applicable": self.not_applicable}
@@ -76,10 +76,10 @@ class AnalysisReport:
 
 
 def select_analyses(names: Sequence[str]) -> list[Analysis]:
-    """Return the analyses with these names, survey ids or groups; all of them for ``all``.
+    """Return analyses by name, survey id or group; all of them for ``all``.
 
-    Those of a name are in the order of their groups and survey ids. Errors: UserError for an
-    unknown name.
+    The analyses of a group are ordered by group and survey id. Errors: UserError for an unknown
+    name.
     """
     import_installed_plugins()
     kinds = dict(sorted(Analysis.kinds().items(), key=lambda item: _report_order(item[1])))
@@ -106,9 +106,9 @@ def run_analyses(
     output: Path,
     log: Callable[[str], None] = print,
 ) -> list[AnalysisReport]:
-    """Run analyses and write their files to ``output``; streaming ones share one pass.
+    """Run analyses and write their files to ``output``; streaming analyses share one pass.
 
-    Results of the same model, texts and settings are reused.
+    Results for the same model, texts and settings are reused.
     """
     reasons = {analysis.kind_name(): analysis.not_applicable(inputs) for analysis in analyses}
     applicable = [analysis for analysis in analyses if reasons[analysis.kind_name()] is None]
@@ -150,7 +150,7 @@ def stored_reports(
 ) -> list[AnalysisReport]:
     """Return stored reports of analyses that were not selected, if they are up to date.
 
-    They include the second model where ``other_inputs`` is given.
+    With ``other_inputs`` they include the second model.
     """
     kinds = {analysis.kind_name() for analysis in analyses}
     other_output = output / OTHER_MODEL_FOLDER
@@ -177,7 +177,7 @@ def estimate_pass_seconds(inputs: AnalysisInput) -> float:
 
 
 def _result_metadata(analysis: Analysis, inputs: AnalysisInput) -> dict[str, Any]:
-    """Return all that a result depends on."""
+    """Return everything that a result depends on."""
     compared = inputs.other_model if analysis.compares_models else None
     other = {} if compared is None else {"other_model_digest": compared.model_digest}
     return {
@@ -196,7 +196,7 @@ def _result_metadata(analysis: Analysis, inputs: AnalysisInput) -> dict[str, Any
 def _is_up_to_date(
     analysis: Analysis, inputs: AnalysisInput, output: Path, log: Callable[[str], None]
 ) -> bool:
-    """Return True if the folder holds a complete result of the same inputs, with its plot."""
+    """Return True if the folder holds a complete result for the same inputs, with its plot."""
     kind = analysis.kind_name()
     if not (_plot_file(output, kind).is_file() and has_result(output, kind)):
         return False
@@ -215,7 +215,7 @@ def _save_result(
     analysis: Analysis, inputs: AnalysisInput, result: AnalysisResult, output: Path
 ) -> None:
     kind = analysis.kind_name()
-    # Plotted last, so that an interrupted run leaves no plot of other numbers.
+    # The plot is written last, so that an interrupted run leaves no plot that does not match.
     _plot_file(output, kind).unlink(missing_ok=True)
     write_result(output, kind, _result_metadata(analysis, inputs), result)
     figure = Figure(figsize=(10, 4.5), layout="constrained")

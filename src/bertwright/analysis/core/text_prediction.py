@@ -1,4 +1,4 @@
-"""The prediction for one text and its attention, for interventions."""
+"""The prediction for a single text and its attention, for interventions."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -21,9 +21,9 @@ class TextPrediction:
     """A text with its prediction.
 
     Attributes:
-        token_ids: (1, T); of a language model with one position masked.
+        token_ids: (1, T); for a language model, with one position masked.
         masked_position: The masked position; None for a classifier.
-        probabilities: (K,) of the classes or tokens.
+        probabilities: (K,) of classes or tokens.
         attention: Weights of every layer, (1, H, T, T).
     """
 
@@ -39,7 +39,7 @@ class TextPrediction:
     def from_text(
         model: AnalysedModel, text: AnalysedText, seed: int, text_index: int
     ) -> "TextPrediction":
-        """Predict a text; the masked position is drawn."""
+        """Predict a text; for a language model the masked position is drawn at random."""
         (token_ids, token_info), position = encoder_inputs(model, text), None
         if not is_classifier(model):
             position = draw_position(text, stream_key(seed, "saying"), text_index)
@@ -57,19 +57,19 @@ class TextPrediction:
         return len(self.attention)
 
     def predict(self) -> Tensor:
-        """Return the probabilities (K,) of the model as it is now."""
+        """Return the probabilities (K,) predicted by the model in its current state."""
         return _predict(self.model, self.token_ids, self.token_info, self.masked_position)
 
     def replace_attention(
         self, layer: int, function: Callable[[Tensor], Tensor]
     ) -> AbstractContextManager[None]:
-        """Replace the attention of a layer by a function of it, (1, H, T, T)."""
+        """Replace the attention (1, H, T, T) of a layer by a function of it."""
         return self.model.encoder.replace(f"blocks.{layer}.attention.weights", function)
 
     def predict_with_score_offsets(self, offsets: Sequence[Tensor]) -> tuple[list[Tensor], Tensor]:
-        """Return attention by layer and probabilities (K,) with ``offsets`` added to the scores.
+        """Return attention by layer and probabilities (K,), with ``offsets`` added to the scores.
 
-        ``offsets`` holds (1, H, T, T) for every layer.
+        ``offsets`` has one tensor (1, H, T, T) per layer.
         """
         encoder, tap = self.model.encoder, "blocks.{}.attention.{}"
         with ExitStack() as stack:
@@ -84,7 +84,7 @@ class TextPrediction:
 
 
 def draw_position(text: AnalysedText, key: int, text_index: int) -> int:
-    """Draw the position of a token of a word."""
+    """Draw the position of a token that belongs to a word."""
     maskable = np.flatnonzero(text.word_ids >= 0)
     return int(maskable[uniform(key, text_index, maskable).argmin()])
 

@@ -1,4 +1,4 @@
-"""Texts as an analysis reads them: tokens, the word of each, and the categories of positions."""
+"""Texts as inputs of analyses: tokens, the word of each token, and categories of positions."""
 
 import hashlib
 import json
@@ -40,14 +40,14 @@ class AnalysedText:
     """One encoded sequence.
 
     Attributes:
-        token_ids: (T,) with special tokens.
-        segment_ids: (T,) the text of a pair.
+        token_ids: (T,) token ids, special tokens included.
+        segment_ids: (T,) text of a pair that each token belongs to.
         has_segments: True if the encoder reads segment ids.
-        word_ids: (T,) the word of each token, -1 for special tokens.
-        words: The source's own words, or else decoded from tokens.
+        word_ids: (T,) word of each token, -1 for special tokens.
+        words: Words given by the source, or else decoded from tokens.
         raw_texts: Each text as written, up to the truncation.
         category_masks: (T,) bool for each category.
-        source: The text it was read from.
+        source: The text that was encoded.
     """
 
     token_ids: list[int]
@@ -64,7 +64,7 @@ class AnalysedText:
 
     @property
     def tree(self) -> DependencyTree:
-        """The tree that the text was read from; the analysis requires one."""
+        """The dependency tree of the source; only for analyses that require trees."""
         assert isinstance(self.source, DependencyTree)
         return self.source
 
@@ -75,15 +75,15 @@ class AnalysedText:
 
     @property
     def is_truncated(self) -> bool:
-        """True if words of the source were cut off at the maximum length."""
+        """True if words of the source are missing because of the maximum length."""
         parts = _source_parts(self.source)
         return list(self.raw_texts) != [p if isinstance(p, str) else " ".join(p) for p in parts]
 
 
 def read_source_texts(path: Path) -> list[SourceText]:
-    """Read trees of a CoNLL-U file, or one text per line, pairs separated by a tab.
+    """Read the trees of a CoNLL-U file, or one text per line; a tab separates pairs.
 
-    Errors: UserError with file and line for unreadable content; for a file without texts.
+    Errors: UserError with file and line for unreadable content, and for a file without texts.
     """
     if format_suffix(path) == ".conllu":
         return [*read_trees(path)]
@@ -96,7 +96,7 @@ def read_source_texts(path: Path) -> list[SourceText]:
 
 
 def parse_source_texts(lines: Sequence[str]) -> list[SourceText]:
-    """Parse texts from the command line, pairs separated by a tab.
+    """Parse texts from the command line; a tab separates pairs.
 
     Errors: UserError for an empty text.
     """
@@ -120,7 +120,8 @@ def encode_texts(
 ) -> list[AnalysedText]:
     """Encode texts and pairs.
 
-    Truncated to ``max_length`` tokens as in fine-tuning; a partly truncated word is dropped.
+    They are truncated to ``max_length`` tokens as in fine-tuning; a partly truncated word is
+    dropped.
     """
     recipe, model_length = model.text_model.model.recipe, model.encoder.max_length
     encoder = ExampleEncoder.from_recipe(
@@ -132,16 +133,16 @@ def encode_texts(
 def encode_sentences(
     model: AnalysedModel, sentences: Iterable[SentenceWords], max_length: int = 128
 ) -> list[AnalysedText]:
-    """Encode sentences that are split into words."""
+    """Encode sentences that are already split into words."""
     return encode_texts(model, [TaggedSentence(words) for words in sentences], max_length)
 
 
 def encode_nonempty_texts(
     model: AnalysedModel, texts: Sequence[SourceText], max_length: int = 128
 ) -> list[AnalysedText]:
-    """Encode the texts that have a word that fits; control characters alone are no word.
+    """Encode the texts with at least one word; control characters do not count as words.
 
-    Errors: UserError if there is none.
+    Errors: UserError if no text has a word.
     """
     encoded = [text for text in encode_texts(model, texts, max_length) if text.words]
     if not encoded:
@@ -150,14 +151,14 @@ def encode_nonempty_texts(
 
 
 def has_several_tokens(text: AnalysedText) -> bool:
-    """Return True if one token can be masked and at least two remain."""
+    """Return True if at least two tokens remain after masking one."""
     return int((text.word_ids >= 0).sum()) > 2
 
 
 def model_mismatch(
     model: AnalysedModel, other_model: AnalysedModel, texts: Sequence[AnalysedText]
 ) -> str | None:
-    """Return why two models cannot be compared on these texts, or None."""
+    """Return why two models cannot be compared on these texts, or None if they can."""
     for text in texts:
         words = list(text.words)
         if other_model.tokenizer.encode_pretokenized(words) != model.tokenizer.encode_pretokenized(
@@ -189,13 +190,13 @@ def token_batches(
 
 
 def texts_digest(texts: Sequence[AnalysedText]) -> str:
-    """Return a digest of all that an analysis can read of the texts.
+    """Return a digest of everything that analyses read from the texts.
 
-    That is, their tokens and words, and trees, tags and labels of their sources.
+    That is their tokens and words, and the trees, tags and labels of their sources.
     """
     digest = hashlib.sha256()
     for text in texts:
-        # Category masks follow from tokens and words; the location of a source does not matter.
+        # Category masks follow from tokens and words; the location of a source is irrelevant.
         source = {name: value for name, value in vars(text.source).items() if name != "location"}
         fields = [
             text.token_ids,
@@ -243,7 +244,7 @@ def _source_parts(text: SourceText) -> list[str | tuple[str, ...]]:
 def _tokenize_words(
     model: AnalysedModel, part: str | tuple[str, ...]
 ) -> list[tuple[str, list[int]]]:
-    """Return the words of a text with the token ids of each."""
+    """Return the words of a text, each with its token ids."""
     tokenizer = model.tokenizer
     if isinstance(part, str):
         ids, starts = tokenizer.encode_with_word_starts(part)
@@ -258,7 +259,7 @@ def _tokenize_words(
 def _raw_text(
     model: AnalysedModel, part: str | tuple[str, ...], words: list[tuple[str, list[int]]]
 ) -> str:
-    """Return a text up to the last of these words."""
+    """Return a text up to the end of the last of these words."""
     if not isinstance(part, str):
         return " ".join(part[: len(words)])
     _, spans = model.tokenizer.encode_with_offsets(part)
@@ -267,7 +268,7 @@ def _raw_text(
 
 
 def _token_budgets(parts: Sequence[list[tuple[str, list[int]]]], num_tokens: int) -> Sequence[int]:
-    """Return the number of tokens for each text; pairs are truncated as in fine-tuning."""
+    """Return the number of tokens to keep of each text; pairs are truncated as in fine-tuning."""
     if len(parts) == 1:
         return [num_tokens]
     first, second = (sum(len(ids) for _, ids in part) for part in parts)

@@ -1,6 +1,6 @@
 """Hidden states of words in every layer, cached on disk.
 
-A memory-mapped array for a model and texts is shared by all analyses that read hidden states.
+All analyses of hidden states share a memory-mapped array for the model and texts.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ class WordStates:
     """Hidden states of the W words of all texts, concatenated.
 
     Attributes:
-        states: (layers + 1, W, D) float32, means over the tokens of a word; layer 0 is the
+        states: (layers + 1, W, D) float32, the mean over each word's tokens; layer 0 is the
             embeddings.
-        text_ids: (W,) the text of each word.
+        text_ids: (W,) index of each word's text.
         words: The words as strings.
     """
 
@@ -39,7 +39,7 @@ class WordStates:
 
     @property
     def starts(self) -> NDArray[np.int64]:
-        """Indices of the first words of the texts, (N,)."""
+        """Index of the first word of each text, (N,)."""
         return np.flatnonzero(self.positions == 0)
 
     @property
@@ -89,7 +89,7 @@ def _read_cached_states(file: Path) -> NDArray[np.float32] | None:
 
 
 def word_states_file(inputs: AnalysisInput, folder: Path) -> Path:
-    """Return the cache file for the model and texts."""
+    """Return the path of the cache file for the model and texts."""
     key = json.dumps(
         [inputs.model.model_digest, texts_digest(inputs.texts), WORD_STATE_TAPS, "mean", "float32"]
     )
@@ -104,14 +104,15 @@ def _write_word_states(inputs: AnalysisInput, states: NDArray[np.float32]) -> No
         for index, (number, text) in enumerate(zip(batch.text_indices, batch.texts, strict=True)):
             hidden = batch.values[names[0]]
             for layer, name in enumerate(names):
-                # Once all positions have halted no block runs, and the states stay the same.
+                # Once all positions have halted, no further block runs and the states stay the
+                # same.
                 hidden = batch.values.get(name, hidden)
                 means = word_means(hidden[index, : len(text)], text.word_ids)
                 states[layer, starts[number] : starts[number + 1]] = means.float().cpu().numpy()
 
 
 def word_means(states: Tensor, word_ids: NDArray[np.int64]) -> Tensor:
-    """Return the means (W, D) of states (T, D) with the same word id (T,), -1 excluded."""
+    """Return the means (W, D) of the states (T, D) of each word; word id -1 is excluded."""
     ids = torch.from_numpy(word_ids).to(states.device)
     is_word = ids >= 0
     sums = states.new_zeros(int(ids.max()) + 1, states.shape[1])

@@ -1,1 +1,1 @@
-"""What training changes in a model, and how fine-tuning depends on it."""
+"""How training changes a model, and what fine-tuning depends on."""

@@ -15,16 +15,16 @@ from bertwright.core.significance import bootstrap_difference
 from bertwright.models.scoring.likelihood import cloze_log_probabilities, token_log_probabilities
 
 MIN_GAIN = 0.01
-"""Nats that a doubled context must gain, at the lower end of its interval, to count."""
+"""Minimum gain from a doubled context in nats, at the lower end of its interval."""
 
 FULL_GAIN = "gain of the longest context over 1 token"
 
 
 class EffectiveContext(Analysis):
-    """The loss of the last token given only the N tokens before it, for N = 1, 2, 4, ...
+    """The loss of the last token, given only the N preceding tokens, for N = 1, 2, 4, ...
 
-    N is at most ``max_context``. The effective context is the longest that gains over half of it.
-    ``positions_per_text`` are drawn from every text that is long enough.
+    N is at most ``max_context``. The effective context is the longest one that gains over half of
+    it. ``positions_per_text`` positions are drawn from every text that is long enough.
     """
 
     kind: Literal["effective-context"] = "effective-context"

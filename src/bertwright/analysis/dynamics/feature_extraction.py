@@ -25,8 +25,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "head": {"kind": "bilstm", "width": 128, "depth": 1, "layers": "all", "mix": "learned"},
     },
 }
-"""Frozen features go through a learned mix of all layers into an LSTM. Its epochs are cheap, so it
-gets ``EPOCH_FACTOR`` times as many."""
+"""Frozen features pass through a learned mix of all layers into an LSTM. Its epochs are cheap, so
+there are ``EPOCH_FACTOR`` times as many."""
 
 EPOCH_FACTOR = 4
 
@@ -36,8 +36,8 @@ FINE_TUNED_MINUS_FROZEN = "fine-tuned minus frozen"
 class FeatureExtraction(Analysis):
     """The part-of-speech accuracy of a fine-tuned model and of an LSTM on frozen features.
 
-    Each with the best of three learning rates. Means of ``num_seeds`` runs; six are enough
-    to decide. Half of the sentences are the test set and choose nothing.
+    Both use the best of three learning rates. Scores are means of ``num_seeds`` runs; six are
+    enough to decide. Half of the sentences are the test set, on which nothing is selected.
     """
 
     kind: Literal["frozen-or-tuned"] = "frozen-or-tuned"
@@ -70,7 +70,7 @@ class FeatureExtraction(Analysis):
         return AnalysisResult(findings, {**num_correct, "num_words": num_words})
 
     def _num_correct(self, tagging: TaggingData, model: TextModel, variant: str) -> FloatArray:
-        """Return the number of correct words by run and sentence."""
+        """Return the number of correct words per run and sentence."""
         epochs = self.epochs * (EPOCH_FACTOR if variant == "frozen" else 1)
         settings = tagging.with_best_learning_rate(model, {**VARIANTS[variant], "epochs": epochs})
         return tagging.num_correct_by_seed([model] * self.num_seeds, **settings)

@@ -1,6 +1,6 @@
-"""Pruning heads and feed-forward layers of a fine-tuned model by importance.
+"""Pruning of heads and feed-forward layers of a fine-tuned model by importance.
 
-The model is also trained with them masked.
+The model can also be trained with the pruned parts masked.
 """
 
 from collections.abc import Sequence
@@ -29,18 +29,18 @@ BoolArray = NDArray[np.bool_]
 HEADS_TAP, FEED_FORWARD_TAP = "attention.context", "feed_forward.output"
 
 PRUNED_FRACTION_PER_STEP = 0.1
-"""Fraction of heads pruned per step, together with one feed-forward layer."""
+"""Fraction of heads pruned per step, in addition to one feed-forward layer."""
 
 MIN_SCORE_FRACTION = 0.9
-"""Fraction of the full model's score below which pruning stops."""
+"""Pruning stops below this fraction of the full model's score."""
 
 MAX_SENTENCES = 24
-"""Sentences for the importance estimate."""
+"""Number of sentences for the importance estimate."""
 
 
 @dataclass(frozen=True)
 class PruningMask:
-    """The heads (layers, H) and feed-forward layers (layers,) that are kept."""
+    """The heads (layers, H) and feed-forward layers (layers,) to keep."""
 
     heads: BoolArray
     feed_forwards: BoolArray
@@ -57,7 +57,7 @@ class PruningMask:
         return float(self.heads.mean())
 
     def sample_like(self, generator: np.random.Generator, prefer_removed: bool) -> "PruningMask":
-        """Sample a mask of the same size, from all parts or first from the removed ones."""
+        """Sample a mask of the same size from all parts, or from the removed parts first."""
         return PruningMask(
             *(
                 _sample_like(kept, generator, prefer_removed)
@@ -66,7 +66,7 @@ class PruningMask:
         )
 
     def gate(self, encoder: Encoder) -> AbstractContextManager[None]:
-        """Disable the removed parts of an encoder while the context is open."""
+        """Disable the removed parts of an encoder within the context."""
         heads, feed_forwards = (torch.from_numpy(part) for part in (self.heads, self.feed_forwards))
         return encoder.gate(_gates(heads, feed_forwards))
 
@@ -90,10 +90,10 @@ def _gates(heads: Tensor, feed_forwards: Tensor) -> dict[str, Tensor]:
 def prune_least_important(
     model: AnalysedModel, fine_tuned: FineTunedModel, tagging: TaggingData
 ) -> PruningMask:
-    """Prune the least important parts step by step while the validation score stays high enough.
+    """Prune the least important parts step by step while the validation score is high enough.
 
-    Above nine tenths of the full score (section 3.2), and above the majority class: a model without
-    heads can keep nine tenths.
+    It must stay above nine tenths of the full score (section 3.2) and above the majority class: a
+    model without heads can keep nine tenths.
     """
     mask, encoder = PruningMask.full(model), fine_tuned.task_model.encoder
     min_score = MIN_SCORE_FRACTION * _accuracy(fine_tuned, tagging.validation)
@@ -116,9 +116,9 @@ def prune_least_important(
 def part_importances(
     fine_tuned: FineTunedModel, sentences: Sequence[TaggedSentence], mask: PruningMask
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the mean absolute gradients of the loss with respect to the gates.
+    """Return the mean absolute gradients of the loss with respect to the gates of all parts.
 
-    Of heads (layers, H), normalised by layer, and of feed-forward layers (layers,).
+    The parts are heads (layers, H), normalised by layer, and feed-forward layers (layers,).
     """
     model, decoder, device = fine_tuned.task_model, fine_tuned.output_decoder, fine_tuned.device
     values = (torch.from_numpy(part).float() for part in (mask.heads, mask.feed_forwards))
@@ -154,7 +154,7 @@ def _accuracy(fine_tuned: FineTunedModel, sentences: Sequence[TaggedSentence]) -
 
 
 class PruningProcedure(Callback):
-    """A callback that keeps the output weights of pruned parts at 0 during training.
+    """A callback that keeps the output weights of pruned parts at 0 in training.
 
     Trained parameters are float32.
     """
@@ -174,7 +174,7 @@ class PruningProcedure(Callback):
 
 
 def _gated_parameters(encoder: Encoder, mask: PruningMask) -> list[tuple[nn.Parameter, Tensor]]:
-    """Return output parameters of heads and feed-forward layers with their factors."""
+    """Return the output parameters of heads and feed-forward layers with their 0/1 factors."""
     gated: list[tuple[nn.Parameter, Tensor]] = []
     for layer, block in enumerate(encoder.blocks):
         parameters = dict(block.named_parameters())
@@ -189,7 +189,7 @@ def _gated_parameters(encoder: Encoder, mask: PruningMask) -> list[tuple[nn.Para
 
 
 def missing_prunable_parts(inputs: AnalysisInput) -> str | None:
-    """Require heads and feed-forward layers that can be pruned one by one."""
+    """Require heads and feed-forward layers that can be pruned individually."""
     required = {"sublayers.attention.output.weight", "sublayers.feed_forward.down.weight"}
     blocks = list(inputs.model.encoder.blocks)
     if not all(required <= dict(block.named_parameters()).keys() for block in blocks):

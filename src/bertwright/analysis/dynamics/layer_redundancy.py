@@ -1,4 +1,4 @@
-"""Redundancy of layers: their similarity, and the loss without each.
+"""Redundancy of layers: their similarity, and the loss when a layer is removed.
 
 Kovaleva et al. (2019, section 4.5); Kornblith et al. (2019).
 """
@@ -24,7 +24,7 @@ from bertwright.core.significance import FloatArray
 SUBLAYERS = ("attention", "feed_forward")
 
 MAX_RELATIVE_LOSS = 0.01
-"""Fraction of the loss that a redundant layer may cost, at the upper end of its interval."""
+"""Maximum relative loss increase of a redundant layer, at the upper end of its interval."""
 
 
 def _num_redundant_layers(result: StoredResult) -> Mapping[str, Any]:
@@ -45,9 +45,9 @@ def _cka_of_adjacent_layers(result: StoredResult) -> Mapping[str, Any]:
 
 
 class LayerRedundancy(Analysis):
-    """The CKA of the hidden states of all pairs of layers, and the loss increase without a layer.
+    """The CKA between hidden states of all pairs of layers, and the loss increase without a layer.
 
-    Also without its attention and without its feed-forward layer. Nothing is retrained.
+    Attention and feed-forward parts are also removed separately. Nothing is retrained.
     """
 
     kind: Literal["layer-redundancy"] = "layer-redundancy"
@@ -118,11 +118,11 @@ def remove_part(model: AnalysedModel, layer: int, part: str) -> AbstractContextM
 
 
 def linear_cka(first: NDArray[Any], second: NDArray[Any]) -> float:
-    """Return the linear CKA of states (N, D) and (N, E) of the same words.
+    """Return the linear CKA between states (N, D) and (N, E) of the same words.
 
-    1 for states equal up to rotation and scale; 0 on average for independent ones, whatever N; nan
-    if all words are equal or N < 4 (Kornblith et al. 2019, with the unbiased estimator of Song et
-    al. 2012, equation 5, for each term).
+    It is 1 for states that are equal up to rotation and scale; 0 on average for independent states,
+    for any N; nan if all words are equal or N < 4 (Kornblith et al. 2019, with the unbiased
+    estimator of Song et al. 2012, equation 5, for each term).
     """
     a, b = (np.asarray(x, np.float64) - x.mean(0) for x in (first, second))
     if len(a) < 4:

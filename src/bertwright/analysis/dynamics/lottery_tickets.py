@@ -1,4 +1,4 @@
-"""Whether important parts of a fine-tuned model train better alone than others.
+"""Whether the important parts of a fine-tuned model train better on their own than others.
 
 Prasanna, Rogers and Rumshisky (2020).
 """
@@ -42,11 +42,12 @@ VARIANTS = (FULL_MODEL, PRUNED_MODEL, GOOD_TICKET, RANDOM_TICKET, BAD_TICKET)
 
 
 class LotteryTickets(Analysis):
-    """The part-of-speech accuracy of a fine-tuned model, pruned and retrained.
+    """The part-of-speech accuracy of a fine-tuned model after pruning and retraining.
 
     Heads and feed-forward layers are pruned while nine tenths of the score remain. The remaining
-    parts (good ticket), as many random parts and as many of the removed parts are each fine-tuned
-    from the pre-trained weights. Means of ``num_seeds`` runs; six are enough to decide.
+    parts (the good ticket), as many random parts, and as many of the removed parts are each
+    fine-tuned from the pre-trained weights. Scores are means of ``num_seeds`` runs; six are enough
+    to decide.
     """
 
     kind: Literal["tickets"] = "tickets"
@@ -110,7 +111,7 @@ class LotteryTickets(Analysis):
 def train_ticket(
     inputs: AnalysisInput, tagging: TaggingData, mask: PruningMask, seed: int
 ) -> FineTunedModel:
-    """Fine-tune the model with nothing but the parts that a mask keeps."""
+    """Fine-tune the model with only the parts that a mask keeps."""
     config = FineTuningConfig.from_settings({**FINE_TUNING_SETTINGS, "precision": "float32"})
     run = build_run(inputs.model.text_model, [tagging.task_data], config)
     run = replace(run, callbacks=[PruningProcedure(run.model.encoder, mask)])

@@ -1,4 +1,4 @@
-"""What training has changed in a model, and in which layers (Kovaleva et al. 2019, section 4.3)."""
+"""How training has changed a model, and in which layers (Kovaleva et al. 2019, section 4.3)."""
 
 from typing import Any, Literal
 
@@ -21,17 +21,17 @@ from bertwright.core.significance import FloatArray, bootstrap_ratio
 WEIGHTS_TAP = ("blocks.*.attention.weights",)
 
 NUM_LAST_LAYERS = 2
-"""Number of last layers that are compared with the others."""
+"""Number of last layers compared with the rest."""
 
 ATTENTION_CHANGE = "attention change, last two layers minus others"
 PARAMETER_CHANGE = "relative parameter change, upper half minus lower half"
 
 
 class ModelChange(Analysis):
-    """What differs from a second model of the same architecture, such as the pre-trained one.
+    """Differences from a second model of the same architecture, such as the pre-trained one.
 
-    The cosine of attention by head and text, the cosine and CKA of hidden states of words, and the
-    change of the parameters of each layer relative to their norm.
+    Measured are the cosine of attention by head and text, the cosine and CKA of the hidden states
+    of words, and the parameter change of each layer relative to its norm.
     """
 
     kind: Literal["change"] = "change"
@@ -128,7 +128,7 @@ class ModelChange(Analysis):
 
 
 def relative_parameter_change(model: AnalysedModel, other_model: AnalysedModel) -> FloatArray:
-    """Return the norm of the parameter change of each layer, relative to ``other_model``."""
+    """Return the norm of each layer's parameter change, relative to ``other_model``."""
     change = np.zeros(model.num_layers)
     for layer in range(model.num_layers):
         blocks = (one.encoder.blocks[layer].parameters() for one in (model, other_model))
@@ -145,9 +145,9 @@ def relative_parameter_change(model: AnalysedModel, other_model: AnalysedModel) 
 def relative_change_by_parameter(
     model: AnalysedModel, other_model: AnalysedModel
 ) -> FloatArray | None:
-    """Return the relative change of each parameter by itself, (layers, parameters).
+    """Return the relative change of each single parameter, (layers, parameters).
 
-    None if layers share parameters or have different ones.
+    None if layers share parameters or differ in their parameters.
     """
     blocks = [dict(block.named_parameters()) for block in model.encoder.blocks]
     distinct = {id(parameter) for block in blocks for parameter in block.values()}
@@ -170,7 +170,7 @@ def _parameter_shapes(model: AnalysedModel) -> list[torch.Size]:
 
 
 def attention_cosines(inputs: AnalysisInput, other_model: AnalysedModel) -> FloatArray:
-    """Return the cosine of the attention of both models by text and head, (N, layers, H)."""
+    """Return the cosine between the attention of both models, by text and head, (N, layers, H)."""
     model = inputs.model
     cosines = np.zeros((len(inputs.texts), model.num_layers, model.num_heads))
     for batch, other_batch in zip(

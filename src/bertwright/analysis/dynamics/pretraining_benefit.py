@@ -49,12 +49,13 @@ COMPARISONS = {
 
 
 class PretrainingBenefit(Analysis):
-    """The part-of-speech accuracy of a model fine-tuned from different initial weights.
+    """The part-of-speech accuracy after fine-tuning from different initial weights.
 
-    Pre-trained, random (also trained three times as long), and with the last block or all blocks
-    reinitialised, each with the best of three learning rates; and not fine-tuned at all. Means of
-    ``num_seeds`` runs with their own initial weights and order; six are enough to decide. Half of
-    the sentences are the test set and choose nothing.
+    Weights are pre-trained; random (also trained three times as long); or pre-trained with the last
+    block or all blocks reinitialised. Each gets the best of three learning rates. A model that is
+    not fine-tuned is a further baseline. Scores are means of ``num_seeds`` runs with their own
+    initial weights and order; six are enough to decide. Half of the sentences are the test set, on
+    which nothing is selected.
     """
 
     kind: Literal["pretraining-benefit"] = "pretraining-benefit"
@@ -99,7 +100,7 @@ class PretrainingBenefit(Analysis):
         return AnalysisResult(findings, arrays)
 
     def _num_correct(self, inputs: AnalysisInput, tagging: TaggingData, variant: str) -> FloatArray:
-        """Return the number of correct words by run and sentence."""
+        """Return the number of correct words per run and sentence."""
         model, is_random = inputs.model, variant in (RANDOM_INIT, RANDOM_INIT_LONGER)
         num_blocks = len(model.encoder.blocks)
         epochs = self.epochs * {NOT_TUNED: 0, RANDOM_INIT_LONGER: 3}.get(variant, 1)

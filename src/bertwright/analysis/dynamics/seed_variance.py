@@ -31,8 +31,8 @@ PERMUTATIONS = 2_000
 class SeedVariance(Analysis):
     """The variance of part-of-speech accuracy over seeds, and the expected best of several runs.
 
-    ``num_head_seeds`` seeds of head and dropout are crossed with ``num_order_seeds`` seeds of the
-    data order.
+    ``num_head_seeds`` seeds of head and dropout are crossed with ``num_order_seeds`` seeds of data
+    order.
     """
 
     kind: Literal["seeds"] = "seeds"
@@ -112,9 +112,9 @@ class SeedVariance(Analysis):
 
 
 def variance_fractions(scores: FloatArray) -> dict[str, float]:
-    """Return the fractions of the variance of scores (A, B) by factor and interaction.
+    """Return how much of the variance of scores (A, B) is due to each factor and interaction.
 
-    0 if all scores are equal.
+    The fractions are 0 if all scores are equal.
     """
     centred = scores - scores.mean()
     total = float((centred**2).sum())
@@ -125,7 +125,7 @@ def variance_fractions(scores: FloatArray) -> dict[str, float]:
 
 
 def permuted_variance_fractions(scores: FloatArray, seed: int) -> dict[str, tuple[float, float]]:
-    """Return the mean fraction under permutation, and the p-value, for both factors.
+    """Return for both factors the mean fraction under permutation, and the p-value.
 
     Scores are permuted along one factor, within each value of the other.
     """

@@ -1,4 +1,4 @@
-"""Part-of-speech tagging as the fine-tuning task of analyses."""
+"""Part-of-speech tagging as the fine-tuning task that analyses use."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.task import Task
 
 MIN_SENTENCES = 10
-"""Smallest number of sentences."""
+"""Minimum number of sentences."""
 
 TAGGING_TASK = tagging_task("parts of speech", metrics=("accuracy",))
 
@@ -33,16 +33,16 @@ FINE_TUNING_SETTINGS: dict[str, Any] = {
 """Default settings of fine-tuning."""
 
 LEARNING_RATE_FACTORS = (1, 4, 16)
-"""Multiples of the default learning rate to try: few steps need a higher one."""
+"""Multiples of the default learning rate to try: with few steps, a higher one is needed."""
 
 NUM_RUNS = 6
-"""Smallest number of runs that can decide: with fewer, chance alone puts all on one side more than
-once in twenty."""
+"""Minimum number of runs that can decide: with fewer, chance alone puts all of them on one side
+more than once in twenty times."""
 
 
 @dataclass(frozen=True)
 class TaggingData:
-    """Tagged sentences for training, for choosing the epoch, and for testing."""
+    """Tagged sentences for training, for selecting the epoch, and for testing."""
 
     train: Sequence[TaggedSentence]
     validation: Sequence[TaggedSentence]
@@ -50,7 +50,7 @@ class TaggingData:
 
     @staticmethod
     def from_inputs(inputs: AnalysisInput) -> "TaggingData":
-        """Split the sentences: half test; every fifth of the other half validates."""
+        """Split the sentences: half for testing; of the other half, every fifth for validation."""
         train, test = split_halves(len(inputs.texts), inputs.seed)
         tagged = [TaggedSentence(text.words, text.tags) for text in inputs.texts]
         return TaggingData(
@@ -120,7 +120,7 @@ class TaggingData:
 
 
 def missing_tagging_data(inputs: AnalysisInput) -> str | None:
-    """Return why no tagger can be trained on the texts, or None."""
+    """Return why no tagger can be trained on the texts, or None if one can."""
     if (reason := missing_trees(inputs)) is not None:
         return reason
     if len(inputs.texts) < MIN_SENTENCES:
@@ -140,7 +140,7 @@ def comparison_findings(
     tagging: TaggingData,
     seed: int,
 ) -> list[AnalysisFinding]:
-    """Return the accuracy of each variant (R, N), and the differences of pairs by metric."""
+    """Return the accuracy of each variant, (R, N) counts, and the difference of each pair."""
     num_words, baseline = tagging.num_words, tagging.majority_baseline
     return [
         *(
@@ -161,9 +161,10 @@ def finding_over_runs(
     seed: int,
     baseline: BaselineValue | None = None,
 ) -> AnalysisFinding:
-    """Return the fraction of words (N,) that are correct (R, N), with the runs as its units.
+    """Return the fraction of correct words, with runs as units.
 
-    ``num_correct`` can also be a difference of counts. The note holds the spread over runs.
+    ``num_correct`` (R, N) counts correct words, or is a difference of such counts; ``num_words`` is
+    (N,). The note has the spread over runs.
     """
     runs, note = num_correct.sum(1) / num_words.sum(), None
     if len(runs) > 1:

@@ -1,6 +1,6 @@
-"""Similarity of hidden states (Ethayarajh 2019).
+"""Cosine similarity of hidden states (Ethayarajh 2019).
 
-Of random words, of one word in its contexts, and of a word and its sentence.
+Between random words, between contexts of one word, and between a word and its sentence.
 """
 
 from collections.abc import Iterator
@@ -23,23 +23,23 @@ from bertwright.core.significance import (
 )
 
 RANDOM_PARTNERS = 5
-"""Random words from other texts that each word is compared with."""
+"""Number of random words from other texts that each word is compared with."""
 
 MAX_PAIRS = 1000
-"""Largest number of pairs of occurrences of one word."""
+"""Maximum number of pairs of occurrences of one word."""
 
 MAX_OCCURRENCES = 200
-"""Largest number of occurrences of one word for its explainable variance."""
+"""Maximum number of occurrences of one word for its explainable variance."""
 
 NUM_REMOVED_DIMENSIONS = 3
-"""Dimensions to remove; a few can make all states similar, as in GPT-2."""
+"""Number of dimensions to remove; a few can make all states similar, as in GPT-2."""
 
 RANDOM_WORDS, SAME_WORD, WORD_AND_SENTENCE = "random words", "same word", "word and sentence"
 WITHOUT_LARGEST_DIMENSIONS = f"random words without {NUM_REMOVED_DIMENSIONS} dimensions"
 EXPLAINABLE_VARIANCE = "explainable variance of one word"
 
 Sums = tuple[FloatArray, FloatArray]
-"""Sums of values and their numbers, for each sampled unit."""
+"""Sums of values, and the number of values, for each sampled unit."""
 
 ANISOTROPY_INCREASE = f"{RANDOM_WORDS}, last layer minus first"
 SELF_SIMILARITY_DROP = "same word minus random words, last layer minus first"
@@ -48,11 +48,12 @@ SELF_SIMILARITY_DROP = "same word minus random words, last layer minus first"
 class Contextuality(Analysis):
     """Mean cosines of hidden states by layer.
 
-    Between random words of different texts (anisotropy), between occurrences of a word in different
-    texts (self-similarity), and of words with the mean of their text; the latter two minus the
-    anisotropy. Anisotropy also without the three largest dimensions. And the fraction of the
-    variance of a word's occurrences along one direction (maximum explainable variance), minus that
-    of as many random words. Words in fewer than ``min_contexts`` texts are skipped.
+    Cosines are taken between random words of different texts (anisotropy), between occurrences of a
+    word in different texts (self-similarity), and between words and the mean of their text; the
+    latter two minus the anisotropy. Anisotropy is also measured without the three largest
+    dimensions. Maximum explainable variance is the fraction of the variance of a word's occurrences
+    along one direction, minus the same for as many random words. Words in fewer than
+    ``min_contexts`` texts are skipped.
     """
 
     kind: Literal["contextuality"] = "contextuality"
@@ -145,7 +146,7 @@ def unit_vectors(vectors: NDArray[np.floating[Any]]) -> FloatArray:
 
 
 def random_word_similarity(states: FloatArray, word_states: WordStates, seed: int) -> Sums:
-    """Return the cosines of the words of each text with random words of other texts."""
+    """Return the cosines between the words of each text and random words of other texts."""
     generator = np.random.default_rng(seed)
     number = int(word_states.text_ids.max()) + 1
     sums, counts = np.zeros(number), np.zeros(number)
@@ -161,7 +162,7 @@ def random_word_similarity(states: FloatArray, word_states: WordStates, seed: in
 def self_similarity(
     states: FloatArray, word_states: WordStates, min_contexts: int, seed: int
 ) -> Sums:
-    """Return the mean cosine of the occurrences of each word in different texts."""
+    """Return the mean cosine between occurrences of each word in different texts."""
     generator = np.random.default_rng(seed)
     means: list[float] = []
     for occurrences in _word_occurrences(word_states, min_contexts):
@@ -182,9 +183,9 @@ def self_similarity(
 def max_explainable_variance(
     states: NDArray[np.floating[Any]], word_states: WordStates, min_contexts: int, seed: int
 ) -> Sums:
-    """Return the explainable variance of each word, minus that of as many random words.
+    """Return the explainable variance of each word, minus the same for as many random words.
 
-    The correction is needed because few states always lie along few directions.
+    The correction is needed because a few states always lie along few directions.
     """
     generator = np.random.default_rng(seed)
     fractions: list[float] = []
@@ -207,14 +208,14 @@ def _first_component_fraction(states: NDArray[np.floating[Any]]) -> float:
 
 
 def zero_largest_dimensions(states: NDArray[np.floating[Any]]) -> FloatArray:
-    """Set the dimensions of states (W, D) that are largest on average to 0."""
+    """Set the dimensions of states (W, D) with the largest mean square to 0."""
     values = np.asarray(states, np.float64).copy()
     values[:, np.argsort(-(values**2).mean(0))[:NUM_REMOVED_DIMENSIONS]] = 0.0
     return values
 
 
 def _word_occurrences(word_states: WordStates, min_contexts: int) -> Iterator[NDArray[np.int64]]:
-    """Yield the indices of the occurrences of each word that is in enough texts."""
+    """Yield the indices of the occurrences of each word that occurs in enough texts."""
     indices: dict[str, list[int]] = {}
     for index, word in enumerate(word_states.words):
         indices.setdefault(word.lower(), []).append(index)
@@ -225,7 +226,7 @@ def _word_occurrences(word_states: WordStates, min_contexts: int) -> Iterator[ND
 
 
 def intra_sentence_similarity(states: NDArray[np.float32], word_states: WordStates) -> Sums:
-    """Return the cosines of the words of each text with their mean."""
+    """Return the cosines between the words of each text and their mean."""
     number = int(word_states.text_ids.max()) + 1
     sums, counts = np.zeros(number), np.zeros(number)
     for text in range(number):

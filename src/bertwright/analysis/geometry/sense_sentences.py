@@ -1,4 +1,4 @@
-"""Sentences with an ambiguous word, six for each of two senses."""
+"""Sentences with an ambiguous word: six for each of its two senses."""
 
 AMBIGUOUS_WORDS = ("bank", "play", "spring", "match", "letter", "light", "fair", "ring")
 
@@ -120,4 +120,4 @@ _SENSES = [tuple(block.split("\n")) for block in _SENTENCES.split("\n\n")]
 SENSE_SENTENCES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = dict(
     zip(AMBIGUOUS_WORDS, zip(_SENSES[::2], _SENSES[1::2], strict=True), strict=True)
 )
-"""Sentences of the first and of the second sense, by word."""
+"""Sentences for the first and for the second sense, by word."""

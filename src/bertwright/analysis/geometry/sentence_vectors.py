@@ -25,19 +25,19 @@ POOLINGS: tuple[str, ...] = (
     "mean of the last two layers",
     "embeddings",
 )
-"""The first or last position, the mean or maximum over positions, the mean over words; of the last
-layer, of the mean of the last two layers, or of the embeddings."""
+"""The poolings: the first or last position, the mean or maximum over positions, the mean over
+words; of the last layer, of the mean of the last two layers, or of the embeddings."""
 
 CENTRED_WORD_MEAN = "mean of words, centred"
 
 MIN_WORDS = 4
-"""Smallest number of words of a half."""
+"""Minimum number of words in a half."""
 
 
 class SentenceVectors(Analysis):
-    """How often the halves of a text find each other among the halves of all texts.
+    """How often each half of a text finds the other among the halves of all texts.
 
-    Texts are split in the middle and each half is pooled to a vector. The second half with the
+    Texts are split in the middle and each half is pooled into a vector. The second half with the
     largest cosine to a first half should belong to the same text. No similarity labels are needed.
     """
 
@@ -90,7 +90,7 @@ class SentenceVectors(Analysis):
 
 
 def pool_sentences(inputs: AnalysisInput, sentences: list[tuple[str, ...]]) -> list[FloatArray]:
-    """Return the vectors (N, D) of sentences for each pooling."""
+    """Return the vectors (N, D) of the sentences by pooling."""
     model = inputs.model
     texts = encode_sentences(model, sentences)
     names = ["embeddings.output", *(f"blocks.{n}.residual" for n in range(model.num_layers))]
@@ -115,7 +115,7 @@ def pool_sentences(inputs: AnalysisInput, sentences: list[tuple[str, ...]]) -> l
 
 
 def nearest_is_match(first: FloatArray, second: FloatArray) -> FloatArray:
-    """Return which vectors (N, D) have their own counterpart nearest, (N,); ties count in part."""
+    """Return which vectors (N, D) have their counterpart nearest, (N,); ties count in part."""
     cosines = unit_vectors(first) @ unit_vectors(second).T
     nearest = cosines >= cosines.max(1, keepdims=True) - 1e-12
     return np.diagonal(nearest) / nearest.sum(1)

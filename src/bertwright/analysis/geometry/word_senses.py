@@ -1,4 +1,4 @@
-"""Whether the hidden state of a word tells its sense (Peters et al. 2018, table 4)."""
+"""Whether the hidden state of a word indicates its sense (Peters et al. 2018, table 4)."""
 
 from typing import Any, Literal
 
@@ -27,8 +27,8 @@ SAME_SENSE_GAIN = f"{SAME_SENSE}, last layer minus first"
 class WordSenses(Analysis):
     """How often the nearest occurrence of an ambiguous word, by cosine, has the same sense.
 
-    For 8 words in 12 sentences each, 6 per sense, in every layer; and how far the senses are apart
-    (mean silhouette).
+    There are 8 words in 12 sentences each, 6 per sense; every layer is measured. Also reported is
+    how far apart the senses are (mean silhouette).
     """
 
     kind: Literal["word-senses"] = "word-senses"
@@ -108,7 +108,7 @@ class WordSenses(Analysis):
 
 
 def same_sense_fraction(states: FloatArray, senses: NDArray[np.int64]) -> float:
-    """Return the fraction of unit states (N, D) whose nearest other one has the same sense (N,).
+    """Return the fraction of unit states (N, D) whose nearest neighbour has the same sense (N,).
 
     Ties count in part.
     """

@@ -32,8 +32,8 @@ from bertwright.analysis.core.texts import AnalysedText
 from bertwright.core.significance import FloatArray, split_halves
 
 FIXED_PATTERNS = ("itself", "previous", "next", "left", "right", "first", "last")
-"""The position itself, the previous and the next one, all before it and all after it with weights
-that fall with distance, the first position of the text, the last."""
+"""The patterns: the position itself, the previous and the next one, all before it and all after it
+with weights that fall with distance, the first position of the text, the last."""
 
 WEIGHTS_TAP = "attention.weights"
 
@@ -44,12 +44,12 @@ ALL_BUT_ONE_ABLATED = f"{ALL_BUT_ONE}, ablated minus fixed"
 
 
 class FixedHeads(Analysis):
-    """The loss with attention heads that use fixed patterns.
+    """The loss when attention heads use fixed patterns.
 
-    Every head gets the pattern that overlaps most with its attention on half of the texts. On the
-    other half: the loss with all heads of a layer fixed, and with all of them ablated; and with all
-    heads of all layers fixed but one per layer, the one least like its pattern. Nothing is
-    retrained.
+    Every head gets the pattern that overlaps most with its attention on half of the texts. The
+    other half gives the loss with all heads of a layer fixed, and with all of them ablated. It also
+    gives the loss with all heads of the model fixed except one per layer: the one least like its
+    pattern. Nothing is retrained.
     """
 
     kind: Literal["fixed-heads"] = "fixed-heads"
@@ -115,7 +115,7 @@ class FixedHeads(Analysis):
 
 
 def pattern_overlaps(model: AnalysedModel, texts: Sequence[AnalysedText]) -> FloatArray:
-    """Return the mean overlap of the attention of each head with each pattern, (layers, H, P)."""
+    """Return the mean overlap between each head's attention and each pattern, (layers, H, P)."""
     sums = np.zeros((model.num_layers, model.num_heads, len(FIXED_PATTERNS)))
     num_positions = 0.0
     for batch in activation_batches(model, texts, FixedHeads.taps):
@@ -131,9 +131,9 @@ def pattern_overlaps(model: AnalysedModel, texts: Sequence[AnalysedText]) -> Flo
 
 
 def fixed_patterns(allowed: Tensor, token_mask: Tensor) -> list[Tensor]:
-    """Return the patterns (B, H or 1, L, L) over allowed keys that are tokens, (B, L).
+    """Return the patterns (B, H or 1, L, L), limited to allowed keys in ``token_mask`` (B, L).
 
-    A query without an allowed key in its pattern attends to itself.
+    A query whose pattern has no allowed key attends to itself.
     """
     length = allowed.shape[-1]
     positions = torch.arange(length, device=allowed.device)
@@ -161,7 +161,7 @@ def fixed_patterns(allowed: Tensor, token_mask: Tensor) -> list[Tensor]:
 def fix_heads(
     model: AnalysedModel, pattern_of_head: NDArray[np.int64], is_fixed: NDArray[np.bool_]
 ) -> ExitStack:
-    """Fix heads (layers, H) to their patterns while the context is open."""
+    """Fix the heads in ``is_fixed`` (layers, H) to their patterns within the context."""
     stack = ExitStack()
     for layer in np.flatnonzero(is_fixed.any(1)):
         heads = np.flatnonzero(is_fixed[layer])

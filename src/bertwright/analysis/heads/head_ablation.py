@@ -17,7 +17,7 @@ LOSS_INCREASE = "loss increase without the head"
 
 
 class HeadAblation(Analysis):
-    """The loss increase without each head, tested text by text and adjusted for all heads.
+    """The loss increase without each head, tested over texts and adjusted for all heads.
 
     The output of the head is replaced by zeros.
     """
@@ -67,7 +67,7 @@ class HeadAblation(Analysis):
 
 
 def losses_by_head(probe: PredictionProbe, keep_only: bool = False) -> FloatArray:
-    """Return the losses (layers, H, N) without each head, or with it alone in its layer."""
+    """Return the losses (layers, H, N) without each head, or with only that head in its layer."""
     losses = np.zeros((*open_gates(probe.model).shape, len(probe.texts)))
     for layer, head in np.ndindex(*losses.shape[:2]):
         gates = open_gates(probe.model)

@@ -1,6 +1,6 @@
 """Head importance by gate gradients (Michel et al. 2019, section 4).
 
-It is tested by the loss when the least important heads are pruned.
+The test is how the loss rises when the least important heads are pruned.
 """
 
 from collections.abc import Sequence
@@ -36,10 +36,10 @@ RANDOM_MINUS_IMPORTANCE = "loss with half pruned, random order minus importance"
 
 
 class HeadImportance(Analysis):
-    """The loss when heads are pruned a few at a time, the least important first.
+    """The loss when heads are pruned a few at a time, least important first.
 
-    Importance is compared with the loss increase without each head alone (the oracle) and with
-    random orders. Importances come from half of the texts, losses from the other half.
+    This importance is compared with the loss increase without each single head (the oracle) and
+    with random orders. Importances come from half of the texts, losses from the other half.
 
     Attributes:
         step_fraction: Fraction of heads pruned at a time.
@@ -148,7 +148,7 @@ class HeadImportance(Analysis):
 def head_importances(probe: PredictionProbe) -> Importances:
     """Return the mean absolute gradient of the loss with respect to the gate of each head.
 
-    (layers, H), averaged over texts: equation 2, with a gate for every text.
+    The result is (layers, H), averaged over texts: equation 2, with a separate gate for every text.
     """
     model, batch_gates = probe.model, list[Tensor]()
     total = torch.zeros_like(open_gates(model))
@@ -166,7 +166,7 @@ def head_importances(probe: PredictionProbe) -> Importances:
 
 
 def normalise_by_layer(importances: Importances) -> Importances:
-    """Divide importances (layers, H) by their norm in each layer."""
+    """Divide importances (layers, H) by their norm within each layer."""
     return importances / np.maximum(np.linalg.norm(importances, axis=1, keepdims=True), 1e-30)
 
 

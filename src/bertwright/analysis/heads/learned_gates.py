@@ -41,7 +41,7 @@ PUBLISHED_PRUNING = "38 of 48 heads of an encoder for 0.15 BLEU"
 
 
 def _at_lowest_penalty(metric: str) -> Callable[[StoredResult], Mapping[str, Any] | None]:
-    """Return a function that gets the finding, or None if it is about no closed head."""
+    """Return a function that gets the finding; None if it is about zero closed heads."""
 
     def finding(result: StoredResult) -> Mapping[str, Any] | None:
         penalty = f"penalty {result.arrays['penalties'].min():g}"
@@ -53,12 +53,12 @@ def _at_lowest_penalty(metric: str) -> Callable[[StoredResult], Mapping[str, Any
 
 
 class LearnedGates(Analysis):
-    """Heads pruned together by stochastic gates trained on a fixed model.
+    """Heads pruned together by stochastic gates that are trained on a fixed model.
 
-    Every head has a gate sampled at each step. The training loss is the prediction loss plus
-    ``penalty`` nats times the fraction of open heads, so a head closes where it is worth less than
-    its part of the penalty. Trained on one half of the texts, tested on the other with gates open
-    or closed; compared with as many heads chosen by gate gradients.
+    Every head has a gate, sampled at each step. The training loss is the prediction loss plus
+    ``penalty`` nats times the fraction of open heads, so a head closes if it is worth less than its
+    part of the penalty. Gates are trained on one half of the texts and tested, open or closed, on
+    the other half. The comparison is as many heads selected by gate gradients.
     """
 
     kind: Literal["learned-gates"] = "learned-gates"

@@ -18,8 +18,8 @@ from bertwright.core.significance import split_halves
 class OneHeadPerLayer(Analysis):
     """The loss increase when a layer keeps only one head.
 
-    The head is chosen on half of the texts and tested on the other half, as the best of many looks
-    better than it is.
+    The head is selected on half of the texts and tested on the other half, because the best of many
+    looks better than it is.
     """
 
     kind: Literal["one-head"] = "one-head"

@@ -1,4 +1,4 @@
-"""BLEU of a translation without a head, and with one head per layer (Michel et al. 2019)."""
+"""BLEU of translations without a head, and with one head per layer (Michel et al. 2019)."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,15 +29,15 @@ from bertwright.core.significance import FloatArray, bootstrap_statistic, split_
 from bertwright.tasks.formats.examples import Example
 
 MAX_NGRAM = 4
-"""Largest n of the counted n-grams."""
+"""Maximum n of the counted n-grams."""
 
 BleuCounts = FloatArray
-"""(..., 2 MAX_NGRAM + 2): matching n-grams, all n-grams, lengths of translation and reference."""
+"""(..., 2 MAX_NGRAM + 2): matching n-grams, all n-grams, and lengths of text and reference."""
 
 
 @dataclass(frozen=True)
 class TranslationProbe:
-    """Pairs of texts: sources, translated to at most ``max_new_tokens``, and references."""
+    """Text pairs: sources, translated to at most ``max_new_tokens`` tokens, and references."""
 
     model: AnalysedModel
     texts: Sequence[AnalysedText]
@@ -49,7 +49,7 @@ class TranslationProbe:
         return [(s.text, s.pair or "") for s in sources if isinstance(s, Example)]
 
     def translate(self) -> list[str]:
-        """Translate every text with the model as it is now."""
+        """Translate every text with the model in its current state."""
         prompts = [first for first, _ in self.pairs()]
         translations = self.model.text_model.generate(
             prompts, temperature=0, max_new_tokens=self.max_new_tokens
@@ -64,7 +64,7 @@ class TranslationProbe:
 
 
 def missing_translation(inputs: AnalysisInput) -> str | None:
-    """Require a model that translates and pairs of texts."""
+    """Require a model that translates, and pairs of texts."""
     objectives = inputs.model.text_model.model.recipe.objectives.values()
     if not any(isinstance(o.decoder_noising, Translation) for o in objectives):
         return "the model does not translate"
@@ -80,7 +80,7 @@ def sentence_bleu_counts(translation: str, reference: str) -> BleuCounts:
 
 
 def bleu(counts: BleuCounts) -> BleuCounts:
-    """Return BLEU, 0 to 100, from counts summed over texts (..., 2 MAX_NGRAM + 2): (...)."""
+    """Return BLEU (...), 0 to 100, for counts summed over texts (..., 2 MAX_NGRAM + 2)."""
     metric, rows = load_sacrebleu(), counts.reshape(-1, counts.shape[-1])
     scores = [
         metric.compute_bleu(
@@ -105,7 +105,7 @@ ATTENTION_TAPS = {
     "cross-attention": "decoder.blocks.{}.cross_attention.context",
     "decoder": "decoder.blocks.{}.attention.context",
 }
-"""The kinds of attention, and the taps of their heads."""
+"""Kinds of attention, and the taps of their heads."""
 
 FULL_BLEU = "BLEU with all heads"
 ABLATED_BLEU_DIFFERENCE = "BLEU difference without the head"
@@ -125,8 +125,8 @@ def _worst_difference(result: StoredResult) -> Mapping[str, Any]:
 class TranslationHeads(Analysis):
     """BLEU without each head of the encoder, the decoder and cross-attention.
 
-    And with a single head in a layer, chosen on half of the texts and tested on the other half.
-    Removed heads output zeros. Translations end after ``max_new_tokens``.
+    Also with a single head in a layer, selected on half of the texts and tested on the other half.
+    Removed heads output zeros. Translations have at most ``max_new_tokens`` tokens.
     """
 
     kind: Literal["translation-heads"] = "translation-heads"
@@ -205,7 +205,7 @@ class AttentionHeads:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of layers, and of heads per layer."""
+        """Number of layers and of heads per layer."""
         decoder = self.model.text_model.model.decoder
         assert decoder is not None, "a model that translates has a decoder"
         stack = self.model.encoder if self.part == "encoder" else decoder
@@ -214,7 +214,7 @@ class AttentionHeads:
     def gate_head(
         self, head_index: tuple[int, ...], keep_only: bool
     ) -> AbstractContextManager[None]:
-        """Remove a head, or with ``keep_only`` all others of its layer."""
+        """Remove a head, or with ``keep_only`` all other heads of its layer."""
         gate = torch.full((self.shape[1],), 0.0 if keep_only else 1.0)
         gate[head_index[1]] = 1.0 - gate[head_index[1]]
         scale = gate.to(self.model.text_model.model.embedding_table)[:, None, None]
@@ -223,7 +223,7 @@ class AttentionHeads:
     def bleu_counts(
         self, probe: TranslationProbe, head_index: tuple[int, ...], keep_only: bool
     ) -> BleuCounts:
-        """Return the BLEU counts (N, ...) with the head removed or alone."""
+        """Return the BLEU counts (N, ...) without the head, or with only that head in its layer."""
         with self.gate_head(head_index, keep_only):
             return probe.bleu_counts()
 
@@ -236,7 +236,7 @@ def _bleu_difference(
     seed: int,
     **fields: Any,
 ) -> AnalysisFinding:
-    """Return the difference of BLEU to all heads for a head (layer, head)."""
+    """Return how BLEU differs with a head (layer, head) ablated from BLEU with all heads."""
     difference, p_value = bootstrap_statistic(bleu, counts, full_counts, seed=seed)
     baseline = BaselineValue("BLEU of all heads", float(bleu(full_counts.sum(0))))
     return interval_finding(metric, difference, *at, baseline, p_value=p_value, **fields)
@@ -249,7 +249,7 @@ def _ablation_findings(
     full_counts: BleuCounts,
     seed: int,
 ) -> list[AnalysisFinding]:
-    """Return a finding for every head, tested for all of them at once."""
+    """Return a finding for every head, adjusted for the number of heads."""
     metric = f"{ABLATED_BLEU_DIFFERENCE}: {part}"
     return adjust_p_values(
         [

@@ -1,1 +1,1 @@
-"""What attention weights and hidden states can tell, and what they cannot."""
+"""What attention weights and hidden states can identify, and what they cannot."""

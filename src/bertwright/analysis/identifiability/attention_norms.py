@@ -1,7 +1,7 @@
-"""Attention weighted by the norm of the transformed values (Kobayashi et al. 2020).
+"""Attention weighted by the norm of transformed values (Kobayashi et al. 2020).
 
-A head outputs the sum over positions j of A_ij f(x_j). What counts is the norm of A_ij f(x_j), not
-the weight alone.
+A head outputs the sum over positions j of A_ij f(x_j). Its contribution is the norm of A_ij f(x_j),
+which the weight A_ij alone does not determine.
 """
 
 from typing import Literal
@@ -29,9 +29,9 @@ SEPARATOR_WEIGHT_MINUS_NORM = "separator, second half, by weight minus by norm"
 
 
 class AttentionNorms(StreamingAnalysis):
-    """Where attention goes when weights are multiplied by the norm of the values.
+    """Where attention goes when weights are multiplied by the norms of the values.
 
-    Also Spearman's correlation of the mean weight and the norm of a position, by head.
+    Also Spearman's correlation between the mean weight and the norm of a position, by head.
     """
 
     kind: Literal["attention-norms"] = "attention-norms"

@@ -1,8 +1,9 @@
 """Effective attention: the part of the weights that reaches the output (Brunner et al. 2020).
 
-A head outputs A T, where T (S, D) holds the values after the head's part of the output projection.
-The rank of T is at most the head size, so in longer texts A can change within the left null space
-of T without changing the output. Effective attention is A without its part in that null space.
+A head outputs A T, where T (S, D) are the values multiplied by the head's part of the output
+projection. The rank of T is at most the head size, so in longer texts A can change within the left
+null space of T without changing the output. Effective attention is A without its component in that
+null space.
 """
 
 from itertools import pairwise
@@ -27,15 +28,15 @@ from bertwright.core.significance import bootstrap_mean_difference
 from bertwright.modules.attention.attention import AttentionConfig
 
 LENGTH_BINS = (16, 32, 48, 64, 96, 128, 256, 512)
-"""Upper limits of the length of texts that are averaged."""
+"""Upper limits of the text lengths that are averaged together."""
 
 CORRELATION_DROP = "correlation, short minus long texts"
 
 
 class EffectiveAttention(StreamingAnalysis):
-    """The correlation of raw and effective attention by text length, and where the latter goes.
+    """The correlation between raw and effective attention by text length, and the latter's targets.
 
-    ``constrained`` also keeps row sums, so that attention stays a distribution (section 3.2).
+    ``constrained`` also preserves row sums, so that attention remains a distribution (section 3.2).
     """
 
     kind: Literal["effective-attention"] = "effective-attention"
@@ -113,7 +114,7 @@ class EffectiveAttention(StreamingAnalysis):
 
 
 def missing_head_outputs(model: AnalysedModel) -> str | None:
-    """Return why head outputs are no sum over weighted values, or None."""
+    """Return why head outputs are not a sum of weighted values, or None if they are."""
     encoder = model.text_model.model.recipe.encoder
     gated = isinstance(encoder.mixer, AttentionConfig) and encoder.mixer.gate is not None
     if gated or encoder.norm.placement == "sub":
@@ -125,8 +126,8 @@ def missing_head_outputs(model: AnalysedModel) -> str | None:
 def head_output_factors(model: AnalysedModel, layer: int) -> Tensor:
     """Return a square factor of the output projection of every head, (H, d, d).
 
-    It has the left singular vectors and singular values of the head's projection (d, D), so norms
-    and column spaces of the transformed values are the same.
+    It has the left singular vectors and singular values of the head's projection (d, D), so the
+    transformed values have the same norms and column spaces.
     """
     output = model.encoder.blocks[layer].get_submodule("sublayers.attention.output")
     weight = output.get_parameter("weight").double()
@@ -139,8 +140,8 @@ def effective_attention(
 ) -> tuple[Tensor, Tensor]:
     """Return effective attention (H, S, S) and the largest rank of the values (H,).
 
-    ``values`` (H, S, d) are the transformed values. Every query keeps to its allowed keys,
-    ``allowed`` (1 or H, S, S). With ``constrained`` rows keep their sums.
+    ``values`` (H, S, d) are the transformed values. Every query stays within its allowed keys,
+    ``allowed`` (1 or H, S, S). With ``constrained``, rows keep their sums.
     """
     if constrained:
         values = torch.cat((values, torch.ones_like(values[..., :1])), -1)
@@ -157,7 +158,7 @@ def effective_attention(
 
 
 def weight_correlation(first: Tensor, second: Tensor, allowed: Tensor) -> Tensor:
-    """Return Pearson's correlation of the allowed weights (H, S, S), (H,)."""
+    """Return Pearson's correlation (H,) between the allowed weights (H, S, S)."""
     correlations = [
         torch.corrcoef(torch.stack((a[mask], b[mask])))[0, 1]
         for a, b, mask in zip(first, second, allowed.expand_as(first), strict=True)

@@ -22,16 +22,16 @@ FIRST_MINUS_LAST = "linear map, first layer minus last"
 LAST_LAYER_MINUS_POSITIONS = "linear map, last layer minus positions alone"
 
 COSINE_TOLERANCE = 1e-6
-"""Rounding error of cosines, for a word that occurs twice in a text."""
+"""Tolerance for rounding errors of cosines, for a word that occurs twice in a text."""
 
 
 class TokenIdentity(Analysis):
-    """How many words a linear map of hidden states identifies among all words of a text.
+    """How many words a linear map of hidden states identifies among the words of a text.
 
-    A word is identified if its mapped state is closest, by cosine, to its own embedding or to an
-    equal one. The map is a ridge regression with ``ridge_penalty``, trained on half of the texts
-    and tested on the other half. Also reported: the unchanged state, and the mean embedding of a
-    position as a baseline.
+    A word is identified if its mapped state is closest, by cosine, to its own embedding or an equal
+    one. The map is a ridge regression with ``ridge_penalty``, trained on half of the texts and
+    tested on the other half. Also reported are the hidden state without a map, and as a baseline
+    the mean embedding at the position.
     """
 
     kind: Literal["token-identity"] = "token-identity"
@@ -98,7 +98,7 @@ def num_identified(
     word_states: WordStates,
     is_test: NDArray[np.bool_],
 ) -> FloatArray:
-    """Return how many words are closest to their own embedding, for each test text."""
+    """Return for each test text how many words are closest to their own embedding."""
     texts = np.unique(word_states.text_ids[is_test])
     num_correct = np.zeros(len(texts))
     for number, text in enumerate(texts):
@@ -111,7 +111,7 @@ def num_identified(
 def _chance_level(
     target: FloatArray, word_states: WordStates, is_test: NDArray[np.bool_]
 ) -> tuple[float, FloatArray]:
-    """Return the fraction identified by chance, and the number of words of each test text."""
+    """Return the fraction identified by chance, and the number of words per test text."""
     texts, num_words = np.unique(word_states.text_ids[is_test], return_counts=True)
     expected = 0.0
     for text, number in zip(texts, num_words, strict=True):
@@ -125,7 +125,7 @@ def _mean_by_position(
 ) -> FloatArray:
     """Return the mean training embedding at the position of each word, (W, E).
 
-    Positions that do not occur in the training texts get the overall mean.
+    Positions that do not occur in the training texts get the mean of all embeddings.
     """
     positions = word_states.positions
     means = np.broadcast_to(target[is_train].mean(0), target.shape).copy()

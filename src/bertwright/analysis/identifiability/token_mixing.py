@@ -20,14 +20,14 @@ from bertwright.core.significance import FloatArray, bootstrap_ratios
 SELF_CONTRIBUTION_DROP = "own contribution, last layer minus first"
 
 MAX_DISTANCE = 10
-"""Largest distance reported separately."""
+"""Maximum distance that is reported separately."""
 
 
 class TokenMixing(Analysis):
-    """The contribution of each input to a hidden state, by the norm of its gradient.
+    """The contribution of each input to a hidden state, by the norm of the gradient.
 
-    Estimated from ``num_directions`` random directions of the state, whose mean square is that of
-    the full Jacobian. Texts of more than ``max_length`` tokens are skipped.
+    The norm is estimated from ``num_directions`` random directions of the state, whose mean square
+    equals the full Jacobian's. Texts of more than ``max_length`` tokens are skipped.
     """
 
     kind: Literal["token-mixing"] = "token-mixing"
@@ -88,7 +88,7 @@ class TokenMixing(Analysis):
 def input_contributions(
     model: AnalysedModel, text: AnalysedText, num_directions: int, seed: int
 ) -> list[FloatArray]:
-    """Return the fraction (T, T) of each input in each hidden state, by layer."""
+    """Return the fraction (T, T) that each input contributes to each hidden state, by layer."""
     token_ids, token_info = encoder_inputs(model, text)
     embeddings = embed_tokens(model, token_ids, token_info).requires_grad_()
     names = [f"blocks.{layer}.residual" for layer in range(model.num_layers)]

@@ -23,22 +23,23 @@ from bertwright.core.rng import stream_key
 from bertwright.core.significance import FloatArray, split_halves
 
 PORTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
-"""Fractions of the words after which the probe is retrained (section 2.2)."""
+"""The probe is retrained after each of these fractions of the words (section 2.2)."""
 
 CONTROL_MINUS_TAGS = "fraction of a uniform code, control minus tags"
 EMBEDDINGS_MINUS_BEST = "fraction of a uniform code, embeddings minus best layer"
 
 NUM_ORDERS = 3
-"""Random orders of the sentences."""
+"""Number of random orders of the sentences."""
 
 
 class DescriptionLength(Analysis):
     """The compression of part-of-speech tags by an online code, for every layer.
 
-    The first tags have a uniform code, the others that of a logistic regression on all earlier
-    words, retrained at eleven portions. Compression is the length of the uniform code over that of
-    the online code; the control is a random tag for each word. The best layer is chosen on half of
-    the texts and compared on the other half. ``inverse_regularisation`` is C of the regression.
+    The first tags have a uniform code. All others have the code of a logistic regression trained on
+    all earlier words, retrained after each of eleven portions. Compression is the length of the
+    uniform code divided by the length of the online code; the control is a random tag for each
+    word. The best layer is selected on half of the texts and compared on the other half.
+    ``inverse_regularisation`` is C of the regression.
     """
 
     kind: Literal["description-length"] = "description-length"
@@ -82,7 +83,7 @@ class DescriptionLength(Analysis):
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         word_states = compute_word_states(inputs)
         tags = part_of_speech_tags(inputs)
-        # A control for each order: some are easier to memorise than others.
+        # A separate control for each order, since some are easier to memorise than others.
         controls = [
             control_tags(word_states.words, tags, inputs.seed, order) for order in range(NUM_ORDERS)
         ]
@@ -92,7 +93,7 @@ class DescriptionLength(Analysis):
             for number in range(NUM_ORDERS)
         ]
         compression = np.zeros((word_states.num_layers, 2, NUM_ORDERS))
-        # Bits of every text as fractions of a uniform code, averaged over orders.
+        # Bits per text as fractions of the uniform code, averaged over orders.
         fractions = np.zeros((word_states.num_layers, 2, len(inputs.texts)))
         for layer in range(word_states.num_layers):
             states = standardise(word_states.states[layer], all_words)
@@ -102,7 +103,7 @@ class DescriptionLength(Analysis):
                         states[order], target[order], self.inverse_regularisation
                     )
                     uniform = np.log2(len(np.unique(target)))
-                    # All control tags can be the same: then there are no bits to save.
+                    # If all control tags are the same, there are no bits to save.
                     fraction = bits / uniform if uniform else np.ones_like(bits)
                     compression[layer, which, number] = len(fraction) / fraction.sum()
                     text_ids = word_states.text_ids[order]
@@ -131,14 +132,14 @@ class DescriptionLength(Analysis):
 def online_code_lengths(
     features: NDArray[Any], labels: NDArray[Any], inverse_regularisation: float
 ) -> FloatArray:
-    """Return the bits of an online code of ``labels`` (N,) given ``features`` (N, D), (N,)."""
+    """Return the bits (N,) of an online code for ``labels`` (N,) given ``features`` (N, D)."""
     from sklearn.linear_model import LogisticRegression
 
     names, label_ids = np.unique(labels, return_inverse=True)
     ends = sorted({max(1, round(portion * len(label_ids))) for portion in PORTIONS})
     bits = np.full(len(label_ids), np.log2(len(names)))
     for start, end in pairwise(ends):
-        # An unseen label needs a finite price: count every label once more.
+        # An unseen label needs a finite code length: count every label once more.
         probabilities = np.full((end - start, len(names)), 1 / (start + len(names)))
         seen = np.unique(label_ids[:start])
         if len(seen) > 1:
@@ -153,7 +154,7 @@ def online_code_lengths(
 
 
 def _sentence_order(text_ids: NDArray[np.int64], seed: int, order_index: int) -> NDArray[np.int64]:
-    """Return the words sentence by sentence, with the sentences in random order."""
+    """Return word indices sentence by sentence, with the sentences in random order."""
     drawn = np.random.default_rng(stream_key(seed, f"order {order_index}")).permutation(
         int(text_ids.max()) + 1
     )

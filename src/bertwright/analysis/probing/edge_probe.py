@@ -1,4 +1,4 @@
-"""Which layers tell parts of speech and dependency relations (Tenney et al. 2019a, b)."""
+"""Which layers encode parts of speech and dependency relations (Tenney et al. 2019a, b)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,17 +31,17 @@ from bertwright.core.significance import (
 from bertwright.core.statistics import estimate
 
 BATCH_SIZE = 64
-"""Examples per step."""
+"""Number of examples per step."""
 
 GAIN_OVER_EMBEDDINGS = "gain over the embeddings"
 
 TASKS = ("relation", "part of speech")
-"""The task resolved in higher layers, then the one in lower layers."""
+"""The task resolved in higher layers, then the task resolved in lower layers."""
 EXPECTED_LAYER_DIFFERENCE = f"expected layer, {' minus '.join(TASKS)}"
 
 
 def missing_relations(inputs: AnalysisInput) -> str | None:
-    """Return why relations cannot be learned from one half of the sentences, or None."""
+    """Return why relations cannot be learned from half of the sentences, or None if they can."""
     for half in split_halves(len(inputs.texts), inputs.seed):
         if not any(dependency_pairs(inputs.texts[n]) for n in half):
             return "no word of half of the sentences depends on another: give more sentences"
@@ -56,13 +56,13 @@ def dependency_pairs(text: AnalysedText) -> list[tuple[int, int, str]]:
 
 
 class EdgeProbe(Analysis):
-    """In which layers parts of speech and dependency relations become known.
+    """In which layers parts of speech and dependency relations become predictable.
 
-    For each l, a probe on a weighted sum of the layers 0 to l predicts the part of speech of a word
-    or its relation to its head; trained on half of the sentences, tested on the other half. The
-    gains from layer to layer give the expected layer, the weights of the sum over all layers its
-    centre of gravity. Spans are single words. ``num_seeds`` probes of each are averaged; intervals
-    are over sentences.
+    For each l, a probe on a weighted sum of layers 0 to l predicts the part of speech of a word, or
+    its relation to its head. It is trained on half of the sentences and tested on the other half.
+    The gain from layer to layer gives the expected layer; the weights of the sum over all layers
+    give its centre of gravity. Spans are single words. Results are means of ``num_seeds`` probes;
+    intervals are over sentences.
     """
 
     kind: Literal["edge-probe"] = "edge-probe"
@@ -140,11 +140,11 @@ class EdgeProbe(Analysis):
     def _probe_scores(
         self, inputs: AnalysisInput, word_states: WordStates, name: str, examples: "EdgeExamples"
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Train probes of the layers up to each one and score them.
+        """Train probes on the layers up to each layer, and score them.
 
-        Returns the accuracies (seeds, layers), the weights of the last probe (seeds, layers), and
-        for every test sentence the mean correct predictions by layer, then the number of targets,
-        (N, layers + 1).
+        Returns the accuracies (seeds, layers); the layer weights of the last probe (seeds, layers);
+        and (N, layers + 1) for the test sentences: the mean number of correct predictions by layer,
+        then the number of targets.
         """
         train, test = split_halves(len(inputs.texts), inputs.seed)
         splits = tuple(
@@ -157,7 +157,7 @@ class EdgeProbe(Analysis):
             for layer in range(word_states.num_layers):
                 drawn = stream_key(inputs.seed, f"{name} {seed}") >> 1
                 correct[seed, layer], mix = self._train_probe(word_states, layer + 1, splits, drawn)
-                # The last probe, which reads all layers, overwrites the weights of the others.
+                # The last probe, which reads all layers, overwrites the weights of earlier ones.
                 weights[seed, : len(mix)] = mix
         columns = (*correct.mean(0), np.ones(len(text_ids)))
         by_text = [np.bincount(text_ids, values, len(inputs.texts))[test] for values in columns]
@@ -166,7 +166,7 @@ class EdgeProbe(Analysis):
     def _train_probe(
         self, word_states: WordStates, num_layers: int, splits: Sequence["EdgeExamples"], seed: int
     ) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Return which test examples a probe of the first layers predicts, (N,), and its mix."""
+        """Return which test examples (N,) a probe of the first layers predicts, and its weights."""
         train, test = splits
         generator = torch.Generator().manual_seed(seed)
         probe = ScalarMixProbe(
@@ -208,13 +208,13 @@ class EdgeExamples:
     num_labels: int
 
     def select(self, is_selected: NDArray[np.bool_]) -> "EdgeExamples":
-        """Return the examples whose first word is selected, (W,) bool."""
+        """Return the examples whose first word is in ``is_selected`` (W,) bool."""
         kept = torch.from_numpy(is_selected)[self.word_indices[:, 0]]
         return EdgeExamples(self.word_indices[kept], self.labels[kept], self.num_labels)
 
 
 class ScalarMixProbe(nn.Module):
-    """A weighted sum of layers, a projection of each word, and a tanh layer on top."""
+    """A probe: a weighted sum of layers, a projection of each word, and a tanh layer on top."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class ScalarMixProbe(nn.Module):
     ) -> None:
         super().__init__()
         states = torch.from_numpy(np.array(word_states.states[:num_layers]))
-        # Layers are scaled to the same size, so that the weights are comparable.
+        # Layers are scaled to the same norm, so that the weights are comparable.
         self.hidden_states = states / states.square().mean((1, 2), keepdim=True).sqrt()
         self.mix = nn.Parameter(torch.zeros(num_layers))
         self.scale = nn.Parameter(torch.ones(()))
@@ -250,9 +250,10 @@ class ScalarMixProbe(nn.Module):
 
 
 def expected_layer(num_correct_by_layer: FloatArray) -> FloatArray:
-    """Return the expected layer from correct predictions by layer and targets, (..., layers + 1).
+    """Return the expected layer, given counts (..., layers + 1).
 
-    0 where the blocks add nothing to the embeddings.
+    The counts are correct predictions by layer, then the number of targets. The expected layer is 0
+    if the blocks add nothing to the embeddings.
     """
     gains = np.diff(num_correct_by_layer[..., :-1] / np.maximum(num_correct_by_layer[..., -1:], 1))
     total_gain = gains.sum(-1)
@@ -261,7 +262,7 @@ def expected_layer(num_correct_by_layer: FloatArray) -> FloatArray:
 
 
 def edge_examples(inputs: AnalysisInput, word_states: WordStates) -> dict[str, EdgeExamples]:
-    """Return words with parts of speech, and words with heads and relations."""
+    """Return words with their parts of speech, and words with their heads and relations."""
     tags = part_of_speech_tags(inputs).tolist()
     starts = np.searchsorted(word_states.text_ids, np.arange(len(inputs.texts))).tolist()
     pairs = [
@@ -276,7 +277,7 @@ def edge_examples(inputs: AnalysisInput, word_states: WordStates) -> dict[str, E
 
 
 def finding_over_seeds(metric: str, values: Sequence[float] | FloatArray) -> AnalysisFinding:
-    """Return a finding with the mean and interval over probes."""
+    """Return a finding with the mean over probes and its interval."""
     summary = estimate([float(value) for value in values])
     note = f"over {summary.num_values} probes"
     return AnalysisFinding(metric, summary.mean, interval=(summary.low, summary.high), note=note)

@@ -36,8 +36,8 @@ FEATURE_SETS: dict[str, Callable[[FloatArray], FloatArray]] = {
 class FeatureLayers(Analysis):
     """The part-of-speech accuracy of a linear probe on single layers and combinations of layers.
 
-    Trained on half of the sentences, tested on the other half. ``inverse_regularisation`` is C of
-    the logistic regression.
+    The probe is trained on half of the sentences and tested on the other half.
+    ``inverse_regularisation`` is C of the logistic regression.
     """
 
     kind: Literal["feature-layers"] = "feature-layers"

@@ -1,4 +1,4 @@
-"""Training and test words of probes, their features, and scores of the test words."""
+"""Training and test words of probes, their features, and scores on the test words."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,7 +17,7 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ProbeWords:
-    """Hidden states of words, and which of them train and test a probe, (W,) each."""
+    """Hidden states of words, and masks (W,) of the words for training and for testing."""
 
     word_states: WordStates
     is_train: BoolArray
@@ -25,18 +25,18 @@ class ProbeWords:
 
     @staticmethod
     def from_inputs(inputs: AnalysisInput) -> "ProbeWords":
-        """Train on the words of half of the texts and test on the others."""
+        """Use the words of half of the texts for training and the others for testing."""
         states = compute_word_states(inputs)
         halves = split_halves(len(inputs.texts), inputs.seed)
         return ProbeWords(states, *(np.isin(states.text_ids, half) for half in halves))
 
     def only(self, is_included: BoolArray) -> "ProbeWords":
-        """Neither train nor test on words that are not included."""
+        """Leave out words, both in training and in testing, that are not included."""
         included = (self.is_train & is_included, self.is_test & is_included)
         return replace(self, is_train=included[0], is_test=included[1])
 
     def features(self, layer: int) -> FloatArray:
-        """Return the states of a layer, standardised on the training words."""
+        """Return the states of a layer, standardised with the training words."""
         return standardise(self.word_states.states[layer], self.is_train)
 
     def tag_scores(self, features: FloatArray, tags: NDArray[np.str_], c: float) -> FloatArray:
@@ -56,14 +56,14 @@ class ProbeWords:
         return majority_baseline(tags[self.is_train], tags[self.is_test])
 
     def sums_by_text(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the sums of the values of test words and their number, for each test text."""
+        """Return for each test text the sum of its words' values, and their number."""
         _, text_ids = np.unique(self.word_states.text_ids[self.is_test], return_inverse=True)
         num_words = np.bincount(text_ids).astype(np.float64)
         return np.asarray(np.bincount(text_ids, values), np.float64), num_words
 
 
 def majority_baseline(train_tags: ArrayLike, test_tags: ArrayLike) -> BaselineValue:
-    """Return the fraction of test tags that are the most frequent training tag."""
+    """Return the fraction of test tags that equal the most frequent training tag."""
     names, counts = np.unique(train_tags, return_counts=True)
     majority = str(names[counts.argmax()])
     return BaselineValue(f"always {majority}", float((np.asarray(test_tags) == majority).mean()))
@@ -83,7 +83,7 @@ def ridge_predictions(
     is_test: BoolArray,
     penalties: Any,
 ) -> FloatArray:
-    """Predict targets (N,) with the best ridge penalty, trained on standardised features (N, D)."""
+    """Predict targets (N,) from standardised features (N, D) with the best ridge penalty."""
     from sklearn.linear_model import RidgeCV
 
     scaled = standardise(features, is_train)
@@ -100,12 +100,12 @@ def missing_tags(inputs: AnalysisInput) -> str | None:
 
 
 def missing_tag_variety(inputs: AnalysisInput) -> str | None:
-    """Return why there are no parts of speech to distinguish, or None."""
+    """Return why there are no parts of speech to distinguish, or None if there are."""
     if len(np.unique(part_of_speech_tags(inputs))) > 1:
         return None
     return "all training words have the same part of speech: give more sentences"
 
 
 def part_of_speech_tags(inputs: AnalysisInput) -> NDArray[np.str_]:
-    """Return the part-of-speech tags of all words that fit."""
+    """Return the part-of-speech tags of all words that were not truncated."""
     return np.array([tag for text in inputs.texts for tag in text.tags])

@@ -16,19 +16,19 @@ from bertwright.analysis.probing.layer_probe import ProbeWords, missing_tags, pa
 from bertwright.core.rng import stream_key
 
 NUM_CONTROLS = 5
-"""Sets of control tags: some are easier to memorise than others."""
+"""Number of sets of control tags: some are easier to memorise than others."""
 
 
 LAYERS: tuple[Literal["first", "middle", "last"], ...] = ("first", "middle", "last")
 
 
 class LinearProbe(Analysis):
-    """The part-of-speech accuracy of a linear probe, compared with that on control tags.
+    """The part-of-speech accuracy of a linear probe, compared with its accuracy on control tags.
 
-    Control tags are random for each word, whatever its context, with five draws averaged. Both are
-    trained on half of the sentences and tested on the other half. The difference, selectivity, is
-    what hidden states add to a memorised vocabulary. ``inverse_regularisation`` is C of the
-    logistic regression.
+    Each distinct word has a random control tag in every context; results are averaged over five
+    sets of control tags. Probes are trained on half of the sentences and tested on the other half.
+    The difference, selectivity, is what hidden states add to a memorised vocabulary.
+    ``inverse_regularisation`` is C of the logistic regression.
     """
 
     kind: Literal["linear-probe"] = "linear-probe"

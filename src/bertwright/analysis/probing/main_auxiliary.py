@@ -1,4 +1,4 @@
-"""Whether hidden states find the main auxiliary by the tree or by position (Lin et al. 2019)."""
+"""Whether hidden states find the main auxiliary by syntax or by position (Lin et al. 2019)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,17 +39,17 @@ UPPER_LAYER_GAIN = "upper layers minus embeddings, after a clause"
 FOURTH_WORD_DROP = "fourth word, embeddings minus last layer"
 
 FIXED_POSITION = 3
-"""Index of the word that the position probe predicts, from 0."""
+"""Index, from 0, of the word that the position probe predicts."""
 
 
 class MainAuxiliary(Analysis):
     """How well a linear scorer of words finds the main auxiliary of a sentence.
 
-    It is trained on sentences where the main auxiliary comes first ("the dog near my cats can
-    sleep") and tested where another one precedes it, in a clause about the subject ("the dog that
-    will follow my cats can sleep"). The gain of upper layers is compared with that of random
-    weights. A second scorer predicts the fourth word. Sentences are sampled from a small grammar:
-    ``num_train`` of them, and ``num_test`` of each kind.
+    It is trained on sentences whose main auxiliary comes first ("the dog near my cats can sleep"),
+    and tested on sentences where another auxiliary precedes it, in a clause about the subject ("the
+    dog that will follow my cats can sleep"). The gain of upper layers is compared with the gain
+    under random weights. A second scorer predicts the fourth word. Sentences are sampled from a
+    small grammar: ``num_train`` of them, and ``num_test`` of each kind.
     """
 
     kind: Literal["main-auxiliary"] = "main-auxiliary"
@@ -78,7 +78,7 @@ class MainAuxiliary(Analysis):
         return [sentence.words for sentence in self.sample_sentences(seed)]
 
     def sample_sentences(self, seed: int) -> list["AuxiliarySentence"]:
-        """Sample the training sentences, then the test sentences of both kinds."""
+        """Sample the training sentences, then test sentences of both kinds."""
         generator = np.random.default_rng(stream_key(seed, "main auxiliary"))
         kinds = (False,) * (self.num_train + self.num_test) + (True,) * self.num_test
         return [sample_sentence(generator, is_after_clause) for is_after_clause in kinds]
@@ -131,13 +131,13 @@ class MainAuxiliary(Analysis):
 
 
 def _upper_layer_gain(is_correct: FloatArray) -> FloatArray:
-    """Return the mean gain of upper layers over the embeddings for each sentence, (N,)."""
+    """Return the mean gain of upper layers over the embeddings, for each sentence (N,)."""
     return is_correct[(len(is_correct) + 1) // 2 :].mean(0) - is_correct[0]
 
 
 @dataclass(frozen=True)
 class AuxiliarySentence:
-    """A sentence with the index of its main auxiliary and of the first other one, -1 if none."""
+    """A sentence with the index of its main auxiliary, and of its first other one, -1 for none."""
 
     words: tuple[str, ...]
     main_index: int
@@ -145,7 +145,7 @@ class AuxiliarySentence:
 
 
 def sample_sentence(generator: np.random.Generator, is_after_clause: bool) -> AuxiliarySentence:
-    """Sample a sentence whose main auxiliary follows a clause with another one, or comes first."""
+    """Sample a sentence whose main auxiliary comes first, or after a clause with another one."""
 
     def one(words: Sequence[str]) -> str:
         return str(generator.choice(words))
@@ -168,7 +168,7 @@ def sample_sentence(generator: np.random.Generator, is_after_clause: bool) -> Au
         )
 
     subject = [*noun_phrase(), *(clause() if is_after_clause else prepositional_phrase())]
-    # A clause about the object brings a second auxiliary to sentences of either kind.
+    # A clause about the object adds a second auxiliary to sentences of either kind.
     verb = verb_phrase()
     modifier: list[str] = []
     if len(verb) > 1:
@@ -189,7 +189,7 @@ def pad_states(word_states: WordStates, layer: int, num_sentences: int) -> tuple
 
 
 def train_scorer(states: Tensor, word_mask: Tensor, target_positions: NDArray[np.int64]) -> Tensor:
-    """Train weights (D,) that score the target word of each sentence highest."""
+    """Train weights (D,) that give the target word of each sentence the highest score."""
     weights = nn.Parameter(torch.zeros(states.shape[-1]))
     optimizer = torch.optim.LBFGS([weights], max_iter=100, line_search_fn="strong_wolfe")
     targets = torch.from_numpy(target_positions)

@@ -26,7 +26,7 @@ from bertwright.core.significance import FloatArray, bootstrap_mean_difference
 ErrorSums = tuple[FloatArray, FloatArray]
 
 RIDGE_PENALTIES = np.logspace(0, 5, 11)
-"""Ridge penalties to choose from by cross-validation."""
+"""Candidate ridge penalties for the selection by cross-validation."""
 
 
 INTERPOLATION, EXTRAPOLATION = "value, interpolated", "value, extrapolated"
@@ -38,8 +38,8 @@ class Numeracy(Analysis):
     """The error of a linear probe for the value of a number, or the sum of two numbers.
 
     Numbers below ``max_value`` occur in sentences such as "there were 27 of them" and "27 and 54".
-    The probe is trained on a random half (interpolated) or on the lower half (extrapolated) and
-    tested on the rest. Values are fractions of the squared error of predicting the mean; the
+    The probe is trained on a random half (interpolation) or on the lower half (extrapolation), and
+    tested on the rest. Errors are relative to the squared error of predicting the mean; the
     baseline is the same model with random weights.
     """
 
@@ -96,7 +96,7 @@ class Numeracy(Analysis):
         return AnalysisResult(findings, remaining)
 
     def numeracy_tasks(self, seed: int) -> "list[NumeracyTask]":
-        """Return the tasks, with numbers drawn by the seed."""
+        """Return the tasks, with numbers drawn with the seed."""
         drawn = generator(stream_key(seed, "numbers"))
         first, second = (drawn.permutation(self.max_value)[: self.num_values] for _ in range(2))
         alone = [("there", "were", str(number), "of", "them", ".") for number in first]
@@ -123,7 +123,7 @@ class NumeracyTask:
     is_train: NDArray[np.bool_]
 
     def errors_by_layer(self, inputs: AnalysisInput) -> list[ErrorSums]:
-        """Return the squared test errors and the variance of all values, for every layer."""
+        """Return the squared test errors, and the variance of all values, by layer."""
         word_states = sentence_states(inputs, self.sentences)
         indices = word_states.starts[:, None] + np.array(self.word_indices)
         shape = (word_states.num_layers, len(indices), -1)

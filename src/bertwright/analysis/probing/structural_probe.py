@@ -1,4 +1,4 @@
-"""Structural probe: a linear map after which squared distances are tree distances.
+"""Structural probe: a linear map after which squared distances approximate tree distances.
 
 Hewitt and Manning (2019).
 """
@@ -27,10 +27,10 @@ from bertwright.core.significance import FloatArray, bootstrap_ratio, split_halv
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 
 BATCH_SIZE = 20
-"""Sentences per step."""
+"""Number of sentences per step."""
 
 MAX_EPOCHS_WITHOUT_GAIN = 5
-"""Epochs without a gain on a held-out tenth of the training sentences before stopping."""
+"""Epochs without improvement on a held-out tenth of the training sentences before stopping."""
 
 BEST_MINUS_CHAIN = "UUAS, best layer minus linear chain"
 BEST_MINUS_EMBEDDINGS = "UUAS, best layer minus embeddings"
@@ -45,9 +45,9 @@ class TreeSentence:
 
     Attributes:
         first_word: Index of its first word among all words.
-        distances: (W, W) in the tree.
-        edges: Edges between words other than punctuation.
-        scored_words: Indices of words other than punctuation.
+        distances: Distances in the tree, (W, W).
+        edges: Edges between words that are not punctuation.
+        scored_words: Indices of words that are not punctuation.
     """
 
     first_word: int
@@ -57,7 +57,7 @@ class TreeSentence:
 
     @property
     def chain_distances(self) -> FloatArray:
-        """Distances in the linear chain, (W, W)."""
+        """Distances in the linear chain of words, (W, W)."""
         positions = np.arange(len(self.distances))
         return np.abs(positions[:, None] - positions).astype(np.float64)
 
@@ -67,13 +67,13 @@ class TreeSentence:
         return torch.from_numpy(np.array(word_states.states[layer, words]))
 
     def num_correct_edges(self, predicted_distances: NDArray[Any]) -> int:
-        """Return the number of correct edges of the minimum spanning tree of distances (W, W)."""
+        """Return how many edges of the minimum spanning tree of distances (W, W) are correct."""
         if not self.edges:
             return 0
         distances = np.asarray(predicted_distances, np.float64)[
             np.ix_(self.scored_words, self.scored_words)
         ]
-        # scipy takes a distance of 0 for no edge.
+        # scipy treats a distance of 0 as no edge.
         tree = minimum_spanning_tree(distances - distances.min() + 1.0).tocoo()
         predicted = {
             (int(min(a, b)), int(max(a, b)))
@@ -83,7 +83,7 @@ class TreeSentence:
 
 
 def tree_sentences(texts: Sequence[AnalysedText]) -> list[TreeSentence]:
-    """Return the trees of the texts that are not truncated and have several words."""
+    """Return the trees of texts with several words that are not truncated."""
     starts = np.cumsum([0, *(len(text.words) for text in texts)]).tolist()
     return [
         tree_sentence(text.tree, start)
@@ -108,7 +108,7 @@ def tree_sentence(tree: DependencyTree, first_word: int = 0) -> TreeSentence:
 
 
 def missing_tree_edges(inputs: AnalysisInput) -> str | None:
-    """Require sentences of several words with edges in the test half."""
+    """Require sentences with several words and edges in the test half."""
     sentences = tree_sentences(inputs.texts)
     if len(sentences) < 4:
         return "it needs four sentences of two words: two to train on, two to test on"
@@ -119,12 +119,12 @@ def missing_tree_edges(inputs: AnalysisInput) -> str | None:
 
 
 class StructuralProbe(Analysis):
-    """How well trees are reconstructed from a linear map of each layer to ``rank`` dimensions.
+    """How well trees are recovered from a linear map of each layer to ``rank`` dimensions.
 
-    The map is trained on half of the sentences so that squared distances between words match tree
-    distances. On the other half, its minimum spanning trees are compared with the true ones (UUAS,
-    without punctuation), and the ranks of distances. The baseline is the linear chain of words. The
-    best layer is chosen on a held-out part of the training sentences.
+    The map is trained on half of the sentences, so that squared distances between words match tree
+    distances. On the other half, minimum spanning trees are compared with the true trees (UUAS,
+    without punctuation), and the ranks of distances are correlated. The baseline is the linear
+    chain of words. The best layer is selected on a held-out part of the training sentences.
     """
 
     kind: Literal["structural-probe"] = "structural-probe"
@@ -202,9 +202,9 @@ def squared_distances(vectors: Tensor) -> Tensor:
 def fit_layer_probes(
     word_states: WordStates, sentences: Sequence[TreeSentence], config: StructuralProbe, seed: int
 ) -> tuple[list[Tensor], int]:
-    """Fit the map of every layer, and return the layer with the best held-out error.
+    """Fit the map of every layer; return the maps and the layer with the best held-out error.
 
-    Without the test half, where the best of many layers would look too good.
+    The test half is not used: there, the best of many layers would look better than it is.
     """
     fits = [
         fit_distance_probe(
@@ -224,10 +224,10 @@ def fit_distance_probe(
     config: StructuralProbe,
     seed: int,
 ) -> tuple[Tensor, float]:
-    """Fit a map (D, k) of states to tree distances; return it with its held-out error.
+    """Fit a map (D, k) from states to tree distances; return it with its held-out error.
 
-    Minimises the absolute error, summed over pairs and divided by the squared length, and keeps the
-    best map on a held-out tenth.
+    The absolute error, summed over pairs and divided by the squared length, is minimised; the best
+    map on a held-out tenth is kept.
     """
     targets = [torch.from_numpy(distances).float() for distances in tree_distances]
     generator = torch.Generator().manual_seed(stream_key(seed, "structural probe") >> 1)
@@ -263,9 +263,9 @@ def fit_distance_probe(
 def distance_spearman(
     sentences: Sequence[TreeSentence], predicted_distances: Sequence[NDArray[Any]]
 ) -> float:
-    """Return Spearman's correlation of distances for each word, averaged.
+    """Return Spearman's correlation between the distances of each word, averaged.
 
-    Over words, sentences of the same length, and lengths of 5 to 50 words.
+    The mean is over words, then sentences of the same length, then lengths from 5 to 50 words.
     """
     by_length: dict[int, list[float]] = {}
     for sentence, predicted in zip(sentences, predicted_distances, strict=True):

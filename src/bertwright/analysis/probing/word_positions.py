@@ -14,17 +14,17 @@ from bertwright.analysis.core.word_states import WORD_STATE_TAPS
 from bertwright.analysis.probing.layer_probe import ProbeWords, ridge_predictions
 
 RIDGE_PENALTIES = (1.0, 10.0, 100.0, 1000.0)
-"""Ridge penalties to choose from by cross-validation."""
+"""Candidate ridge penalties for the selection by cross-validation."""
 
 POSITION_ERROR = "position error in words"
 POSITION_ERROR_INCREASE = "position error, last layer minus embeddings"
 
 
 class WordPositions(Analysis):
-    """The error of a linear probe for the position of a word, by layer.
+    """The error of a linear probe for the position of a word in its text, by layer.
 
-    Trained on half of the texts, tested on the other half, with the first ``max_position`` words of
-    each text.
+    The probe is trained on half of the texts and tested on the other half, with the first
+    ``max_position`` words of each text.
     """
 
     kind: Literal["word-positions"] = "word-positions"

@@ -1,4 +1,4 @@
-"""Attention to certain words and along certain links (Kovaleva et al. 2019, section 4.2)."""
+"""Attention to certain words and along syntactic links (Kovaleva et al. 2019, section 4.2)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -43,11 +43,11 @@ WORD_FEATURES = {
     ),
 }
 LINK_FEATURES = {"subject to verb": "nsubj", "object to verb": "obj"}
-"""Features of the attended word, and relations of links."""
+"""Features of the attended word, and relations that are links."""
 FEATURES = (*WORD_FEATURES, *LINK_FEATURES)
 
 DIFFERENCE_DIGITS = 6
-"""Digits of a difference: rounding errors can have the same sign in every sentence."""
+"""Digits of a difference to keep: rounding errors can have the same sign in every sentence."""
 
 
 def _num_significant(names: Sequence[str], result: StoredResult) -> Mapping[str, Any] | None:
@@ -59,13 +59,13 @@ def _num_significant(names: Sequence[str], result: StoredResult) -> Mapping[str,
 class AttentionFeatures(StreamingAnalysis):
     """Whether a head attends to certain words, or along certain links, more than to others.
 
-    For nouns, verbs, pronouns, subjects, objects and negations of a sentence: the largest attention
-    that one of them gets, averaged over all words, minus that of as many random words. For links of
-    subjects and objects to their verbs: the largest attention along one, minus that of as many
-    pairs at the same distance. Baselines are corrected by the difference that uniform attention
-    would give. The best head is chosen on half of the sentences and tested on the other half.
-    Features in fewer than ``min_sentences`` of them are skipped. Relations match exactly, without
-    subtypes.
+    For nouns, verbs, pronouns, subjects, objects and negations of a sentence, the value is the
+    largest attention that one of them receives, averaged over all words, minus the same for as many
+    random words. For links from subjects and objects to their verbs, it is the largest attention
+    along one of them, minus the same for as many word pairs at the same distance. Baselines are
+    corrected by the difference that uniform attention would give. The best head is selected on half
+    of the sentences and tested on the other half. Features in fewer than ``min_sentences``
+    sentences are skipped. Relations match exactly, without subtypes.
     """
 
     kind: Literal["attention-features"] = "attention-features"
@@ -94,7 +94,7 @@ class AttentionFeatures(StreamingAnalysis):
     def measure(self, inputs: AnalysisInput, batch: ActivationBatch) -> Measurements:
         model = inputs.model
         shape = (2, len(FEATURES), model.num_layers, model.num_heads)
-        # nan where a sentence lacks the feature
+        # nan if the sentence lacks the feature
         feature_attention = np.full((len(batch.texts), *shape), np.nan, np.float32)
         for layer in range(model.num_layers):
             weights, uniform_weights = batch.attention(layer), batch.uniform_attention(layer)
@@ -156,7 +156,7 @@ def _sample_words(seed: int, text_index: int, feature_index: int, num_words: int
 
 
 def feature_words(tree: DependencyTree, num_words: int) -> dict[str, list[int]]:
-    """Return the indices of the words with each feature among the first ``num_words``."""
+    """Return the indices of the words with each feature, among the first ``num_words`` words."""
     columns = {
         "tag": tree.tags,
         "relation": tree.relations,
@@ -169,7 +169,7 @@ def feature_words(tree: DependencyTree, num_words: int) -> dict[str, list[int]]:
 
 
 def feature_links(tree: DependencyTree, num_words: int) -> dict[str, list[tuple[int, int]]]:
-    """Return the links of each kind among the first ``num_words``, from dependent to head."""
+    """Return the links of each kind among the first ``num_words`` words: (dependent, head)."""
     return {
         name: [
             (word, tree.heads[word])
@@ -181,7 +181,7 @@ def feature_links(tree: DependencyTree, num_words: int) -> dict[str, list[tuple[
 
 
 def equally_distant_pairs(links: list[tuple[int, int]], num_words: int) -> list[tuple[int, int]]:
-    """Return for each link the nearest pair at the same distance that is no link itself."""
+    """Return for each link the nearest word pair at the same distance that is not a link."""
     pairs: list[tuple[int, int]] = []
     for word, head in links:
         others = [
@@ -201,9 +201,9 @@ def attention_with_baseline(
     items: Sequence[Any],
     baseline_items: Sequence[Any],
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the largest attention to the items and to the baseline items.
+    """Return the largest attention to the items, and to the baseline items.
 
-    The latter is corrected by the difference that uniform attention gives.
+    The latter is corrected by the difference that uniform attention would give.
     """
     correction = max_attention(uniform_attention, items) - max_attention(
         uniform_attention, baseline_items
@@ -213,7 +213,7 @@ def attention_with_baseline(
 
 
 def max_received_attention(word_attention: Tensor, words: Sequence[int]) -> FloatArray:
-    """Return the largest mean attention that one of the words gets, (H,), from (H, W, W)."""
+    """Return the largest mean attention (H,) that one of the words receives in (H, W, W)."""
     return word_attention.mean(-2)[:, list(words)].amax(-1).double().cpu().numpy()
 
 

@@ -33,11 +33,11 @@ from bertwright.analysis.syntax.tree_methods import (
 from bertwright.core.significance import holm, sign_flip_test
 
 MIN_SENTENCES = 8
-"""Sentences with trees; half of them train."""
+"""Number of sentences with trees; half of them are for training."""
 
 LEARNING_RATE = 1e-2
-"""Initial learning rate of the distance probe: ten times the published one, with which probes of
-few sentences stop too early. It is reduced on plateaus."""
+"""Initial learning rate of the distance probe: ten times the published one, with which probes stop
+too early on few sentences. It is reduced on plateaus."""
 
 LINEAR_CHAIN = "linear chain"
 
@@ -50,15 +50,15 @@ COMPARED_METHODS = (
 
 
 class AttentionOrStates(Analysis):
-    """How many tree edges (UUAS, without punctuation) attention and hidden states reconstruct.
+    """How many tree edges (UUAS, without punctuation) attention and hidden states recover.
 
-    The methods of ``TREE_METHODS`` are: the links of one head to the most attended word, in one
+    The methods in ``TREE_METHODS`` are: links from one head to the most attended word, in one
     direction; the maximum spanning tree of one head, of the mean of all heads, and of a weighted
-    sum of all heads; the minimum spanning tree of a distance probe on hidden states. Head, weights,
-    probe and layer come from half of the sentences, scores from the other half. Baselines are the
-    same model with random weights and the linear chain of words. The probe has more parameters than
-    the weighted sum, so with a few hundred sentences hidden states seem worse than with a thousand.
-    The first ``max_sentences`` are read.
+    sum of all heads; and the minimum spanning tree of a distance probe on hidden states. The head,
+    weights, probe and layer come from half of the sentences, scores from the other half. Baselines
+    are the same model with random weights and the linear chain of words. The probe has more
+    parameters than the weighted sum, so hidden states look worse with a few hundred sentences than
+    with a thousand. Only the first ``max_sentences`` sentences are used.
     """
 
     kind: Literal["attention-or-states"] = "attention-or-states"
@@ -147,7 +147,7 @@ class AttentionOrStates(Analysis):
     def _method_scores(
         self, inputs: AnalysisInput
     ) -> tuple[dict[str, TreeMethodScores], list[TreeSentence]]:
-        """Score the test sentences with every method; return these sentences, too."""
+        """Score the test sentences with every method; return the scores and these sentences."""
         parser = AttentionParser(max_sentences=self.max_sentences, epochs=self.epochs)
         probe = StructuralProbe(rank=self.rank, learning_rate=LEARNING_RATE, epochs=self.epochs)
         method_inputs = TreeMethodInputs(inputs, parser, probe)
@@ -162,7 +162,7 @@ def _difference_findings(
     num_edges: Counts,
     seed: int,
 ) -> list[AnalysisFinding]:
-    """Compare methods with untrained weights, the linear chain and each other, with Holm's test."""
+    """Compare methods with random weights, the linear chain and each other; Holm's correction."""
     pairs = {
         f"{name} minus untrained": (scores[name].num_correct, untrained_scores[name])
         for name in TREE_METHODS

@@ -1,4 +1,4 @@
-"""A dependency parser from attention weights (Clark et al. 2019, section 5)."""
+"""A dependency parser that uses attention weights (Clark et al. 2019, section 5)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,19 +28,19 @@ from bertwright.core.significance import split_halves
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 
 MAX_DISTANCE = 6
-"""Largest distance from a dependent, to either side; larger ones count as this one."""
+"""Maximum distance from a dependent, on either side; larger distances count as this one."""
 
 BATCH_SIZE = 20
-"""Sentences per step."""
+"""Number of sentences per step."""
 
 
 class AttentionParser(StreamingAnalysis):
-    """The accuracy of a parser that scores heads by a weighted sum of attention (UAS).
+    """The accuracy (UAS) of a parser that scores heads by a weighted sum of attention.
 
     The features of a word pair are the attention of all heads in both directions; a root is scored
     by attention to special tokens. Weights are trained on half of the sentences and tested on the
-    other half, without punctuation. Baselines are distances alone, random model weights, and the
-    next word. The first ``max_sentences`` are read; word identities are not used.
+    other half, without punctuation. Baselines use only distances, a model with random weights, or
+    the next word. Only the first ``max_sentences`` sentences are used; word identities are not.
     """
 
     kind: Literal["attention-parser"] = "attention-parser"
@@ -93,7 +93,7 @@ class AttentionParser(StreamingAnalysis):
         return {"examples": examples}
 
     def read_examples(self, inputs: AnalysisInput) -> list["ParserExample"]:
-        """Return the examples of the complete sentences."""
+        """Return examples for the sentences that are not truncated."""
         texts, measure = inputs.texts[: self.max_sentences], partial(self.measure, inputs)
         (measured,) = collect_measurements(inputs.model, texts, self.taps, [measure])
         return [example for example in measured["examples"] if example is not None]
@@ -142,11 +142,11 @@ class ParserExample:
     """Features of a sentence of W words.
 
     Attributes:
-        pairs: (W, W, F) of a dependent and a possible head; of attention first from the dependent
-            to the head, then from the head to the dependent.
-        roots: (W, G) of a word as the root.
-        heads: (W,) the true heads, -1 for the root.
-        is_scored: (W,) True for words other than punctuation.
+        pairs: (W, W, F) features of a dependent and a possible head; attention from dependent to
+            head comes first, then from head to dependent.
+        roots: (W, G) features of a word as the root.
+        heads: (W,) indices of the true heads, -1 for the root.
+        is_scored: (W,) True for words that are not punctuation.
     """
 
     pairs: Tensor
@@ -155,25 +155,25 @@ class ParserExample:
     is_scored: Tensor
 
     def scores(self, weights: tuple[Tensor, Tensor]) -> Tensor:
-        """Return scores of heads (W, W + 1), the root last; no word depends on itself."""
+        """Return scores of possible heads (W, W + 1), the root last; no word is its own head."""
         itself = torch.eye(len(self.pairs), dtype=torch.bool)
         pairs = (self.pairs @ weights[0]).masked_fill(itself, -torch.inf)
         return torch.cat((pairs, (self.roots @ weights[1])[:, None]), 1)
 
     @property
     def target(self) -> Tensor:
-        """Columns of the true heads in the scores, (W,)."""
+        """Column of each word's true head in the scores, (W,)."""
         return torch.where(self.heads < 0, len(self.heads), self.heads)
 
 
 def complete_tree(text: AnalysedText) -> DependencyTree | None:
-    """Return the tree of a text that is not truncated, or None."""
+    """Return the tree of a text; None if the text is truncated."""
     tree = text.source
     return tree if isinstance(tree, DependencyTree) and len(text.words) == len(tree.words) else None
 
 
 def distance_example(example: ParserExample) -> ParserExample:
-    """Return the same sentence with distances as its only features."""
+    """Return the same sentence with only distances as features."""
     positions = torch.arange(len(example.heads))
     distance = (positions - positions[:, None]).clamp(-MAX_DISTANCE, MAX_DISTANCE) + MAX_DISTANCE
     pairs = torch.nn.functional.one_hot(distance, 2 * MAX_DISTANCE + 1).float()
@@ -183,7 +183,7 @@ def distance_example(example: ParserExample) -> ParserExample:
 def train_parser(
     examples: Sequence[ParserExample], config: AttentionParser, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Train weights of pairs (F,) and roots (G,) by cross-entropy over heads."""
+    """Train weights for pairs (F,) and roots (G,) by cross-entropy over possible heads."""
     generator = torch.Generator().manual_seed(stream_key(seed, "attention parser") >> 1)
     sizes = (examples[0].pairs.shape[-1], examples[0].roots.shape[-1])
     weights = tuple(torch.zeros(size, requires_grad=True) for size in sizes)
@@ -203,7 +203,7 @@ def train_parser(
 
 
 def _loss(examples: Sequence[ParserExample], weights: tuple[Tensor, Tensor]) -> Tensor:
-    """Return the loss over all scored words at once: many small losses are slow with threads."""
+    """Return the loss over all scored words at once: with threads, many small losses are slow."""
     widest = max(len(example.heads) for example in examples)
     scores = [
         torch.nn.functional.pad(

@@ -32,22 +32,22 @@ from bertwright.core.significance import (
 )
 
 MAX_LENGTH = 512
-"""Maximum sequence length, so that only the model itself truncates stories."""
+"""Maximum sequence length, so large that only the model's own limit truncates stories."""
 
 RESOLVERS = ("best head", "nearest mention", "same word", "rule-based", "untrained")
 REPORTED_KINDS = ("all", *MENTION_KINDS)
-"""Kinds of mentions that are reported."""
+"""Kinds of mentions that are reported separately."""
 
 
 class Coreference(Analysis):
     """How often the best head attends from a mention to an earlier one of the same person.
 
-    In short stories with two or three people, one of them is mentioned again by a pronoun, name or
+    In short stories about two or three people, one of them is mentioned again by a pronoun, name or
     noun. A head is correct if, of all earlier mentions, it attends most to one of the same person;
-    ties count in part. The best head is chosen on half of the stories and tested on the other half,
-    overall and by kind. Baselines are the nearest mention, the nearest same word, a rule (same
-    word, else the nearest with fitting gender and number), and the best head with random weights.
-    Stories are sampled from a small grammar, ``num_stories`` of each kind.
+    ties count in part. The best head is selected on half of the stories and tested on the other
+    half, overall and by kind. Baselines are the nearest mention, the nearest same word, a rule (the
+    same word, else the nearest with matching gender and number), and the best head with random
+    weights. Stories are sampled from a small grammar, ``num_stories`` of each kind.
     """
 
     kind: Literal["coreference"] = "coreference"
@@ -123,7 +123,7 @@ class Coreference(Analysis):
     def sample_stories(
         self, inputs: AnalysisInput
     ) -> tuple[list[CoreferenceStory], list[AnalysedText]]:
-        """Sample the stories that the model need not truncate, and encode them."""
+        """Sample and encode stories that the model does not need to truncate."""
         generator = np.random.default_rng(stream_key(inputs.seed, "coreference"))
         stories = sample_stories(self.num_stories, generator)
         texts = encode_sentences(inputs.model, [story.words for story in stories], MAX_LENGTH)
@@ -134,7 +134,7 @@ class Coreference(Analysis):
 def coreference_scores(
     model: AnalysedModel, texts: Sequence[AnalysedText], stories: Sequence[CoreferenceStory]
 ) -> FloatArray:
-    """Return how far each head is correct in each story, (N, layers, heads)."""
+    """Return how far each head is correct in each story, 0 to 1, (N, layers, heads)."""
     scores = np.zeros((len(stories), model.num_layers, model.num_heads))
     for batch in activation_batches(model, texts, Coreference.taps):
         for layer in range(model.num_layers):
@@ -151,7 +151,7 @@ def coreference_scores(
 
 
 def best_head(scores: FloatArray) -> tuple[int, int]:
-    """Return the layer and head with the highest mean score, from (N, layers, heads)."""
+    """Return the layer and head with the highest mean of scores (N, layers, heads)."""
     layer, head = np.unravel_index(scores.mean(0).argmax(), scores.shape[1:])
     return int(layer), int(head)
 
@@ -162,7 +162,7 @@ def is_same_word(antecedent: Mention, anaphor: Mention) -> bool:
 
 
 def is_compatible(antecedent: Mention, anaphor: Mention) -> bool:
-    """Return True if gender and number allow both mentions to be one person."""
+    """Return True if gender and number allow both mentions to be the same person."""
     forms = {antecedent.form, anaphor.form}
     return len(forms) == 1 or ("one" in forms and "several" not in forms)
 
@@ -174,8 +174,8 @@ RESOLUTION_RULES: dict[str, tuple[Sieve, ...]] = {
     "same word": (is_same_word,),
     "rule-based": (is_same_word, is_compatible),
 }
-"""Sieves of each rule: the nearest antecedent that passes the first sieve passed by any (Lee et al.
-2011); the nearest of all if none passes."""
+"""Sieves by rule. The antecedent is the nearest that passes the first sieve passed by any mention
+(Lee et al. 2011); the nearest of all if none passes."""
 
 
 def resolve(story: CoreferenceStory, sieves: Sequence[Sieve]) -> int:

@@ -28,14 +28,14 @@ from bertwright.tasks.formats.dependency_trees import DependencyTree
 DIRECTIONS = ("attends to its head", "is attended to by its head")
 
 OFFSETS = tuple(offset for offset in range(-5, 6) if offset)
-"""Fixed offsets from a dependent to the head that a baseline predicts."""
+"""Fixed offsets from a dependent to its head; the baseline predicts the best one."""
 
 PUBLISHED_ACCURACIES = {
     "det": "94.3 % and 51.7 %",
     "mark": "50.7 % and 14.5 %",
     "obj": "86.8 % and 40.0 %",
 }
-"""Best head and best offset of BERT-base on the Wall Street Journal."""
+"""Accuracies of BERT-base on the Wall Street Journal: best head and best offset."""
 
 
 def _num_significant(result: StoredResult) -> Mapping[str, Any]:
@@ -55,8 +55,8 @@ class RelationHeads(StreamingAnalysis):
     """The accuracy of the best attention head for each dependency relation.
 
     A head predicts the most attended word, or the word that attends most. The baseline is the best
-    fixed offset. Both are chosen on half of the sentences and tested on the other half. Relations
-    with fewer than ``min_words`` words there are skipped; subtypes count as relations.
+    fixed offset. Both are selected on half of the sentences and tested on the other half. Relations
+    with fewer than ``min_words`` words there are skipped; subtypes are separate relations.
     """
 
     kind: Literal["relation-heads"] = "relation-heads"
@@ -166,14 +166,15 @@ def _relations(inputs: AnalysisInput) -> list[str]:
 
 
 def is_significantly_better(finding: Mapping[str, Any]) -> bool:
-    """Return True if a stored finding is above its baseline, adjusted for all tests."""
+    """Return True if a finding is above its baseline, significantly after adjustment."""
     return finding["adjusted_p_value"] < 0.05 and finding.get("difference_interval", (0,))[0] > 0
 
 
 def predicted_dependency_heads(word_attention: Tensor) -> NDArray[np.int64]:
-    """Predict the head of each word from attention between words (H, W, W), (2, H, W).
+    """Predict the head of each word, (2, H, W), from attention between words (H, W, W).
 
-    By the most attended word, and by the word that attends most; -1 if there is none, never itself.
+    The two predictions are the most attended word and the word that attends most; -1 if there is
+    none. A word is never its own head.
     """
     size = word_attention.shape[-1]
     others = word_attention.masked_fill(

@@ -1,4 +1,4 @@
-"""Short stories in which one of two or three people is mentioned again, sampled from a grammar."""
+"""Short stories that mention one of two or three people again, sampled from a grammar."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 MentionKind = Literal["pronoun", "name", "noun"]
 PersonForm = Literal["man", "woman", "several", "one"]
-"""Gender and number that a word expresses; "one" is a single person of either gender."""
+"""Gender and number expressed by a word; "one" is a single person of either gender."""
 
 MENTION_KINDS: tuple[MentionKind, ...] = get_args(MentionKind)
 PERSON_FORMS: tuple[PersonForm, ...] = ("man", "woman", "several")
 
 SUBJECT_PRONOUNS = {"man": "he", "woman": "she", "several": "they"}
 OBJECT_PRONOUNS = {"he": "him", "she": "her", "they": "them"}
-"""Subject pronouns by form, and their object forms."""
+"""Subject pronouns by form, with their object forms."""
 
 NAMES = {
     "man": "Robert:Bob William:Bill Thomas:Tom Michael:Mike James:Jim Joseph:Joe Charles:Charlie "
@@ -33,7 +33,7 @@ NOUNS = {
     "several": "soldiers:army players:team students:class officers:police sailors:crew "
     "musicians:band workers:staff ministers:government",
 }
-"""Nouns for a person; the second of a pair expresses neither gender nor number."""
+"""Nouns for a person; the second noun of a pair expresses neither gender nor number."""
 
 PROFESSIONS = (
     "doctor teacher lawyer writer driver farmer singer judge nurse pilot poet painter banker "
@@ -62,12 +62,12 @@ FINAL_SENTENCES = (
     "later a dog followed @ .",
     "the rain did not stop @ .",
 )
-"""Sentences with a subject at a digit and an object at @."""
+"""Sentences with a digit for a subject and @ for an object."""
 
 
 @dataclass(frozen=True)
 class NounPhrase:
-    """Words for a person, ending with the mention, and their form."""
+    """Words for a person that end with the mention, and their form."""
 
     words: str
     form: PersonForm
@@ -85,7 +85,7 @@ class Mention:
 
 @dataclass(frozen=True)
 class CoreferenceStory:
-    """A story with its mentions in order; the last one is resolved and is of the kind."""
+    """A story with its mentions in order; the last one is the mention of ``kind`` to resolve."""
 
     words: tuple[str, ...]
     mentions: tuple[Mention, ...]
@@ -103,7 +103,7 @@ class CoreferenceStory:
 
     @property
     def is_coreferent(self) -> NDArray[np.bool_]:
-        """Which antecedents are of the same person, (M,) bool."""
+        """True for antecedents that are the same person, (M,) bool."""
         return np.array(
             [mention.person_index == self.anaphor.person_index for mention in self.antecedents]
         )
@@ -111,7 +111,7 @@ class CoreferenceStory:
 
 @dataclass(frozen=True)
 class StoryPerson:
-    """A person with the phrases of the first mention, in apposition, and of later ones by kind."""
+    """A person: phrases in apposition for the first mention, and phrases by kind for later ones."""
 
     first_mentions: tuple[NounPhrase, ...]
     later_mentions: Mapping[MentionKind, tuple[NounPhrase, ...]]
@@ -125,7 +125,7 @@ def sample_stories(num_per_kind: int, generator: np.random.Generator) -> list[Co
 def sample_story(kind: MentionKind, generator: np.random.Generator) -> CoreferenceStory:
     """Sample a story whose last mention is of this kind.
 
-    The person is drawn independently of the order of mentions.
+    The person is chosen independently of the order of mentions.
     """
     people, builder = _sample_people(kind, generator), _StoryBuilder([], [])
     opening = str(generator.choice(OPENING_SENTENCES[len(people)]))
@@ -158,7 +158,7 @@ class _StoryBuilder:
     def add_sentence(
         self, sentence: str, mentions_by_slot: Mapping[str, tuple[int, Sequence[NounPhrase]]]
     ) -> None:
-        """Add a sentence whose slots are replaced by mentions."""
+        """Add a sentence, filling its slots with mentions."""
         for word in sentence.split():
             if word in mentions_by_slot:
                 self._add_mentions(*mentions_by_slot[word])
@@ -185,9 +185,9 @@ class _StoryBuilder:
 
 
 def _sample_people(kind: MentionKind, generator: np.random.Generator) -> list[StoryPerson]:
-    """Sample two or three people of different forms without a word in common.
+    """Sample two or three people of different forms who share no words.
 
-    At least one of them has mentions of the kind.
+    At least one of them has mentions of this kind.
     """
     while True:
         forms = generator.permutation(len(PERSON_FORMS))[: generator.integers(2, 4)]

@@ -1,6 +1,6 @@
-"""Methods that reconstruct trees from attention or hidden states.
+"""Methods that recover trees from attention or hidden states.
 
-Each is chosen or trained on half of the sentences and scored on the other half.
+Each is selected or trained on half of the sentences and scored on the other half.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ Counts = NDArray[np.int64]
 
 
 class TreeMethodInputs:
-    """Attention, hidden states and trees of sentences that are all complete.
+    """Attention, hidden states and trees of sentences that are not truncated.
 
     Attributes:
         examples: Attention between the words of each sentence.
@@ -56,12 +56,12 @@ class TreeMethodInputs:
         )
 
     def num_correct_edges(self, sentence_index: int, similarity: Tensor) -> int:
-        """Return the number of correct edges of the maximum spanning tree of (W, W)."""
+        """Return how many edges of the maximum spanning tree of (W, W) similarities are correct."""
         symmetric = similarity.maximum(similarity.mT)
         return self.sentences[sentence_index].num_correct_edges(-symmetric.double().numpy())
 
     def score_test_sentences(self, similarity: Callable[[int], Tensor]) -> Counts:
-        """Return the correct edges of every test sentence, given similarities by index."""
+        """Return each test sentence's correct edges; ``similarity`` maps its index to (W, W)."""
         return np.array(
             [self.num_correct_edges(number, similarity(number)) for number in self.test_indices]
         )
@@ -88,14 +88,14 @@ def complete_sentences(texts: Sequence[AnalysedText], max_sentences: int) -> lis
 
 
 def head_attention(example: ParserExample) -> Tensor:
-    """Return the attention of all heads between words, (heads, W, W)."""
+    """Return attention between words of all heads, (heads, W, W)."""
     return example.pairs[..., : example.pairs.shape[-1] // 2].permute(2, 0, 1)
 
 
 def num_correct_links(example: ParserExample, sentence: TreeSentence) -> Counts:
-    """Return how many links to the most attended word are edges, for directions and heads.
+    """Return how many links to the most attended word are edges, (2, heads).
 
-    (2, heads); punctuation is excluded.
+    The first dimension is the direction; punctuation is excluded.
     """
     scored = torch.from_numpy(sentence.scored_words)
     predicted = predicted_dependency_heads(head_attention(example)[:, scored][:, :, scored])
@@ -104,7 +104,7 @@ def num_correct_links(example: ParserExample, sentence: TreeSentence) -> Counts:
 
 
 def best_head_links(inputs: TreeMethodInputs) -> TreeMethodScores:
-    """Score the links of the head and direction with most correct edges."""
+    """Score the links of the head and direction with the most correct edges."""
     pairs = zip(inputs.examples, inputs.sentences, strict=True)
     num_correct = np.array([num_correct_links(*pair) for pair in pairs])
     by_head = num_correct[inputs.train_indices].sum(0)
@@ -116,7 +116,7 @@ def best_head_links(inputs: TreeMethodInputs) -> TreeMethodScores:
 
 
 def best_head_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
-    """Score the tree of the head with most correct edges."""
+    """Score the tree of the head with the most correct edges."""
     num_correct = [
         [
             inputs.num_correct_edges(number, weights)
@@ -132,7 +132,7 @@ def best_head_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
 
 
 def mean_attention_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
-    """Score the tree of the mean over heads."""
+    """Score the tree of the mean attention over heads."""
 
     def similarity(number: int) -> Tensor:
         weights = head_attention(inputs.examples[number])
@@ -142,7 +142,7 @@ def mean_attention_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
 
 
 def weighted_attention_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
-    """Score the tree of the head probabilities of the attention parser."""
+    """Score the tree of the attention parser's head probabilities."""
     train = [inputs.examples[number] for number in inputs.train_indices]
     weights = train_parser(train, inputs.parser_config, inputs.inputs.seed)
 
@@ -153,7 +153,7 @@ def weighted_attention_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
 
 
 def hidden_state_tree(inputs: TreeMethodInputs) -> TreeMethodScores:
-    """Score the tree of a distance probe on the layer with the best held-out error."""
+    """Score the tree of a distance probe on the layer with the lowest held-out error."""
     probes, best = fit_layer_probes(
         inputs.word_states,
         [inputs.sentences[number] for number in inputs.train_indices],
@@ -177,4 +177,4 @@ TREE_METHODS: dict[str, Callable[[TreeMethodInputs], TreeMethodScores]] = {
     "weighted heads": weighted_attention_tree,
     "hidden states": hidden_state_tree,
 }
-"""Methods by their reported names."""
+"""Methods by name in reports."""

@@ -1,6 +1,6 @@
-"""The viewer's page, a single self-contained file.
+"""The viewer's page, a single self-contained HTML file.
 
-Arrays are quantised to steps above their minimum and deflated.
+Arrays are quantised to integer steps above their minimum and compressed with deflate.
 """
 
 import base64
@@ -33,13 +33,13 @@ from bertwright.core.errors import UserError
 from bertwright.core.files import write_text
 
 QUANTISATION_STEP = 2.0**-19
-"""Quantisation step; numbers are off by at most half of it."""
+"""Quantisation step; values are off by at most half of it."""
 
 MAX_QUANTISED_VALUE = 2**32 - 1
-"""Largest number of steps; arrays with a larger range have larger steps."""
+"""Maximum number of steps; arrays with a larger range get larger steps."""
 
 MAX_NEURON_VALUES = 500_000
-"""Numbers of queries and keys that a page may hold: they are most of its size."""
+"""Maximum number of query and key values in a page, which are most of its size."""
 
 
 def write_view(
@@ -50,11 +50,11 @@ def write_view(
 
 
 def render_view(inputs: AnalysisInput, provenance: str, max_texts: int | None = None) -> str:
-    """Render the page for the first texts; neighbours come from the words of all texts.
+    """Render the page for the first texts; neighbours are searched among the words of all texts.
 
     A second model is shown with its differences. ``provenance`` states time and machine.
 
-    Errors: UserError for a model without blocks, and for models that cannot be compared.
+    Errors: UserError for a model without blocks, and for two models that cannot be compared.
     """
     if not inputs.model.num_layers:
         raise UserError(f"{inputs.model.name} has no blocks, so there is nothing to show")
@@ -96,13 +96,13 @@ def render_view(inputs: AnalysisInput, provenance: str, max_texts: int | None = 
         has_norms=all(m is None or missing_head_outputs(m) is None for m in (model, other_model)),
         style=parts["css"],
         script=parts["js"],
-        # The data must not end its script element.
+        # The data must not contain the end tag of its script element.
         data=json.dumps(data, ensure_ascii=False).replace("</", "<\\/"),
     )
 
 
 def pack_array(values: NDArray[Any]) -> dict[str, Any]:
-    """Pack an array as JSON-compatible data: byte planes of the steps, lowest first, deflated."""
+    """Pack an array as JSON-compatible data: deflated byte planes of the steps, lowest first."""
     low, span = float(values.min()), float(np.ptp(values))
     step = max(QUANTISATION_STEP, span / MAX_QUANTISED_VALUE)
     steps = np.round((values.astype(np.float64) - low) / step).astype("<u4")

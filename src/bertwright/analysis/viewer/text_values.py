@@ -1,7 +1,7 @@
 """Values that the viewer shows.
 
-Attention in four ways, queries and keys, predictions at every position, and nearest words in every
-layer.
+They are attention in four ways, queries and keys, predictions at every position, and the nearest
+words in every layer.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ QUERY_KEY_TAPS = ("blocks.*.attention.query", "blocks.*.attention.key")
 NUM_PREDICTIONS, NUM_NEIGHBOURS = 5, 3
 
 ATTENTION_TOLERANCE = 1e-6
-"""Largest difference of attention weights that counts as none."""
+"""Attention weights that differ by no more than this count as equal."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +53,15 @@ class TextValues:
     """The values of one text.
 
     Attributes:
-        tokens: (T,) as strings.
-        word_ids: (T,) the word of each token, -1 for special tokens.
+        tokens: (T,) tokens as strings.
+        word_ids: (T,) word of each token, -1 for special tokens.
         words: The words as strings.
-        arrays: ``weights`` (layers, H, T, T); ``effective`` the same, only if it differs;
-            ``norms`` of transformed values (layers, H, T); ``rollout`` (layers, T, T); ``query``
-            and ``key`` (layers, H, T, d); those that the model has.
-        predictions: By position, None for special tokens; empty without masked-token predictions.
+        arrays: Those of the following that the model has: ``weights`` (layers, H, T, T);
+            ``effective``, the same shape, if it differs from the weights; ``norms`` of transformed
+            values (layers, H, T); ``rollout`` (layers, T, T); ``query`` and ``key`` (layers, H, T,
+            d).
+        predictions: Prediction by position, None for special tokens; empty for a model without
+            masked-token predictions.
         neighbours: Indices among all words, and cosines, (layers + 1, W, n) each.
     """
 
@@ -74,7 +76,7 @@ class TextValues:
 
 
 def compute_text_values(inputs: AnalysisInput, neurons: bool) -> list[TextValues]:
-    """Compute all values but neighbours; queries and keys only with ``neurons``."""
+    """Compute all values except neighbours; queries and keys only if ``neurons`` is True."""
     model = inputs.model
     values = [
         TextValues(
@@ -96,12 +98,12 @@ def compute_text_values(inputs: AnalysisInput, neurons: bool) -> list[TextValues
 
 
 def missing_attention(model: AnalysedModel) -> str | None:
-    """Return why attention cannot be shown, or None."""
+    """Return why attention cannot be shown, or None if it can."""
     return model.missing_taps(WEIGHTS_TAP, VALUES_TAP)
 
 
 def missing_token_predictions(model: AnalysedModel) -> str | None:
-    """Return why the tokens at all positions cannot be predicted, or None."""
+    """Return why the tokens at all positions cannot be predicted, or None if they can."""
     if not model.text_model.has_lm_head:
         return "the model has no language-model head"
     if model.text_model.is_causal:
@@ -139,7 +141,7 @@ def _attention_arrays(
 
 @torch.inference_mode()
 def predict_positions(model: AnalysedModel, text: AnalysedText) -> list[PositionPrediction | None]:
-    """Predict every position from the others, with it and the rest of its word masked."""
+    """Predict every position from the others; the whole word at the position is masked."""
     tokenizer, language_model = model.tokenizer, model.text_model.model
     maskable = np.flatnonzero(text.word_ids >= 0)
     predictions: list[PositionPrediction | None] = [None] * len(text)
@@ -169,9 +171,9 @@ def predict_positions(model: AnalysedModel, text: AnalysedText) -> list[Position
 def find_neighbours(
     inputs: AnalysisInput, text_values: Sequence[TextValues]
 ) -> list[tuple[int, str]]:
-    """Find the nearest words of other texts in every layer, by cosine.
+    """Find the nearest words in other texts, by cosine, for every layer.
 
-    ``text_values`` are of the first texts. Returns all words with the index of their text.
+    ``text_values`` belong to the first texts. Returns all words, each with the index of its text.
     """
     word_states = compute_word_states(inputs)
     start = 0

@@ -1,6 +1,6 @@
 "use strict";
 
-// Everything that is drawn follows from `state`; code that changes it calls `draw`.
+// The page is drawn from `state`; code that changes `state` calls `draw`.
 const data = JSON.parse(document.getElementById("data").textContent);
 const state = { tab: "heads", text: 0, layer: 0, head: 0, position: 0, kind: "weights", which: "model" };
 const byId = (id) => document.getElementById(id);
@@ -16,7 +16,7 @@ async function unpack(packed) {
   return { shape: packed.shape, values };
 }
 
-// Arrays are unpacked when their text is first shown.
+// Unpacks arrays when their text is first shown.
 const ready = new Map();
 async function arraysOf(text) {
   if (!ready.has(text)) {
@@ -74,7 +74,7 @@ function table(head, rows) {
     element("tbody", {}, ...rows.map((row) => element("tr", {}, ...cells("td", row)))));
 }
 
-// Draws values as a picture: stronger where larger, negative values in the other colour.
+// Draws values as an image: larger values are stronger, negative values have the other colour.
 function paint(canvas, values, width, most) {
   const height = values.length / width;
   canvas.width = width;
@@ -205,7 +205,7 @@ function drawWords() {
 const drawing = { heads: drawHeads, model: drawModel, neurons: drawNeurons, words: drawWords };
 const needs = { heads: "attention", model: "attention", neurons: "neurons", words: null };
 
-// A request that waited for arrays while a newer one came is dropped.
+// Drop a request if a newer one arrives while it waits for arrays.
 let drawRequest = 0;
 
 async function draw() {

@@ -1,4 +1,4 @@
-"""``bertwright doctor``: find what makes training fail before it does."""
+"""``bertwright doctor``: find causes of failed training before training."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -64,7 +64,7 @@ def doctor(
 
 
 def _print_machine_checks(as_json: bool) -> None:
-    """Print the checks of this machine; exit with code 1 where one fails."""
+    """Print the checks of this machine; exit with code 1 if one fails."""
     from rich.console import Console
     from rich.text import Text
 

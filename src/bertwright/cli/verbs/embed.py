@@ -13,7 +13,7 @@ from bertwright.cli.options import LanguageOption, ModelArgument, PluginOption, 
 from bertwright.cli.output import JsonOption, print_result
 
 TEXTS_PER_CHUNK = 4096
-"""Texts that are sorted into batches by length together."""
+"""Number of texts that are sorted by length into batches together."""
 
 
 def embed(

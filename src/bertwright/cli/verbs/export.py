@@ -147,7 +147,7 @@ def _activation_ranges(
     data: Path | None,
     observer: "RangeObserver",
 ) -> "ActivationCalibration | None":
-    """Return ranges of some texts and training examples; None without either."""
+    """Return activation ranges from texts and training examples; None without either."""
     from bertwright.core.rng import sample
     from bertwright.interop.onnx.calibration import MAX_SEQUENCES, ActivationCalibration
     from bertwright.tasks.data.task_data import TaskData

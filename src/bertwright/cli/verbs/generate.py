@@ -99,7 +99,7 @@ def generate(
 
 
 def _read_prompts(prompts: list[str], prompt_file: Path | None, jsonl: bool) -> Iterator[str]:
-    """Yield the prompts of the arguments and of a file; - and no prompt read standard input."""
+    """Yield prompts from arguments and a file; - or no prompt at all reads standard input."""
     from bertwright.data.readers.text_lines import STANDARD_INPUT, display_name, read_lines
     from bertwright.models.generation.prompt_files import parse_prompts, read_prompts
 

@@ -56,7 +56,7 @@ def _describe(public_set: "PublicDataset") -> str:
 
 @contextmanager
 def _progress_bars() -> Generator["ProgressCallback"]:
-    """Show a progress bar on stderr for every file."""
+    """Show a progress bar for every file on stderr."""
     from rich import progress
     from rich.console import Console
 

@@ -1,4 +1,4 @@
-"""``bertwright predict``: predictions of a fine-tuned model, as JSON lines."""
+"""``bertwright predict``: predict with a fine-tuned model, as JSON lines."""
 
 import json
 import sys
@@ -85,7 +85,7 @@ def _check_standard_input(lines: Iterable[tuple[int, str]], jsonl: bool) -> Iter
 def _open_output(
     path: Path | None, resume: bool, model: Path, precision: str | None
 ) -> Generator[tuple[TextIO, Iterator["LocatedLine"]]]:
-    """Yield a stream to write to, and the lines that an interrupted run has written."""
+    """Yield a stream to write to, and the lines that an interrupted run has already written."""
     if path is None:
         yield sys.stdout, iter(())
         return
@@ -98,7 +98,7 @@ def _open_output(
 
 
 def resumable_output(path: Path, model: Path, precision: str | None) -> "ResumableFile":
-    """Return the output file, which is resumed only for the same model, precision and plugins."""
+    """Return the output file, which resumes only with the same model, precision and plugins."""
     from bertwright import __version__
     from bertwright.core.files import ResumableFile, content_hash
     from bertwright.recipes.loading import imported_plugins

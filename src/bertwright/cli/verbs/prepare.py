@@ -32,7 +32,7 @@ LanguageColumnOption = Annotated[
 
 
 def iter_texts(texts: list[str], column: str, format: str | None) -> Iterator[str]:
-    """Yield the texts of files, in all their languages."""
+    """Yield the texts in files, in all languages."""
     from bertwright.data.document import ReadCounts
     from bertwright.data.readers.sources import find_sources
     from bertwright.data.readers.tables import read_documents
@@ -46,7 +46,7 @@ TEXT_OPTIONS = (
     *("heldout", "near_duplicates", "column", "language_column", "num_workers", "annotations"),
     *("phrases", "tagger", "dialogues", "dialogue_column", "capitals"),
 )
-"""Options of texts, refused with --item."""
+"""Options for texts, which cannot be combined with --item."""
 
 
 def prepare(

@@ -24,7 +24,7 @@ OverridesArgument = Annotated[
 
 
 def split_recipe_and_overrides(arguments: list[str] | None) -> tuple[str | None, list[str]]:
-    """Return the recipe among the arguments, if any, and the overrides."""
+    """Return the recipe in the arguments, if there is one, and the overrides."""
     names = [argument for argument in arguments or [] if "=" not in argument]
     if len(names) > 1:
         raise UserError(f"{names[1]!r} is neither a recipe nor an override (key.path=value)")

@@ -1,4 +1,4 @@
-"""``bertwright sensitivity``: what quantising each module of a model costs."""
+"""``bertwright sensitivity``: the cost of quantising each module of a model."""
 
 from pathlib import Path
 from typing import Annotated, Any

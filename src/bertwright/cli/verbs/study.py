@@ -1,4 +1,4 @@
-"""``bertwright study`` and ``bertwright compare``: recipes at equal cost, with a verdict."""
+"""``bertwright study`` and ``bertwright compare``: compare recipes at equal cost."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal

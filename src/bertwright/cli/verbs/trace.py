@@ -104,7 +104,7 @@ def trace(
 
 
 def _print_trace(trace: "SequenceTrace") -> None:
-    """Print a table: coloured on a terminal, plain and wide in a pipe."""
+    """Print a table: coloured on a terminal, plain and wide otherwise."""
     from rich.console import Console
 
     from bertwright.training.diagnostics.trace.table import trace_table

@@ -1,1 +1,1 @@
-"""Compression to a budget: the best model that is small and fast enough."""
+"""Compression to a budget: find the best model that is small and fast enough."""

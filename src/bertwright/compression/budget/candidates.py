@@ -1,6 +1,6 @@
-"""Candidates: a shape of the model in a format, and the formats in which models are written.
+"""Candidates: a model shape in a file format, and the formats themselves.
 
-Size and speed are known before training, because they do not depend on the values of weights.
+Size and speed are known before training, since they do not depend on the values of the weights.
 """
 
 import time
@@ -24,14 +24,14 @@ from bertwright.tasks.provenance import examples_checksum, prediction_fingerprin
 from bertwright.timing.artefact_worker import random_task_sequences
 
 NUM_TIMED, NUM_WARMUP = 30, 5
-"""The numbers of timed runs and of untimed warm-up runs before them."""
+"""Number of timed runs, and of untimed warm-up runs before them."""
 
 
 @dataclass(frozen=True)
 class ArtefactFormat:
     """A format: a model folder or an 8-bit ONNX folder, optionally with a trimmed vocabulary.
 
-    A trimmed vocabulary has only the tokens of the training examples.
+    A trimmed vocabulary contains only the tokens of the training examples.
     """
 
     kind: Literal["weights", "int8"] = "weights"
@@ -44,7 +44,7 @@ class ArtefactFormat:
         return f"{kind}, trimmed vocabulary" if self.trims_vocabulary else kind
 
     def write(self, model: FineTunedModel, examples: Examples, folder: Path) -> None:
-        """Write a model with its training examples' tokens.
+        """Write a model; a trimmed vocabulary keeps the tokens of ``examples``.
 
         Raises UserError if the vocabulary cannot be trimmed or the model cannot be exported.
         """
@@ -65,7 +65,7 @@ class ArtefactFormat:
 
 
 WEIGHTS_FORMAT = ArtefactFormat()
-"""The format without changes."""
+"""The format that changes nothing."""
 
 ARTEFACT_FORMATS = (
     WEIGHTS_FORMAT,
@@ -76,7 +76,7 @@ ARTEFACT_FORMATS = (
 
 
 def artefact_bytes(folder: Path) -> int:
-    """Return the size of the file with the weights."""
+    """Return the size in bytes of the file with the weights."""
     files = sorted(folder.glob("*.int8.onnx*")) or [folder / WEIGHTS_FILE]
     return sum(file.stat().st_size for file in files)
 
@@ -85,7 +85,7 @@ def artefact_bytes(folder: Path) -> int:
 class BudgetCandidate:
     """A shape in a format, with its size and latency.
 
-    ``milliseconds`` is None if the goal has no latency, or if the size misses the goal.
+    ``milliseconds`` is None if the goal does not limit latency, or if the size already misses it.
     """
 
     shape: ModelShape
@@ -95,12 +95,12 @@ class BudgetCandidate:
 
     @property
     def name(self) -> str:
-        """The shape and the format in words."""
+        """The shape and the format, in words."""
         return f"{self.shape.name}, {self.format.name}"
 
     @property
     def cost(self) -> str:
-        """The size and the latency in words."""
+        """The size and the latency, in words."""
         size = f"{self.num_bytes / 1e6:.4g} MB"
         return size if self.milliseconds is None else f"{size}, {self.milliseconds:.2f} ms"
 
@@ -108,7 +108,8 @@ class BudgetCandidate:
 class CandidatePool:
     """The candidates of a model for a goal, measured on first use.
 
-    ``examples`` are the training examples. Candidates are kept in a folder in ``work`` and reused.
+    ``examples`` are the training examples. Candidates are stored in a folder within ``work`` and
+    reused.
     """
 
     def __init__(
@@ -132,7 +133,7 @@ class CandidatePool:
         return list(self._candidates.values())
 
     def measure(self, shape: ModelShape, format: ArtefactFormat) -> BudgetCandidate:
-        """Return a shape in a format; raise UserError if it does not exist."""
+        """Return a candidate with this shape and format; raise UserError if it cannot be built."""
         if (shape, format) not in self._candidates:
             num_bytes, milliseconds = self._num_bytes(shape, format), None
             if self._goal.max_milliseconds is not None and self._goal.is_met(num_bytes, None):
@@ -143,14 +144,14 @@ class CandidatePool:
         return self._candidates[shape, format]
 
     def folder(self, shape: ModelShape, format: ArtefactFormat) -> Path:
-        """Return the folder of an untrained candidate, which is written on first use."""
+        """Return the folder of an untrained candidate; it is written on first use."""
         tokens = "trimmed" if format.trims_vocabulary else "all"
         folder = self._folder / f"{shape.num_layers}-{shape.kept_fraction}-{format.kind}-{tokens}"
         if not folder.exists():
             format.write(untrained_model(self._model, shape), self._examples, folder)
         return folder
 
-    # What a trimmed vocabulary saves, and the latency, do not depend on both shape and vocabulary.
+    # Latency, and what trimming saves, do not depend on shape and vocabulary together.
 
     def _num_bytes(self, shape: ModelShape, format: ArtefactFormat) -> int:
         if format.trims_vocabulary and shape != self._full_shape:
@@ -170,7 +171,7 @@ class CandidatePool:
 
 
 def measure_milliseconds(folder: Path, goal: Goal) -> float:
-    """Return the median time of a forward pass of the goal's batch, for the model in a folder."""
+    """Return the median milliseconds of a forward pass on the goal's batch, for a model folder."""
     model = load(folder)
     assert isinstance(model, FineTunedModel)
     sequences = random_task_sequences(model, goal.batch_size, goal.sequence_length)

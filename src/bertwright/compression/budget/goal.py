@@ -12,21 +12,22 @@ _LOSS = re.compile(r"loss<=(\d+(?:\.\d+)?)")
 BYTE_UNITS = {"KB": 1e3, "MB": 1e6, "GB": 1e9}
 
 MAX_TOKENS = 65_536
-"""The maximum size of a timed batch."""
+"""Maximum number of tokens in a timed batch."""
 
 POINT_TOLERANCE = 1e-9
-"""The tolerance of scores, which are rounded fractions."""
+"""Tolerance when comparing scores, which are rounded fractions."""
 
 
 @dataclass(frozen=True)
 class Goal:
-    """A goal; a limit is None if it is not set.
+    """A goal; limits that are not set are None.
 
     Attributes:
         max_bytes: size of the file with the weights.
-        max_milliseconds: latency of a batch of ``batch_size`` sequences of ``sequence_length``.
-        max_lost_points: hundredths of the score that may be lost.
-        text: the goal as parsed.
+        max_milliseconds: latency of a batch of ``batch_size`` sequences of ``sequence_length``
+        tokens.
+        max_lost_points: maximum loss of the score, in hundredths.
+        text: the goal as it was parsed.
     """
 
     max_bytes: float | None = None
@@ -38,9 +39,9 @@ class Goal:
 
     @staticmethod
     def parse(text: str) -> "Goal":
-        """Parse ``size<=25MB, latency<=5ms@1x64, loss<=1.0`` or a part of it.
+        """Parse all or part of ``size<=25MB, latency<=5ms@1x64, loss<=1.0``.
 
-        Raises UserError for other text, for a limit stated twice, and for too large a batch.
+        Raises UserError for other text, for a limit given twice, and for a batch that is too large.
         """
         limits: dict[str, float | int] = {}
         for part in text.replace(" ", "").split(","):
@@ -72,11 +73,11 @@ class Goal:
         return Goal(**limits, text=text)  # type: ignore[arg-type]
 
     def is_met(self, num_bytes: float, milliseconds: float | None) -> bool:
-        """Return True if a size and a latency meet the goal; an unknown latency counts as met."""
+        """Return True if size and latency meet the goal; an unknown latency counts as met."""
         return not self.unmet(num_bytes, milliseconds)
 
     def allows_loss(self, lost_points: float) -> bool:
-        """Return True if a loss of points is allowed."""
+        """Return True if the goal allows this loss in points."""
         return self.max_lost_points is None or lost_points <= self.max_lost_points + POINT_TOLERANCE
 
     def unmet(
@@ -84,7 +85,8 @@ class Goal:
     ) -> list[str]:
         """Describe the limits that are not met.
 
-        ``lost_score`` is a fraction from 0 to 1. Each description has the value and the excess.
+        ``lost_score`` is a fraction from 0 to 1. Each description contains the value and the
+        excess.
         """
         problems = (
             _describe_unmet("size", 1e-6, " MB", num_bytes, self.max_bytes),

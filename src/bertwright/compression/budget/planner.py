@@ -1,6 +1,7 @@
-"""Planning: choose the format and shape that meet a goal and lose least.
+"""Choose the format and shape that meet a goal and lose the least score.
 
-A format alone where it suffices; otherwise the shape with the lowest loss before training.
+If a format alone meets the goal, the shape is kept; otherwise the shape with the lowest loss before
+training is chosen.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,11 +35,11 @@ from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs import OutputType
 
 MAX_EVALUATION_EXAMPLES = 2048
-"""Examples used to compare formats."""
+"""Number of examples used to compare formats."""
 
 
 def evaluation_sample(output_type: OutputType, examples: Examples) -> Examples:
-    """Return a sample of examples; for ranking, a sample of whole groups."""
+    """Return a sample of the examples; for ranking, it consists of whole groups."""
     groups = [output_type.group(example) for example in examples]
     names = [name for name in dict.fromkeys(groups) if name is not None]
     if not names:
@@ -49,7 +50,7 @@ def evaluation_sample(output_type: OutputType, examples: Examples) -> Examples:
 
 @dataclass(frozen=True)
 class BudgetPlan:
-    """A plan: the candidate, and its model before training; None if nothing is to be trained."""
+    """The chosen candidate, and its model before training; None if training is not needed."""
 
     candidate: BudgetCandidate
     model: FineTunedModel | None
@@ -75,7 +76,7 @@ class BudgetPlanner:
         self._losses: dict[ModelShape, float] = {}
 
     def plan(self) -> BudgetPlan:
-        """Return the best plan that meets the goal, as far as is known before training.
+        """Return the best plan to meet the goal, based on measurements before training.
 
         Raises UserError if no candidate is small and fast enough.
         """
@@ -93,9 +94,9 @@ class BudgetPlanner:
         return BudgetPlan(candidate, models[candidate.shape])
 
     def estimates(self) -> dict[str, Any]:
-        """Return the points lost by each format, and the loss of each shape before training.
+        """Return the points lost by each format, and each shape's loss before training.
 
-        Losses are in nats.
+        Losses are in nats per target.
         """
         return {
             "lost_points_by_format": {f.name: lost for f, lost in self._lost_points.items()},
@@ -104,7 +105,7 @@ class BudgetPlanner:
 
     @cached_property
     def _allowed_formats(self) -> list[ArtefactFormat]:
-        """The formats in which the full model loses no more than allowed, the best first."""
+        """Return the formats in which the full model loses no more than allowed, best first."""
         score = self._score(WEIGHTS_FORMAT)
         for format in ARTEFACT_FORMATS[1:]:
             if format.trims_vocabulary and self._goal.max_bytes is None:
@@ -126,9 +127,9 @@ class BudgetPlanner:
         return evaluate(model, evaluation_sample(self._model.task.output_type, self._dev))["score"]
 
     def _largest_candidates(self) -> list[BudgetCandidate]:
-        """Return the candidates with the most layers that meet the goal, per kept fraction.
+        """Return for each kept fraction the candidate with the most layers that meets the goal.
 
-        A smaller fraction counts only with more layers than a larger one.
+        A smaller fraction is only included if it allows more layers than a larger one.
         """
         candidates: list[BudgetCandidate] = []
         possible = [shape for shape in self._smaller_shapes() if self._is_possible(shape)]
@@ -145,9 +146,9 @@ class BudgetPlanner:
         return candidates
 
     def _deepest(self, shapes: Sequence[ModelShape]) -> list[BudgetCandidate]:
-        """Return the first of ever shallower shapes that meets the goal, or nothing.
+        """Return the first shape that meets the goal, of shapes by falling depth; or an empty list.
 
-        Binary search: if a shape misses the goal, so do deeper ones.
+        Uses binary search, because if a shape misses the goal, all deeper shapes do as well.
         """
         best: list[BudgetCandidate] = []
         low, high = 0, len(shapes)
@@ -161,7 +162,7 @@ class BudgetPlanner:
         return best
 
     def _smaller_shapes(self) -> list[ModelShape]:
-        """Return the shapes below the full one, the smallest last."""
+        """Return the shapes smaller than the full one, the smallest last."""
         layers = range(self._full_shape.num_layers, 0, -1)
         shapes = [ModelShape(number, fraction) for fraction in KEPT_FRACTIONS for number in layers]
         return [shape for shape in shapes if shape != self._full_shape]
@@ -174,7 +175,7 @@ class BudgetPlanner:
         return True
 
     def _best_candidate(self, shape: ModelShape) -> BudgetCandidate | None:
-        """Return a shape in the best format in which it meets size and latency."""
+        """Return a shape in the best format that meets size and latency; None if none does."""
         for format in self._allowed_formats:
             if self._meets_goal(candidate := self._candidates.measure(shape, format)):
                 return candidate

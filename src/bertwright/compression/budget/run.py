@@ -37,21 +37,21 @@ from bertwright.timing.artefacts import Artefact, interleaved_seconds
 Log = Callable[[str], None]
 
 TRAINING_STEP_COST = 3
-"""The cost of a training step in forward passes."""
+"""Cost of a training step, in forward passes."""
 
 NUM_TIMED_EXAMPLES = 64
-"""Examples used to estimate the training time."""
+"""Number of examples used to estimate the training time."""
 
 BATCHES_PER_ROUND, NUM_ROUNDS = 10, 5
-"""Batches of each model per round, and the number of rounds."""
+"""Number of batches of each model per round, and number of rounds."""
 
 
 @dataclass(frozen=True)
 class BudgetRun:
     """A compression of a fine-tuned model to a goal.
 
-    ``settings`` are fine-tuning settings for all stages of the method. ``work_folder`` keeps the
-    candidates and the student after each stage but the last; an interrupted run resumes from it.
+    ``settings`` are fine-tuning settings for all stages of the method. ``work_folder`` stores the
+    candidates and the student after each stage except the last; an interrupted run resumes from it.
     """
 
     model: FineTunedModel
@@ -63,14 +63,15 @@ class BudgetRun:
     work_folder: Path | None = None
 
     def run(self, output: Path) -> dict[str, Any]:
-        """Write the best model that is small and fast enough, and return the result.
+        """Write the best model that is small and fast enough, and return the results.
 
-        The result has the goal, the measured candidates, the estimates, the plan, and score, size
-        and latency of both models. A model that loses too much is written, too, and ``is_met`` is
-        False.
+        The results contain the goal, the measured candidates, the estimates, the plan, and the
+        score, size and latency of both models. A model that loses too much is written as well, with
+        ``is_met`` False.
 
         Raises UserError if no candidate is small and fast enough, for sequences longer than the
-        model reads, for invalid settings, and for a method that cannot be combined with a goal.
+        model's maximum length, for invalid settings, and for a method that cannot be combined with
+        a goal.
         """
         require_new_folder(output)
         if self.work_folder is not None:
@@ -117,7 +118,7 @@ class BudgetRun:
         return result
 
     def _require_possible(self) -> None:
-        """Raise UserError for what can be checked before anything is measured."""
+        """Raise UserError for problems that can be detected before anything is measured."""
         if "seeds" in self.settings:
             raise UserError("a goal needs a single model: leave seeds= out")
         configs, method = self._stage_configs, self._loaded_method
@@ -155,9 +156,9 @@ class BudgetRun:
         self.log(f"{self.method} trains the pruned model: about {minutes:.1f} minutes")
 
     def _estimated_seconds(self, student: FineTunedModel, train: Examples) -> float:
-        """Estimate the training time.
+        """Estimate the training time in seconds.
 
-        A stage takes epochs of the student and one pass of the teacher.
+        A stage takes its epochs of the student and one pass of the teacher.
         """
         epochs = sum(config.epochs for config in self._stage_configs)
         student_seconds, teacher_seconds = (
@@ -178,7 +179,7 @@ class BudgetRun:
         ]
 
     def _evaluate(self, base: Path, compressed: Path, dev: Examples) -> dict[str, Any]:
-        """Evaluate the original and the compressed model from their folders."""
+        """Evaluate the original and the compressed model, loaded from their folders."""
         models: dict[str, dict[str, float]] = {}
         predictions: list[Sequence[Prediction]] = []
         folders = base, compressed
@@ -239,7 +240,7 @@ COLUMNS = {
 
 
 def report_table(result: Mapping[str, Any]) -> list[str]:
-    """Return the table of the original and the compressed model, of :meth:`BudgetRun.run`."""
+    """Return a table of both models, given the result of :meth:`BudgetRun.run`."""
     base, lines = result["base"], list[dict[str, Any]]()
     for name, model in (("base", base), (result["plan"], result["compressed"])):
         lines.append(

@@ -1,4 +1,4 @@
-"""The shapes that a model can be pruned to: layers, and fractions of their heads and units."""
+"""Shapes that a model can be pruned to: layers, and a fraction of their heads and units."""
 
 from dataclasses import dataclass
 
@@ -24,10 +24,10 @@ from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task_model import TaskModel
 
 KEPT_FRACTIONS = (1.0, 0.75, 0.5, 0.25)
-"""The fractions of heads and units to keep."""
+"""Fractions of heads and units that may be kept."""
 
 MAX_EXAMPLES, BATCH_SIZE = 512, 32
-"""Examples used to measure importance and loss, and their number per batch."""
+"""Number of examples used to measure importance and loss, and batch size."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class ModelShape:
 
     @property
     def name(self) -> str:
-        """The shape in words."""
+        """The shape, in words."""
         layers = count_noun(self.num_layers, "layer")
         if self.kept_fraction == 1:
             return layers
@@ -54,7 +54,7 @@ def full_shape(model: FineTunedModel) -> ModelShape:
 def require_supported_shape(
     shape: ModelShape, model: FineTunedModel, method: CompressionMethod
 ) -> None:
-    """Raise UserError if a model cannot be pruned to a shape, or a method cannot train it."""
+    """Raise UserError if a model cannot be pruned to a shape, or if a method cannot train it."""
     encoder = model.task_model.recipe.encoder
     pruned = encoder
     if shape.num_layers < full_shape(model).num_layers:
@@ -65,7 +65,7 @@ def require_supported_shape(
 
 
 def untrained_model(model: FineTunedModel, shape: ModelShape) -> FineTunedModel:
-    """Return a model of a shape with arbitrary weights: the first heads and units."""
+    """Return a model of this shape with arbitrary weights: its first heads and units."""
     if shape == full_shape(model):
         return model
     pruned = _prune_layers(model, shape.num_layers)
@@ -78,7 +78,7 @@ def untrained_model(model: FineTunedModel, shape: ModelShape) -> FineTunedModel:
 def prune_to_shape(model: FineTunedModel, shape: ModelShape, examples: Examples) -> FineTunedModel:
     """Return a model pruned to a shape, before training.
 
-    It has evenly spaced layers and their most important heads and units.
+    It keeps evenly spaced layers and their most important heads and units.
     """
     pruned, fraction = _prune_layers(model, shape.num_layers), 1 - shape.kept_fraction
     if not fraction:

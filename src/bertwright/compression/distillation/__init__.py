@@ -1,1 +1,1 @@
-"""Distillation of a smaller model, in pre-training and in fine-tuning."""
+"""Distillation into a smaller model, in pre-training and in fine-tuning."""

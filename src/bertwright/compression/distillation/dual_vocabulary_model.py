@@ -1,4 +1,4 @@
-"""A teacher with two vocabularies: its own, followed by its student's."""
+"""A teacher with two vocabularies: its own, followed by the student's."""
 
 import copy
 
@@ -17,8 +17,8 @@ from bertwright.objectives.objective import DeviceTargets, Loss, Objective
 class DualEmbedding(nn.Module):
     """An embedding of two concatenated tables: token ids (...) int64 to vectors (..., E).
 
-    The ids of the second table follow those of the first. The second table has weights of its own,
-    or is a linear projection of the ``student_table`` (V, e), which is no part of this module.
+    The ids of the second table follow the ids of the first. The second table has its own weights,
+    or is a linear projection of ``student_table`` (V, e), which is not part of this module.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class DualEmbedding(nn.Module):
 
     @property
     def student_offset(self) -> int:
-        """The id of the first token of the second table."""
+        """Id of the first token of the second table."""
         return self.teacher_embedding.num_embeddings
 
     @property
@@ -56,7 +56,7 @@ class DualEmbedding(nn.Module):
 
 
 class DualVocabularyModel(nn.Module):
-    """A copy of a model with two embedding tables and an output for each, without its heads.
+    """A copy of a model with two embedding tables and an output layer for each, without heads.
 
     The second table is for the vocabulary of ``student``.
     """
@@ -80,12 +80,12 @@ class DualVocabularyModel(nn.Module):
         self._initialisation = recipe.encoder.initialisation
 
     def init(self, seed: int) -> None:
-        """Draw the weights that the teacher does not have yet."""
+        """Initialise the weights that the teacher does not have."""
         for module in (self.embeddings.student_embedding, self.student_output):
             if module is not None:
                 initialise(module, self._initialisation, seed)
         if self.embeddings.projection is not None:
-            # Keeps the scale of the vectors, whatever the recipe's initialisation.
+            # Keeps the scale of the vectors, regardless of the recipe's initialisation.
             initialise(self.embeddings.projection, WidthAwareInitialisationConfig(), seed)
 
     def loss(
@@ -93,7 +93,7 @@ class DualVocabularyModel(nn.Module):
     ) -> Loss:
         """Return the loss at the masked positions of sequences (B, L).
 
-        Each token is predicted among the tokens of its own vocabulary.
+        Each token is predicted among the tokens of its own vocabulary only.
         """
         rule, extra = self.encoder.visibility, objective.visibility
         states: Tensor = self.encoder(

@@ -1,4 +1,4 @@
-"""Distillation of a fine-tuned model into a smaller one, for the same task (Hinton et al. 2015)."""
+"""Distillation of a fine-tuned model into a smaller one for the same task (Hinton et al. 2015)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ from bertwright.training.step_batch import StepBatch
 
 @dataclass(frozen=True)
 class TeacherTaskDistillation:
-    """A factory of distillation losses; ``objective_weight`` weighs the loss on the labels."""
+    """A factory of distillation losses; ``objective_weight`` weights the loss on the labels."""
 
     teacher: FineTunedModel
     losses: Sequence[DistillationTermConfig]
@@ -44,14 +44,14 @@ class TeacherTaskDistillation:
     ) -> "_TeacherTaskLoss":
         """Return the distillation loss of a student.
 
-        Raises UserError if the teacher's task or labels differ, if the two truncate examples
+        Raises UserError if the teacher has another task or labels, if the two truncate examples
         differently, or if hidden values of different tokens would be compared.
         """
         return _TeacherTaskLoss(self, student, encoded_task, used_vocabulary)
 
 
 class _TeacherTaskLoss(FrozenTeacherLoss[TaskBatch, TaskBatch]):
-    """The distillation losses of a fine-tuned teacher, in a single stage."""
+    """The distillation losses of a fine-tuned teacher, which form a single stage."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class _TeacherTaskLoss(FrozenTeacherLoss[TaskBatch, TaskBatch]):
 
 
 def _require_same_tokens(teacher: FineTunedModel, encoded_task: EncodedTask) -> None:
-    """Raise UserError if the teacher tokenizes the examples differently than the student."""
+    """Raise UserError if teacher and student tokenize the examples differently."""
     encoded = encode_examples(teacher.output_decoder, teacher.example_encoder, encoded_task.train)
     if any(
         (a.token_ids, a.segment_ids) != (b.token_ids, b.segment_ids)
@@ -122,9 +122,9 @@ def _require_same_tokens(teacher: FineTunedModel, encoded_task: EncodedTask) -> 
 
 
 def teacher_outputs(teacher: FineTunedModel, part: EncodedTask) -> Sequence[Tensor]:
-    """Return a teacher's outputs for each sequence of a task, (k, K) float32, on training scale.
+    """Return a teacher's outputs (k, K) float32 for each sequence of a task, on training scale.
 
-    Outputs stored in a transfer dataset are read, not computed again. Raises UserError if the
+    Outputs stored in a transfer dataset are read instead of computed again. Raises UserError if the
     labels differ or if the two truncate examples differently.
     """
     task, teacher_task = part.task, teacher.task

@@ -1,4 +1,4 @@
-"""The base of distillation losses whose teacher is not trained."""
+"""The base class of distillation losses whose teacher is not trained."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ from bertwright.training.step_batch import MicroBatch, StepBatch
 
 
 class FrozenTeacherLoss(DistillationLoss[MicroBatch, StudentInput]):
-    """The distillation losses of a teacher that is not trained, stage by stage.
+    """The distillation losses of a frozen teacher, stage by stage.
 
     Attributes:
-        output_taps: the taps that outputs are computed from, where a stage compares outputs.
+        output_taps: the taps that outputs are computed from, if a stage compares outputs.
 
     Raises UserError if a term of a stage cannot compare the two encoders.
     """
@@ -52,13 +52,13 @@ class FrozenTeacherLoss(DistillationLoss[MicroBatch, StudentInput]):
 
     @cached_property
     def teacher(self) -> Model:
-        """The teacher in the precision it runs in; no module of the loss, so it is not trained."""
+        """The teacher in its precision; not registered as a submodule, so it is not trained."""
         model = self._text_model.model
         return deepcopy(model).to(torch.bfloat16) if self._precision == "bf16" else model
 
     @abstractmethod
     def step_counts(self, step: StepBatch[MicroBatch], stage: DistillationStage) -> BatchCounts:
-        """Return the counts that the losses of a step are divided by."""
+        """Return the counts by which the losses of a step are divided."""
 
     @abstractmethod
     def compare(
@@ -68,7 +68,7 @@ class FrozenTeacherLoss(DistillationLoss[MicroBatch, StudentInput]):
         terms: DistillationTerms,
         fraction: float,
     ) -> tuple[DistillationInputs, BatchCounts]:
-        """Return what the terms compare in a micro-batch, and its counts."""
+        """Return the inputs of the terms for a micro-batch, and its counts."""
 
     @torch.no_grad()
     def teacher_values(
@@ -78,7 +78,7 @@ class FrozenTeacherLoss(DistillationLoss[MicroBatch, StudentInput]):
         token_info: TokenInfo,
         visibility: Visibility | None = None,
     ) -> Mapping[str, Tensor]:
-        """Return the values of the teacher that the terms read, by tap name."""
+        """Return the teacher's values that the terms read, by tap name."""
         taps = [*self._output_taps(terms), *terms.teacher_taps]
         if not taps:
             return {}

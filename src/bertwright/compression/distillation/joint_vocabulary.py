@@ -1,7 +1,7 @@
 """Joint training of a teacher and a student with a smaller vocabulary (Zhao et al. 2019, 2021).
 
-The teacher reads its student's sequences with some words in its own tokens and some in the
-student's, and predicts masked tokens, so that the embeddings of both vocabularies align.
+The teacher reads the student's sequences with some words in its own tokens and others in the
+student's tokens, and predicts masked tokens. This aligns the embeddings of both vocabularies.
 """
 
 from dataclasses import dataclass, replace
@@ -43,15 +43,15 @@ TEACHER_LOSS, PROJECTION_LOSS = "mixed-words", "variables"
 
 
 class JointTraining(Settings):
-    """The joint training of a teacher and its student.
+    """Settings for training a teacher and its student jointly.
 
     Attributes:
-        mixed_word_fraction: the fraction of words that the teacher reads in the student's tokens.
+        mixed_word_fraction: fraction of words that the teacher reads in the student's tokens.
         embeddings: the teacher's vectors of these tokens: a separate table, or a linear projection
-            of the student's table, which it trains.
-        objective_weight: scales the losses of the student's recipe.
-        teacher_weight: the weight of the teacher's masked-token loss.
-        projection_weight: the weight of the distance between the parameters of the two.
+            of the student's table, which is trained through it.
+        objective_weight: multiplies the losses of the student's recipe.
+        teacher_weight: weight of the teacher's masked-token loss.
+        projection_weight: weight of the distance between the parameters of the two models.
     """
 
     mixed_word_fraction: float = Field(default=0.5, ge=0.0, le=1.0)
@@ -63,7 +63,7 @@ class JointTraining(Settings):
 
 @dataclass(frozen=True)
 class JointVocabularyDistillation:
-    """A factory of the joint training of a teacher and a student."""
+    """A factory of the loss for joint training of a teacher and a student."""
 
     teacher: TextModel
     settings: JointTraining
@@ -71,8 +71,8 @@ class JointVocabularyDistillation:
     def build_loss(self, student: Model, data: Dataset) -> PretrainingDistillationLoss:
         """Return the distillation loss of a student.
 
-        Raises UserError if the two do not share a masked-token objective, if another objective
-        changes the text, or if words cannot be tokenized in both vocabularies.
+        Raises UserError if teacher and student do not share a masked-token objective, if another
+        objective changes the text, or if words cannot be tokenized in both vocabularies.
         """
         masked = masked_objective_name(student, self.teacher.model)
         others = {n: o for n, o in student.recipe.objectives.items() if n != masked}
@@ -100,7 +100,7 @@ class JointVocabularyDistillation:
 
 
 class _JointVocabularyLoss(DistillationLoss[Batch, DeviceBatch]):
-    """The masked-token loss of the teacher, and the distance between the two models' parameters."""
+    """The teacher's masked-token loss, and the distance between the parameters of both models."""
 
     def __init__(
         self,
@@ -166,7 +166,7 @@ class _JointVocabularyLoss(DistillationLoss[Batch, DeviceBatch]):
         return losses
 
     def _mixed_batch(self, batch: Batch, progress: Progress) -> Batch:
-        """Return the text of a micro-batch in mixed vocabularies, masked again."""
+        """Return the text of a micro-batch in mixed vocabularies, with new masks."""
         recipe, first = self._recipe, batch.first_sequence
         rng = CounterRng(
             recipe.seed, 0, progress.num_sequences + first + np.arange(len(batch.token_ids))
@@ -199,9 +199,9 @@ def unmask(batch: Batch, objective_name: str) -> SequenceBatch:
 def _matching_variables(
     student: Model, teacher: DualVocabularyModel
 ) -> tuple[NamedVariables, NamedVariables]:
-    """Return the corresponding parameters of both.
+    """Return the corresponding parameters of both models.
 
-    The student's are all but its heads', the teacher's those that serve the student's vocabulary.
+    The student's are all except its heads'; the teacher's are those for the student's vocabulary.
     """
     prefix = "encoder.embeddings.tokens."
     student_variables, teacher_variables = (

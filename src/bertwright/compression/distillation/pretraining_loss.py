@@ -37,10 +37,10 @@ from bertwright.training.step_batch import StepBatch
 
 @dataclass(frozen=True)
 class TeacherPretrainingDistillation:
-    """A factory of distillation losses of a teacher, stage by stage.
+    """A factory of distillation losses for a teacher, stage by stage.
 
     The teacher reads the student's sequences with the same tokens masked. With
-    ``copy_non_block_weights`` the student starts with the teacher's weights outside the blocks.
+    ``copy_non_block_weights``, the student starts with the teacher's weights outside of the blocks.
     """
 
     teacher: TextModel
@@ -49,7 +49,7 @@ class TeacherPretrainingDistillation:
 
     @property
     def fingerprint(self) -> str:
-        """An identifier of the teacher and the stages."""
+        """Identifier of the teacher and the stages."""
         stages = [stage.model_dump_json() for stage in self.stages]
         flags = ["around"] if self.copy_non_block_weights else []
         return " ".join([model_checksum(self.teacher), *stages, *flags])
@@ -57,8 +57,8 @@ class TeacherPretrainingDistillation:
     def build_loss(self, student: Model, data: Dataset) -> PretrainingDistillationLoss:
         """Return the distillation loss of a student.
 
-        Raises UserError if the tokenizers differ, if the two do not share a masked-token objective,
-        or if the block schedule or the copied weights do not fit.
+        Raises UserError if the tokenizers differ, if teacher and student do not share a
+        masked-token objective, or if the block schedule or the copied weights do not fit.
         """
         if self.teacher.tokenizer.hash != data.tokenizer.hash:
             raise UserError(
@@ -76,7 +76,7 @@ class TeacherPretrainingDistillation:
 
 
 class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
-    """The distillation losses of a teacher; outputs are compared where tokens are masked."""
+    """The distillation losses of a teacher; outputs are compared at masked tokens."""
 
     output_taps = ("output",)
 
@@ -92,7 +92,7 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
             & combined_visibility(list(recipe.objectives_of(phase).values()))
             for phase in range(len(recipe.phases))
         ]
-        # In a tuple, so that its parameters are not registered as parameters of this module.
+        # In a tuple, so that its parameters are not registered with this module.
         self._student = (student,)
         self._copied_weights = (
             dict(teacher.model.named_parameters()) if distillation.copy_non_block_weights else {}
@@ -145,7 +145,7 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
             # A published table may have more rows than the vocabulary has tokens.
             teacher_logits = teacher_logits[:, : student.vocab_size]
             if targets.weights is not None and not everywhere:
-                # Positions of weight 0 add no loss: both outputs are the same there.
+                # Positions of weight 0 add no loss, because both outputs are the same there.
                 student_logits = torch.where(
                     (targets.weights > 0)[:, None], student_logits, teacher_logits
                 )

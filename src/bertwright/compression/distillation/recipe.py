@@ -1,4 +1,4 @@
-"""The files of distillation in pre-training."""
+"""Files that describe distillation in pre-training."""
 
 from typing import Self
 
@@ -16,16 +16,16 @@ from bertwright.models.text_model import TextModel
 from bertwright.training.distillation_loss import PretrainingDistillation
 
 RECIPES_PACKAGE = "bertwright.compression.distillation.recipes"
-"""The package of the recipe files."""
+"""Package with the recipe files."""
 
 
 class DistillationRecipe(Settings):
-    """A published distillation in pre-training: of a frozen teacher, or of a joint training.
+    """A published distillation in pre-training, by a frozen teacher or by joint training.
 
     Attributes:
         stages: the distillation losses of a frozen teacher, stage by stage.
-        copy_non_block_weights: start the student with the teacher's weights outside the blocks.
-        joint_training: train the teacher beside its student.
+        copy_non_block_weights: start the student with the teacher's weights outside of the blocks.
+        joint_training: train the teacher together with the student.
     """
 
     description: str
@@ -53,7 +53,7 @@ class DistillationRecipe(Settings):
         return load_resource(name, RECIPES_PACKAGE, DistillationRecipe, "distillation recipe")
 
     def distillation(self, teacher: TextModel) -> PretrainingDistillation:
-        """Return the distillation by this teacher."""
+        """Return the distillation from this teacher."""
         if self.joint_training is not None:
             return JointVocabularyDistillation(teacher, self.joint_training)
         return TeacherPretrainingDistillation(teacher, self.stages, self.copy_non_block_weights)

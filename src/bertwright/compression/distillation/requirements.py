@@ -1,4 +1,4 @@
-"""Checks of whether a teacher can distil into a student in pre-training."""
+"""Checks whether a teacher can be distilled into a student in pre-training."""
 
 from torch import nn
 
@@ -12,7 +12,7 @@ from bertwright.training.distillation_loss import DISTILLATION_PREFIX
 def masked_objective_name(student: Model, teacher: Model) -> str:
     """Return the name of the student's masked-token objective.
 
-    Raises UserError unless there is exactly one and the teacher predicts tokens, too.
+    Raises UserError unless there is exactly one and the teacher predicts tokens too.
     """
     recipe = student.recipe
     objectives = recipe.objectives
@@ -80,6 +80,6 @@ def require_same_shapes(student: Model, teacher: Model) -> None:
 
 
 def non_block_parameters(model: Model) -> dict[str, nn.Parameter]:
-    """Return the parameters outside the blocks, by name."""
+    """Return the parameters outside of the blocks, by name."""
     excluded = ("encoder.blocks.", DISTILLATION_PREFIX)
     return {n: p for n, p in model.named_parameters() if not n.startswith(excluded)}

@@ -1,4 +1,4 @@
-"""The distance between a student's parameters and its teacher's, through shared projections.
+"""The distance between the parameters of a student and its teacher, with shared projections.
 
 Zhao et al. (2019).
 """
@@ -17,7 +17,7 @@ NamedVariables = Mapping[str, tuple[Tensor, int]]
 
 
 def named_variables(**modules: nn.Module | None) -> dict[str, tuple[Tensor, int]]:
-    """Return the parameters of modules; a bias counts as many parts as its weight."""
+    """Return the parameters of modules; a bias has as many parts as its weight."""
     variables: dict[str, tuple[Tensor, int]] = {}
     for prefix, module in modules.items():
         if module is not None:
@@ -30,13 +30,14 @@ def named_variables(**modules: nn.Module | None) -> dict[str, tuple[Tensor, int]
 
 
 class SharedProjections(nn.Module):
-    """The distance between a student's variables s and its teacher's t.
+    """The distance between a student's parameters s and its teacher's parameters t.
 
-    It is |U t V' - s|^2 + |U' s V - t|^2, the mean over the entries of a variable and then over
-    variables.
+    It is |U t V' - s|^2 + |U' s V - t|^2: the mean over the entries of a parameter, then over
+    parameters.
 
-    All rows projected between the same two sizes share a matrix U, all columns a matrix V, whatever
-    the layer; equal sizes need none. Vectors are single columns.
+    All row dimensions projected between the same two sizes share a matrix U, all column dimensions
+    a matrix V, regardless of the layer; equal sizes need no projection. Vectors are treated as
+    single columns.
     """
 
     def __init__(self, student: NamedVariables, teacher: NamedVariables) -> None:
@@ -64,12 +65,12 @@ class SharedProjections(nn.Module):
 
     @property
     def parameter_roles(self) -> dict[str, ParameterRole]:
-        """The role of every parameter: a matrix."""
+        """Return the role of every parameter: a matrix."""
         return {name: ParameterRole("matrix") for name, _ in self.named_parameters()}
 
     @torch.no_grad()
     def init(self, seed: int) -> None:
-        """Draw the matrices, so that U U' is about the identity for a much larger teacher."""
+        """Initialise the matrices so that U U' is about the identity for a much larger teacher."""
         for name, matrix in self.named_parameters():
             generator = torch.Generator().manual_seed(stream_key(seed, "variables", name) >> 1)
             drawn = torch.randn(matrix.shape, generator=generator)
@@ -102,7 +103,7 @@ def _projection_name(student_size: int, teacher_size: int) -> str:
 
 
 def _split_matrices(variable: Tensor, num_parts: int) -> Tensor:
-    """Return a variable as matrices (parts, rows, columns); a vector is one column."""
+    """Return a parameter as matrices (parts, rows, columns); a vector is one column."""
     return variable.reshape(num_parts, variable.shape[0] // num_parts, -1)
 
 
@@ -111,6 +112,6 @@ def _transposed(matrix: Tensor | None) -> Tensor | None:
 
 
 def _project(variable: Tensor, rows: Tensor | None, columns: Tensor | None) -> Tensor:
-    """Return U x V' of x (parts, r, c); a missing matrix is the identity."""
+    """Return U x V' for x (parts, r, c); None stands for the identity."""
     projected = variable if rows is None else rows @ variable
     return projected if columns is None else projected @ columns.T

@@ -1,4 +1,4 @@
-"""The stages of distillation in pre-training, and the schedule of blocks within them."""
+"""Stages of distillation in pre-training, and the schedule of blocks within a stage."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from bertwright.training.clock import Progress
 class BlockSchedule(Settings):
     """A schedule that trains the blocks of the student one after the other.
 
-    Every block has an equal interval of the stage. The learning rate of the current block is
-    scaled by ``learning_rate_scale``, a schedule over its interval; that of finished blocks by
-    ``finished_scale`` times as much. All other parameters are frozen.
+    Every block has an equal interval of the stage. The learning rate of the current block is scaled
+    by ``learning_rate_scale``, a schedule over its interval; the learning rate of finished blocks
+    is scaled by ``finished_scale`` in addition. All other parameters are frozen.
     """
 
     learning_rate_scale: NumberOrSchedule
@@ -36,9 +36,10 @@ class BlockSchedule(Settings):
     def learning_rate_scales(
         self, num_blocks: int, fraction: float, midpoint: float
     ) -> list[float]:
-        """Return the scales before the blocks, of each block, and after the blocks.
+        """Return the learning rate scales before the blocks, of each block, and after the blocks.
 
-        ``fraction`` and ``midpoint`` are those of the stage at the start and the middle of a step.
+        ``fraction`` and ``midpoint`` are fractions of the stage: at the start and the middle of a
+        step.
         """
         index = interval_index(fraction, num_blocks)
         scale = self.learning_rate_scale.at(min(max(midpoint * num_blocks - index, 0.0), 1.0))
@@ -47,13 +48,13 @@ class BlockSchedule(Settings):
 
 
 class DistillationStage(Settings):
-    """A stage of the run.
+    """A stage of the training.
 
     Attributes:
-        fraction: its part of the run, relative to the other stages.
+        fraction: its length relative to the other stages.
         losses: the distillation losses.
-        positions: where outputs are compared: at masked or at all real tokens.
-        objective_weight: scales the losses of the student's recipe.
+        positions: where outputs are compared: at masked tokens or at all real tokens.
+        objective_weight: multiplies the losses of the student's recipe.
         block_schedule: trains the blocks one after the other; None trains all at once.
     """
 
@@ -68,7 +69,7 @@ def stage_at(stages: Sequence[DistillationStage], progress: Progress) -> tuple[i
     """Return the index of the current stage and the progress within it."""
     total = sum(stage.fraction for stage in stages)
     ends = [end / total for end in accumulate(stage.fraction for stage in stages)]
-    # The tolerance of the clock keeps a boundary on its side of a rounded sum.
+    # The tolerance of the clock absorbs rounding in the sum at a boundary.
     index = min(bisect_right(ends, progress.fraction + 1e-9), len(ends) - 1)
     start = ends[index - 1] if index else 0.0
     fraction, midpoint = (

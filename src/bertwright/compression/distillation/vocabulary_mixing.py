@@ -1,6 +1,6 @@
-"""Sequences in two vocabularies: every word in the tokens of one of them (Zhao et al. 2019).
+"""Sequences in two vocabularies: each word is tokenized in one of them (Zhao et al. 2019).
 
-The ids of the second vocabulary follow those of the first.
+The ids of the second vocabulary follow the ids of the first.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 Retokenize = Callable[[tuple[int, ...]], tuple[int, ...] | None]
-"""From a word's tokens in the second vocabulary to those in the first, if there are any."""
+"""Maps a word's tokens in the second vocabulary to its tokens in the first; None if impossible."""
 
 
 class VocabularyMixer:
-    """A function from sequences in the second vocabulary to sequences in both.
+    """A function that turns sequences in the second vocabulary into sequences in both.
 
     A word keeps its tokens with probability ``keep_probability``, with ids offset by
-    ``first_vocab_size``; any other word is retokenized in the first vocabulary if it can be.
-    Special tokens become those of the first.
+    ``first_vocab_size``; other words are retokenized in the first vocabulary if possible. Special
+    tokens become those of the first vocabulary.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class VocabularyMixer:
         """Special tokens of the second vocabulary that a text may contain."""
 
     def __call__(self, batch: SequenceBatch, rng: CounterRng) -> SequenceBatch:
-        """Return sequences of the same shape (B, L); what exceeds L is truncated."""
+        """Return sequences of the same shape (B, L); tokens beyond L are truncated."""
         if batch.token_info.word_ids is None:
             raise UserError("mixed vocabularies need word boundaries: choose a tokenizer with them")
         length = batch.token_ids.shape[1]
@@ -77,7 +77,7 @@ class VocabularyMixer:
     def _unit_tokens(
         self, unit_ids: tuple[int, ...], start: int, is_word: bool, is_kept: bool
     ) -> Iterator[tuple[int, int]]:
-        """Yield the tokens of a unit with their source positions: of a token, or of its word."""
+        """Yield the tokens of a unit with their source positions: the token's, or its word's."""
         retokenized = self._retokenize(unit_ids) if is_word and not is_kept else None
         if retokenized is not None:
             yield from ((token_id, start) for token_id in retokenized)

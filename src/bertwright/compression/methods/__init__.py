@@ -1,1 +1,1 @@
-"""Published ways to make a model small, a file each."""
+"""Published methods to make a model small, one file each."""

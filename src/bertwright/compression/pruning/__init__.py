@@ -1,6 +1,6 @@
 """Pruning of weights while a task is learned.
 
-Pruned weights are zero, and the matrices keep their shapes: only structured pruning makes a model
+Pruned weights are zero and the matrices keep their shapes; only structured pruning makes a model
 smaller or faster.
 """
 

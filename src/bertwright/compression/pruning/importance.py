@@ -1,4 +1,4 @@
-"""Structured pruning: remove the heads and units that matter least for a task.
+"""Structured pruning: remove the heads and units that are least important for a task.
 
 Michel et al. (2019); Hou et al. (2020).
 """
@@ -26,10 +26,10 @@ from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task_model import TaskModel
 
 BATCH_SIZE = 32
-"""Items per forward and backward pass."""
+"""Number of items per forward and backward pass."""
 
 Importances = list[NDArray[np.float64]]
-"""The importance of the heads, or units, of every block."""
+"""The importance of heads, or of units, by block."""
 
 GATED_TAPS = ("attention.context", "feed_forward.activation")
 
@@ -37,7 +37,7 @@ GATED_TAPS = ("attention.context", "feed_forward.activation")
 class StructuredPruning(Settings):
     """Structured pruning: the fractions of ``heads`` and feed-forward ``units`` to remove.
 
-    Importance is measured by the gradients of the loss on at most ``examples`` examples.
+    Importance is measured with gradients of the loss on at most ``examples`` examples.
     """
 
     heads: float = Field(default=0.0, ge=0, lt=1)
@@ -58,7 +58,7 @@ class StructuredPruning(Settings):
 def _remaining_by_block(
     block_importances: Importances, pruned_fraction: float, depth: DepthConfig, sublayer_letter: str
 ) -> list[list[int]]:
-    """Return the parts to keep in every block.
+    """Return which heads or units to keep in every block.
 
     Blocks that share parameters are pruned together, by the sum of their importances.
     """
@@ -73,7 +73,7 @@ def _remaining_by_block(
 def select_most_important(
     layer_importances: Sequence[NDArray[np.float64]], pruned_fraction: float
 ) -> list[list[int]]:
-    """Return the parts to keep in every layer, when the least important ones of all are removed.
+    """Return which parts to keep in every layer; the least important over all layers are removed.
 
     Every layer keeps at least one part.
     """
@@ -93,7 +93,7 @@ def select_most_important(
 
 
 def first_subnetwork(config: EncoderConfig, pruned_fraction: float) -> Subnetwork:
-    """Return the first heads and units of every block, as many as pruning would leave.
+    """Return the first heads and units of every block, as many as pruning would keep.
 
     Raises UserError for blocks without attention.
     """
@@ -113,12 +113,12 @@ def first_subnetwork(config: EncoderConfig, pruned_fraction: float) -> Subnetwor
 
 
 def _decreasing_importances(num_parts: int) -> NDArray[np.float64]:
-    """Return importances that prune all layers by the same fraction, the last parts first."""
+    """Return importances with which all layers are pruned equally, the last parts first."""
     return 1 - (np.arange(num_parts) + 0.5) / num_parts
 
 
 def prune_fine_tuned(model: FineTunedModel, subnetwork: Subnetwork) -> FineTunedModel:
-    """Return a fine-tuned model of a subnetwork; its outputs are those with all else gated to 0.
+    """Return a pruned fine-tuned model; outputs equal those with the removed parts gated to 0.
 
     Raises UserError for an encoder that cannot be pruned.
     """
@@ -133,7 +133,7 @@ def prune_fine_tuned(model: FineTunedModel, subnetwork: Subnetwork) -> FineTuned
 
 
 def importances(model: FineTunedModel, examples: Examples) -> tuple[Importances, Importances]:
-    """Return the importance of every head and unit, normalised within a block.
+    """Return the importance of every head and unit, normalised within each block.
 
     It is the mean over items of the absolute gradient of the loss with respect to a gate (Molchanov
     et al. 2017).
@@ -153,7 +153,7 @@ def _normalise(gradients: Tensor) -> NDArray[np.float64]:
 
 
 def _gate_gradients(batch: ExampleBatch) -> dict[str, Tensor]:
-    """Return the gradient of each item's loss per gate: (B, H, 1, 1) and (B, 1, F), by name."""
+    """Return each item's loss gradient by gate name: (B, H, 1, 1) and (B, 1, F)."""
     sizes = batch.num_sequences()
     gates = _unit_gates(batch.model, sum(sizes))
     with torch.enable_grad(), batch.model.task_model.encoder.gate(gates):

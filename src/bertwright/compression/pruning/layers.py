@@ -1,4 +1,4 @@
-"""Layer pruning: students made of some of their teacher's layers."""
+"""Layer pruning: students that consist of some layers of their teacher."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -20,7 +20,7 @@ LayerStrategy = Literal["first", "last", "even"]
 
 
 def require_layers(num_layers: int, num_available: int) -> None:
-    """Raise UserError unless this many layers can be kept."""
+    """Raise UserError unless this number of layers can be kept."""
     if not num_available:
         raise UserError(
             "the model has no layers to keep: name another student, or make it smaller with trim"
@@ -33,14 +33,14 @@ def require_layers(num_layers: int, num_available: int) -> None:
 
 
 def default_num_layers(depth: int) -> int:
-    """Return the default number of layers to keep: half."""
+    """Return the default number of layers to keep: half of them."""
     return max(depth // 2, 1)
 
 
 def select_layers(
     num_layers: int, num_available: int, strategy: LayerStrategy = "even"
 ) -> list[int]:
-    """Return the indices of the layers to keep: the first, the last, or evenly spaced ones.
+    """Return the indices of the layers to keep: first, last, or evenly spaced ones.
 
     Evenly spaced ones include the first and the last (Sanh et al. 2019).
     """
@@ -55,7 +55,7 @@ def select_layers(
 
 
 def prune_layers(model: TextModel, layers: Sequence[int]) -> TextModel:
-    """Return a model of some layers of another, with its embeddings and its LM head.
+    """Return a model with some layers of another one, with its embeddings and LM head.
 
     Raises UserError for an encoder whose blocks differ in kind or share their parameters.
     """
@@ -63,7 +63,7 @@ def prune_layers(model: TextModel, layers: Sequence[int]) -> TextModel:
 
 
 def prune_model_layers(model: Model, layers: Sequence[int]) -> Model:
-    """Prune the layers of a model without its tokenizer, as :func:`prune_layers` does."""
+    """Prune the layers of a model without a tokenizer, like :func:`prune_layers`."""
     recipe = model.recipe
     encoder = prune_config_layers(recipe.encoder, layers)
     new_index: dict[str, int] = {f"encoder.blocks.{old}.": new for new, old in enumerate(layers)}
@@ -79,9 +79,9 @@ def prune_model_layers(model: Model, layers: Sequence[int]) -> Model:
 
 
 def prune_config_layers(config: EncoderConfig, layers: Sequence[int]) -> EncoderConfig:
-    """Return the config of some layers of an encoder.
+    """Return the config of an encoder with only these layers.
 
-    Raises UserError for one whose blocks differ in kind or share their parameters.
+    Raises UserError for an encoder whose blocks differ in kind or share their parameters.
     """
     depth = config.depth
     if (
@@ -111,11 +111,11 @@ def prune_config_layers(config: EncoderConfig, layers: Sequence[int]) -> Encoder
 
 
 MAX_EXAMPLES, BATCH_SIZE = 512, 32
-"""Examples evaluated without each layer, and their number per batch."""
+"""Maximum number of examples to evaluate without each layer, and batch size."""
 
 
 def important_layers(model: FineTunedModel, examples: Examples, num_layers: int) -> list[int]:
-    """Return the indices, in order, of the layers whose removal raises the loss most.
+    """Return the indices, in ascending order, of the layers whose removal raises the loss most.
 
     This is the method of Kovaleva et al. (2019, section 4.5).
 
@@ -127,7 +127,7 @@ def important_layers(model: FineTunedModel, examples: Examples, num_layers: int)
 
 
 def layer_ablation_losses(model: FineTunedModel, examples: Examples) -> list[float]:
-    """Return the mean loss of examples when each layer in turn passes on its input."""
+    """Return the mean loss on the examples when each layer in turn is skipped."""
     batches, losses = example_batches(model, examples, BATCH_SIZE), list[float]()
     for layer in range(len(model.task_model.encoder.blocks)):
         with model.task_model.encoder.skip_block(layer):

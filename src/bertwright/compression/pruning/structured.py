@@ -1,4 +1,4 @@
-"""Structured pruning: smaller matrices without some heads and units."""
+"""Structured pruning: smaller matrices, without some of the heads and units."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ IndicesByBlock = Sequence[Sequence[int]]
 class Subnetwork:
     """The indices of the ``heads`` and feed-forward ``units`` to keep in every block.
 
-    None keeps all. Blocks that share parameters must keep the same.
+    None keeps all of them. Blocks that share parameters must keep the same ones.
     """
 
     heads: IndicesByBlock | None = None
@@ -48,7 +48,7 @@ def prune_model(model: Model, subnetwork: Subnetwork) -> Model:
 
 
 def unique_weights(module: nn.Module) -> dict[str, Tensor]:
-    """Return parameters and buffers by name, each once even if blocks share it."""
+    """Return parameters and buffers by name; a tensor shared by blocks occurs once."""
     named = (*module.named_parameters(), *module.named_buffers())
     return {name: tensor.detach() for name, tensor in named}
 
@@ -59,7 +59,7 @@ def prune_weights(
     subnetwork: Subnetwork,
     prefix: str = "encoder.",
 ) -> dict[str, Tensor]:
-    """Return the weights of a subnetwork by name; ``prefix`` precedes those of the encoder."""
+    """Return the weights of a subnetwork by name; ``prefix`` precedes the encoder's names."""
     pruned = dict(weights)
     for block, _ in enumerate(config.depth.sublayer_orders()):
         sublayers = f"{prefix}blocks.{block}.sublayers."
@@ -110,7 +110,7 @@ def _select_units(
     inner_width: int,
     num_parts: int,
 ) -> dict[str, Tensor]:
-    """Select rows in each part of the input matrix, and columns of the output matrix."""
+    """Select rows from each part of the input matrix, and columns from the output matrix."""
     rows = torch.cat([inner_width * part + indices for part in range(num_parts)])
     selected = {
         name: weights[name][rows]

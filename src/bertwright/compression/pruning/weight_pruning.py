@@ -1,6 +1,6 @@
-"""The base of weight pruning.
+"""The base classes of weight pruning.
 
-Weights are multiplied by gates, functions of a score per weight and of the progress.
+Weights are multiplied by gates, which depend on a score per weight and on the training progress.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,11 +21,11 @@ from bertwright.training.clock import Progress
 
 
 class WeightPruning(AdaptationConfig):
-    """An adaptation that trains all weights and prunes the matrices of some sublayers.
+    """An adaptation that trains all weights and prunes the matrices in some sublayers.
 
     Attributes:
         learns_scores: True if scores are trained with the weights; otherwise they are magnitudes.
-        has_penalty: True if open gates add to the loss.
+        has_penalty: True if open gates add a penalty to the loss.
     """
 
     sublayers: tuple[Literal["attention", "feed_forward"], ...] = ("attention", "feed_forward")
@@ -38,7 +38,7 @@ class WeightPruning(AdaptationConfig):
 
     @property
     def score_scale(self) -> float:
-        """How many times faster than weights scores are trained."""
+        """How many times faster scores are trained than weights."""
         return 1.0
 
     @property
@@ -47,19 +47,19 @@ class WeightPruning(AdaptationConfig):
         return 0.0
 
     def level(self, fraction: float) -> float:
-        """Return the density, threshold or penalty at a fraction of the training."""
+        """Return the density, threshold or penalty at this fraction of the training."""
         raise TypeError(f"{type(self).__name__} does not implement level")
 
     def is_done(self, level: float, fraction: float) -> bool:
-        """Return True if the last step reached the final level."""
+        """Return True if the last step has reached the final level."""
         raise TypeError(f"{type(self).__name__} does not implement is_done")
 
     def gates(
         self, scores: Mapping[str, Tensor], level: float, rng: DropoutRng | None
     ) -> dict[str, Tensor]:
-        """Return the factors of the weights, shaped like the scores.
+        """Return the factors of the weights, in the shapes of the scores.
 
-        ``rng`` is that of the step; None in a finished model.
+        ``rng`` is the random generator of the step; None in a finished model.
         """
         raise TypeError(f"{type(self).__name__} does not implement gates")
 
@@ -68,7 +68,7 @@ class WeightPruning(AdaptationConfig):
         raise TypeError(f"{type(self).__name__} has no penalty")
 
     def require_nonempty(self, shapes: Mapping[str, torch.Size]) -> None:
-        """Raise UserError if nothing would be left of a matrix of these shapes."""
+        """Raise UserError if pruning would leave nothing of a matrix of these shapes."""
 
     def build_parametrisation(self, encoder: Encoder) -> "PruningGates":
         names = matrix_names(encoder, self.sublayers)
@@ -84,11 +84,11 @@ class WeightPruning(AdaptationConfig):
 
 
 class PruningGates(WeightParametrisation):
-    """The gates of a weight pruning, for matrices of some shapes.
+    """The gates of weight pruning, for matrices of given shapes.
 
-    The trained parameters are (scores - ``score_offset``) / ``score_scale``: Adam moves every
-    parameter by the learning rate, so the scores move faster. Their gradient is that of the scores,
-    so that it is clipped together with that of the weights.
+    The trained parameters are (scores - ``score_offset``) / ``score_scale``: Adam changes every
+    parameter by about the learning rate, so the scores change faster. Their gradient is the scores'
+    gradient, so it is clipped together with the gradient of the weights.
     """
 
     def __init__(self, config: WeightPruning, shapes: Mapping[str, torch.Size]) -> None:
@@ -103,7 +103,7 @@ class PruningGates(WeightParametrisation):
 
     @property
     def parameter_roles(self) -> dict[str, ParameterRole]:
-        """The role of every score: a gate, without weight decay."""
+        """Return the role of every score: a gate, without weight decay."""
         return {name: ParameterRole("gate") for name, _ in self.named_parameters()}
 
     @property
@@ -147,7 +147,7 @@ class PruningGates(WeightParametrisation):
 class _PruningSchedule(Callback):
     """The schedule of a pruning.
 
-    A mask by magnitudes stays until the level changes, so it is part of a checkpoint.
+    A mask from magnitudes stays the same until the level changes, so it is stored in checkpoints.
     """
 
     name = "pruning"
@@ -165,7 +165,7 @@ class _PruningSchedule(Callback):
         self._mask_level: float | None = None
 
     def masks(self, magnitudes: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Return the gates of weights with these magnitudes."""
+        """Return the gates for weights of these magnitudes."""
         if self.level != self._mask_level:
             self._masks = self._config.gates(magnitudes, self.level, None)
             self._mask_level = self.level

@@ -14,30 +14,30 @@ from bertwright.modules.dropout_rng import DropoutRng, uniform_for_step
 from bertwright.modules.hard_concrete import HardConcrete
 
 MIN_DENSITY = 0.005
-"""The fraction of a matrix kept whatever the threshold (Sanh et al. 2020, the code)."""
+"""Fraction of a matrix that is kept at any threshold (Sanh et al. 2020, released code)."""
 
 
 def num_kept_weights(num_weights: int, density: float) -> int:
-    """Return the number of weights to keep, rounded down, so that 0.29 of 100 is 29."""
+    """Return the number of weights to keep, rounded down; 0.29 of 100 is 29."""
     return int(density * num_weights + 1e-6)
 
 
 @torch.no_grad()
 def top_mask(values: Tensor, density: float) -> Tensor:
-    """Return a bool mask of the highest values; among equal ones the first."""
+    """Return a bool mask of the highest values; of equal values the first ones are kept."""
     return _top_k_mask(values, num_kept_weights(values.numel(), density))
 
 
 @torch.no_grad()
 def threshold_mask(scores: Tensor, threshold: float) -> Tensor:
-    """Return a bool mask of scores whose sigmoid exceeds a threshold, at least ``MIN_DENSITY``."""
+    """Return a bool mask of scores whose sigmoid is above a threshold, at least ``MIN_DENSITY``."""
     mask = torch.sigmoid(scores) > threshold
     min_kept = max(int(MIN_DENSITY * scores.numel()), 1)
     return mask if int(mask.sum()) >= min_kept else _top_k_mask(scores, min_kept)
 
 
 def straight_through(mask: Tensor, scores: Tensor) -> Tensor:
-    """Return a mask as numbers with the gradient of the scores (straight-through estimator)."""
+    """Return a mask as floats with the gradient of the scores (straight-through estimator)."""
     return mask.to(scores.dtype) + (scores - scores.detach())
 
 
@@ -53,12 +53,12 @@ def _top_k_mask(values: Tensor, num_kept: int) -> Tensor:
 
 
 DENSITY_STEPS = 200
-"""The resolution of the density: masks are recomputed only when it changes by a step.
+"""Resolution of the density: masks are recomputed only when it changes by one of these steps.
 
-Within half a step of the final density, it is that density exactly."""
+Within half a step of the final density, the final density is used exactly."""
 
 GATE_STREAM = 67
-"""The stream of the random numbers of gates."""
+"""Random stream for gates."""
 
 GATE_DISTRIBUTION = HardConcrete(temperature=2 / 3, low=-0.1, high=1.1)
 
@@ -88,7 +88,7 @@ class DensityPruning(WeightPruning):
 
 
 class MagnitudePruning(DensityPruning):
-    """Magnitude pruning: keep the largest weights of each matrix or of all (Gordon et al. 2020)."""
+    """Magnitude pruning: keep the largest weights per matrix or over all (Gordon et al. 2020)."""
 
     kind: Literal["magnitude"] = "magnitude"
     scope: Literal["matrix", "all"] = "matrix"
@@ -112,10 +112,10 @@ class MagnitudePruning(DensityPruning):
 
 
 class MovementPruning(DensityPruning):
-    """Movement pruning: keep the weights of each matrix that move away from zero.
+    """Movement pruning: keep the weights in each matrix that move away from zero.
 
-    The gradient of a weight's score is its gradient times the weight; those with the highest scores
-    are kept (Sanh et al. 2020, section 4).
+    The gradient of a weight's score is the weight times its gradient; the weights with the highest
+    scores are kept (Sanh et al. 2020, section 4).
     """
 
     kind: Literal["movement"] = "movement"
@@ -130,8 +130,9 @@ class SoftMovementPruning(WeightPruning):
     """Soft movement pruning: keep the weights whose score's sigmoid exceeds a rising ``threshold``.
 
     Every matrix keeps as many as it needs (Sanh et al. 2020, section 4.3). The mean sigmoid, over
-    each matrix and over all, adds ``penalty`` at the final threshold, and proportionally less
-    before. Scores are trained ``score_learning_rate_scale`` times faster than weights.
+    each matrix and then over all, is multiplied by ``penalty`` at the final threshold,
+    proportionally less before, and added to the loss. Scores are trained
+    ``score_learning_rate_scale`` times faster than weights.
     """
 
     kind: Literal["movement-soft"] = "movement-soft"
@@ -164,12 +165,12 @@ class SoftMovementPruning(WeightPruning):
 
 
 class HardConcretePruning(WeightPruning):
-    """L0 regularisation: every weight has a random hard-concrete gate with a trained probability.
+    """L0 regularisation: every weight has a random hard-concrete gate with trained probability.
 
-    Open gates add ``penalty``, the mean over each matrix and over all (Louizos et al. 2018; Sanh et
-    al. 2020, section 5). The finished model has deterministic gates, some of them closed, so it is
-    that of the last epoch. Scores are trained ``score_learning_rate_scale`` times faster than
-    weights.
+    Open gates add ``penalty`` times their mean over each matrix and then over all (Louizos et al.
+    2018; Sanh et al. 2020, section 5). The finished model has deterministic gates, some of them
+    closed, so the last epoch is kept. Scores are trained ``score_learning_rate_scale`` times faster
+    than weights.
     """
 
     kind: Literal["l0"] = "l0"
@@ -207,7 +208,7 @@ class HardConcretePruning(WeightPruning):
 
 
 def _mean_of_means(values: Iterable[Tensor]) -> Tensor:
-    """Return the mean over matrices of their means."""
+    """Return the mean over matrices of the mean of each matrix."""
     return torch.stack([value.mean() for value in values]).mean()
 
 

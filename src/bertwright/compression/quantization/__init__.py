@@ -1,1 +1,1 @@
-"""The cost of quantization: sensitivity of single modules, and the sharpness of the loss."""
+"""The cost of quantization: sensitivity of individual modules, and sharpness of the loss."""

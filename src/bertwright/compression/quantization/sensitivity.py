@@ -1,4 +1,4 @@
-"""The sensitivity of a model to quantization without training, module by module.
+"""How sensitive a model is to quantization without training, module by module.
 
 Modules are matrices, tables, inputs and outputs of linear layers, and whole blocks.
 """
@@ -23,22 +23,22 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
 
 BATCH_SIZE = 16
-"""Items per forward pass."""
+"""Number of items per forward pass."""
 
 EVERYTHING = "everything"
-"""The name for all modules together."""
+"""Name for all modules together."""
 
 
 @dataclass(frozen=True)
 class QuantizationCost:
-    """The mean loss with one module quantized, and its increase with an interval over examples."""
+    """Mean loss with one module quantized, and the increase with its interval over examples."""
 
     module: str
     loss: float
     loss_increase: ConfidenceInterval
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data; without bounds for a single example."""
+        """Return plain data; it has no bounds if there is a single example."""
         increase = self.loss_increase
         result = {"module": self.module, "loss": self.loss, "loss_increase": increase.value}
         if increase.num_units >= 2:
@@ -54,7 +54,7 @@ def quantization_costs(
 ) -> Iterator[QuantizationCost]:
     """Yield the cost of quantizing each module, measured on ``examples``.
 
-    Static ranges of activations are those on ``calibration_examples``. Raises UserError if the
+    Static activation ranges come from ``calibration_examples``. Raises UserError if the
     settings do not fit the encoder.
     """
     if problem := quantization.check(model.task_model.recipe.encoder):
@@ -74,7 +74,7 @@ def quantize_after_training(
 ) -> FineTunedModel:
     """Return a model with all modules quantized, without training (post-training quantization).
 
-    Static ranges of activations are those on ``calibration_examples``.
+    Static activation ranges come from ``calibration_examples``.
     """
     copy = _quantizable_copy(model, quantization, calibration_examples)
     copy.quantize(copy.modules()[EVERYTHING])
@@ -104,7 +104,7 @@ class _QuantizableCopy:
 
     @contextmanager
     def quantized(self, names: Sequence[str]) -> Generator[None]:
-        """Quantize weights and activations within a context."""
+        """Quantize weights and activations within the context."""
         parameters = dict(self.model.task_model.encoder.named_parameters())
         before = {name: parameters[name].data for name in names if name in parameters}
         self.quantize(names)
@@ -149,7 +149,7 @@ def _quantizable_copy(
 def _calibrate(
     encoder: Encoder, quantization: Quantization, batches: Sequence[ExampleBatch]
 ) -> None:
-    """Observe the ranges of activations, without quantizing them."""
+    """Observe the activation ranges, without quantizing."""
     training = quantization.model_copy(update={"start_fraction": 1.0}).build_parametrisation(
         encoder
     )

@@ -1,8 +1,9 @@
-"""The sharpness of the loss in each block, which predicts what quantization costs.
+"""The sharpness of the loss in each block, which predicts the cost of quantization.
 
-The method is that of Shen et al. (2020, section 3.1). Sharpness is the eigenvalue of largest
-magnitude, which may be negative, of the Hessian of the loss in the parameters of one block. Power
-iteration needs only Hessian-vector products, each a backward pass through the gradient.
+The method follows Shen et al. (2020, section 3.1). Sharpness is the eigenvalue with the largest
+magnitude, possibly negative, of the Hessian of the loss with respect to the parameters of one
+block. Power iteration needs only Hessian-vector products, each a backward pass through the
+gradient.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,13 +24,13 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
 
 MAX_ITERATIONS, TOLERANCE = 20, 1e-2
-"""Of power iteration: the maximum number of steps, and the relative change that ends it."""
+"""Maximum number of power iterations, and the relative change at which to stop."""
 
 BATCH_SIZE = 16
-"""Items per backward pass."""
+"""Number of items per backward pass."""
 
 ParameterVector = list[Tensor]
-"""A vector in the space of some parameters, as tensors of their shapes."""
+"""A vector in parameter space: one tensor per parameter."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ class Sharpness:
     """The sharpness of one block: the signed eigenvalue of largest magnitude.
 
     ``mean`` and ``deviation`` are over subsets of the examples. ``gradient_norm`` is the mean norm
-    of the gradient: unless it is small, the model is at no minimum and the eigenvalue means little.
+    of the gradient: unless it is small, the model is not at a minimum and the eigenvalue means
+    little.
     """
 
     block: int
@@ -47,7 +49,7 @@ class Sharpness:
 
     @property
     def omega(self) -> float:
-        """The measure that blocks are compared by: |mean| + deviation."""
+        """The measure for comparing blocks: |mean| + deviation."""
         return abs(self.mean) + self.deviation
 
     def as_dict(self) -> dict[str, float]:
@@ -63,9 +65,9 @@ class Sharpness:
 def block_sharpness(
     model: FineTunedModel, examples: Examples, subsets: int = 4, seed: int = 0
 ) -> list[Sharpness]:
-    """Return the sharpness of every block with parameters of its own.
+    """Return the sharpness of every block that has its own parameters.
 
-    Examples are split into ``subsets``, at most one per example.
+    Examples are split into ``subsets`` subsets, or one per example if there are fewer.
     """
     blocks = _block_parameters(model)
     if not blocks:
@@ -98,7 +100,7 @@ def top_eigenvalue(
 ) -> float:
     """Return the eigenvalue of largest magnitude of a symmetric matrix.
 
-    ``matrix_vector_product`` multiplies the matrix with a vector.
+    ``matrix_vector_product`` multiplies the matrix by a vector.
     """
     vector, value = _normalise(start)[0], 0.0
     for _ in range(MAX_ITERATIONS):
@@ -111,7 +113,7 @@ def top_eigenvalue(
 
 
 def _block_parameters(model: FineTunedModel) -> dict[int, ParameterVector]:
-    """Return the parameters of every block; shared ones belong to the first."""
+    """Return the parameters by block; shared parameters belong to the first block."""
     encoder, blocks = model.task_model.encoder, dict[int, ParameterVector]()
     parameters = dict(encoder.named_parameters())
     for name, role in get_parameter_roles(encoder).items():
@@ -123,11 +125,11 @@ def _block_parameters(model: FineTunedModel) -> dict[int, ParameterVector]:
 def _block_gradients(
     batches: Sequence[ExampleBatch], block_parameters: Mapping[int, ParameterVector]
 ) -> dict[int, ParameterVector]:
-    """Return the gradient of the mean loss by block, which can be differentiated again."""
+    """Return the gradient of the mean loss by block; it can be differentiated again."""
     parameters = [p for block in block_parameters.values() for p in block]
     sums, num_targets = [torch.zeros_like(parameter) for parameter in parameters], 0
     for batch in batches:
-        # Recording every tap computes all by definition: fused kernels lack second derivatives.
+        # Recording every tap disables fused kernels, which have no second derivatives.
         with torch.enable_grad(), batch.model.task_model.encoder.record("*"):
             loss, count = batch.total()
         gradients = torch.autograd.grad(loss, parameters, create_graph=True, materialize_grads=True)
@@ -164,7 +166,7 @@ def _dot(first: ParameterVector, second: ParameterVector) -> float:
 
 
 class MixedPrecision(Settings):
-    """Mixed precision: more bits for the sharpest blocks.
+    """Mixed precision: more bits for the blocks with the sharpest loss.
 
     The sharpest ``high_fraction`` of blocks have ``high_bits``, the others ``low_bits``.
 
@@ -183,7 +185,7 @@ class MixedPrecision(Settings):
         return self.assign_bits(sharpness, len(model.task_model.encoder.blocks))
 
     def assign_bits(self, sharpness: Sequence[Sharpness], num_blocks: int) -> tuple[int, ...]:
-        """Return the bits of every block; one without its own sharpness has those before it."""
+        """Return the bits of every block; one that shares parameters gets its predecessor's."""
         sharpest = sorted(sharpness, key=lambda block: -block.omega)
         high = {s.block for s in sharpest[: round(self.high_fraction * len(sharpness))]}
         measured = {s.block for s in sharpness}

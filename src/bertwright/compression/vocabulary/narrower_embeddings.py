@@ -22,12 +22,13 @@ from bertwright.tasks.fine_tuned_model import ENCODER_ONLY
 def factorise_embeddings(model: Model, width: int) -> Model:
     """Return the encoder of a model with narrower tables and a projection up to its width.
 
-    The tables are the truncated singular value decomposition of all summed tables. A norm after the
-    sum divides by the length of its input, which is the same at either width, and subtracts a mean:
-    that of the wide vectors is subtracted before, and the narrow ones are rotated so that theirs is
-    0, which costs one dimension. So nothing changes if the subspace contains all of the tables.
+    The tables are the truncated singular value decomposition of the sum of all tables. The norm
+    after the sum divides by the length of its input, which is the same at either width, and
+    subtracts the mean. Therefore the mean of the wide vectors is subtracted first, and the narrow
+    vectors are rotated to have mean 0, which costs one dimension. The outputs do not change if the
+    subspace contains all of the tables.
 
-    Raises UserError for embeddings that are no sum of tables, or not wider than ``width``.
+    Raises UserError for embeddings that are not a sum of tables, or not wider than ``width``.
     """
     config, encoder = model.recipe.encoder, model.encoder
     recipe = model.recipe.model_copy(
@@ -95,7 +96,7 @@ def _factorised_config(config: EncoderConfig, width: int) -> EncoderConfig:
 
 
 def _zero_mean_basis(width: int) -> Tensor:
-    """Return orthonormal vectors (width - 1, width) whose mean is 0."""
+    """Return orthonormal vectors (width - 1, width), each with mean 0."""
     ones = torch.ones(width, 1, dtype=torch.float64)
     first = torch.cat((ones, torch.eye(width, dtype=torch.float64)[:, 1:]), 1)
     return torch.linalg.qr(first).Q[:, 1:].T
@@ -108,10 +109,10 @@ def has_embedding_table(model: TextModel) -> bool:
 
 @torch.no_grad()
 def project_embeddings(model: TextModel, tokenizer: Tokenizer, width: int) -> Tensor:
-    """Return vectors (V, width) float32, projected to their first principal axes.
+    """Return the token vectors (V, width) float32, projected to their first principal axes.
 
-    Narrower ones are padded with 0 (Eckart and Young 1936). A token that the model does not have is
-    the mean of the tokens that the model reads it as.
+    If the model's vectors are narrower, zeros are appended (Eckart and Young 1936). The vector of a
+    token that the model does not have is the mean over the tokens into which the model splits it.
     """
     table = model.model.embedding_table.detach().double().cpu()
     if tokenizer.hash == model.tokenizer.hash:
@@ -125,18 +126,18 @@ def project_embeddings(model: TextModel, tokenizer: Tokenizer, width: int) -> Te
 
 
 def principal_axes(vectors: Tensor, num_axes: int) -> Tensor:
-    """Return the first right singular vectors of vectors (N, D), (D, num_axes) or fewer.
+    """Return the first right singular vectors, (D, num_axes) or fewer, of vectors (N, D).
 
     The entry of the largest absolute value in each is positive.
     """
-    # The eigenvectors of the Gram matrix; the left singular vectors are not needed.
+    # Eigenvectors of the Gram matrix, since the left singular vectors are not needed.
     _, axes = torch.linalg.eigh(vectors.T @ vectors)
     axes = axes.flip(1)[:, :num_axes]
     return axes * axes.gather(0, axes.abs().argmax(0, keepdim=True)).sign()
 
 
 def _token_ids_in(tokenizer: Tokenizer, token_id: int, other_tokenizer: Tokenizer) -> list[int]:
-    """Return the tokens of another tokenizer for a token, read after a word."""
+    """Return the ids of another tokenizer's tokens for a token that follows a word."""
     for role in ("pad", "unknown", "start", "end", "mask"):
         if token_id == getattr(tokenizer.special_tokens, role):
             return [getattr(other_tokenizer.special_tokens, role)]

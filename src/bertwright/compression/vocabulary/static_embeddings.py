@@ -22,7 +22,7 @@ from bertwright.modules.norms import IdentityNormConfig
 from bertwright.recipes import Recipe
 
 SMOOTHING = 1e-3
-"""The probability of a token whose weight is one half (Arora et al. 2017)."""
+"""Probability at which a token's weight is one half (Arora et al. 2017)."""
 
 
 def static_embedding_model(
@@ -30,12 +30,12 @@ def static_embedding_model(
 ) -> TextModel:
     """Return a model without blocks, whose text vector is the mean of its token vectors.
 
-    A token vector is the mean hidden state of the model for start, token and end, projected to its
-    first ``width`` principal components, times a / (a + p): the higher the token's probability p,
-    the lower its weight. Without ``token_counts``, probabilities follow Zipf's law in the order of
-    token ids. Vectors of special tokens are 0.
+    A token vector is the model's mean hidden state over start, token and end, projected to its
+    first ``width`` principal components and multiplied by a / (a + p): the higher the token's
+    probability p, the lower its weight. Without ``token_counts``, probabilities follow Zipf's law
+    in the order of token ids. Vectors of special tokens are 0.
 
-    Raises UserError for more components than there can be.
+    Raises UserError for more components than exist.
     """
     specials, size = model.tokenizer.special_tokens, model.tokenizer.vocab_size
     token_ids = np.setdiff1d(model.tokenizer.ids, list(specials.all))
@@ -63,7 +63,7 @@ def static_embedding_model(
 def _token_vectors(
     model: TextModel, token_ids: NDArray[np.int64], specials: SpecialTokens
 ) -> NDArray[np.float64]:
-    """Return the vector of each token between start and end, (N, D)."""
+    """Return the vector of each token between start and end tokens, (N, D)."""
     sequences = [[specials.start, token_id, specials.end] for token_id in token_ids.tolist()]
     return model.embed_ids(sequences, "mean").astype(np.float64)
 
@@ -76,7 +76,7 @@ def _zipf_probabilities(num_tokens: int) -> NDArray[np.float64]:
 def _token_probabilities(
     token_ids: NDArray[np.int64], token_counts: Mapping[int, int]
 ) -> NDArray[np.float64]:
-    """Return probabilities with add-one smoothing, so that no token is impossible."""
+    """Return probabilities with add-one smoothing, so that no probability is 0."""
     counts = np.array([token_counts.get(token_id, 0) + 1.0 for token_id in token_ids.tolist()])
     return counts / counts.sum()
 

@@ -1,4 +1,4 @@
-"""Trim the vocabulary of a model to the tokens of some texts."""
+"""Trim a model's vocabulary to the tokens in some texts."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ from bertwright.tasks.outputs.cloze import PAIR, ClozeOutput
 from bertwright.tasks.task_model import TaskModel
 
 BATCH_SIZE = 1024
-"""Texts tokenized at once."""
+"""Number of texts tokenized at once."""
 
 
 def count_tokens(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
@@ -41,13 +41,13 @@ def count_tokens(tokenizer: Tokenizer, texts: Iterable[str]) -> Counter[int]:
 def trim_vocabulary(
     model: TextModel, texts: Iterable[str] = (), examples: Examples = ()
 ) -> TextModel:
-    """Return a model without the tokens that no text and no example of its task needs.
+    """Return a model without the tokens that neither the texts nor the task's examples need.
 
-    Its outputs for text made of the kept tokens are those of the original, and its logits are the
-    original's for these tokens.
+    For text made of the kept tokens, its outputs are the same as the original's; so are its logits
+    for these tokens.
 
-    Raises UserError for texts without tokens, and for a model without a row per token, such as an
-    ONNX graph.
+    Raises UserError for texts without tokens, and for a model that does not have a row per token,
+    such as an ONNX graph.
     """
     all_texts = chain(texts, (text for example in examples for text in example_texts(example)))
     needed = set(count_tokens(model.tokenizer, all_texts))
@@ -72,7 +72,7 @@ def trim_vocabulary(
 
 
 def _token_ids_of(model: FineTunedModel, examples: Examples) -> set[int]:
-    """Return the tokens of encoded examples, with templates and spaces before options."""
+    """Return the tokens of encoded examples, including templates and spaces before options."""
     return {
         token_id
         for start in range(0, len(examples), BATCH_SIZE)
@@ -84,7 +84,7 @@ def _token_ids_of(model: FineTunedModel, examples: Examples) -> set[int]:
 
 
 def _template_examples(model: FineTunedModel) -> list[Example]:
-    """Return an example of nothing but the template, if the task has one."""
+    """Return an example with only the template, if the task has one."""
     output_type = model.task.output_type
     if not isinstance(output_type, ClozeOutput):
         return []
@@ -92,7 +92,7 @@ def _template_examples(model: FineTunedModel) -> list[Example]:
 
 
 def _with_vocab_size(recipe: Recipe, vocab_size: int) -> Recipe:
-    """Return a recipe with a vocabulary size; raise UserError if it is too small."""
+    """Return a recipe with this vocabulary size; raise UserError if it is too small."""
     config = recipe.text.tokenizer
     try:
         tokenizer = type(config).model_validate({**dict(config), "vocab_size": vocab_size})
@@ -105,9 +105,9 @@ def _with_vocab_size(recipe: Recipe, vocab_size: int) -> Recipe:
 def _trimmed_weights(
     original: nn.Module, trimmed: nn.Module, kept_ids: Tensor, vocab_size: int
 ) -> dict[str, Tensor]:
-    """Return the weights of a trimmed model: of tables with a row per token, the kept rows.
+    """Return the weights of a trimmed model: tables with a row per token get only the kept rows.
 
-    Raises UserError for a model whose token ids have a meaning that trimming changes.
+    Raises UserError for a model whose token ids have a meaning that trimming would change.
     """
     expected, weights = unique_weights(trimmed), dict[str, Tensor]()
     for name, tensor in unique_weights(original).items():

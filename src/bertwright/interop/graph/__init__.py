@@ -1,1 +1,1 @@
-"""Models as traced graphs, shared by the ONNX and the torch.export formats."""
+"""Models as traced graphs, which the ONNX and torch.export formats share."""

@@ -1,6 +1,6 @@
 """Names of graph inputs and outputs, and random inputs.
 
-Imports numpy only, so that a process that times a graph starts fast.
+Imports only numpy, so that a process that times a graph starts fast.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS, LANGS = (
     "token_type_ids",
     "langs",
 )
-"""Inputs under their Transformers names, each (B, L) int64."""
+"""Inputs by their Transformers names, each (B, L) int64."""
 
 LAST_HIDDEN_STATE, LOGITS = "last_hidden_state", "logits"
 """Float32 outputs: hidden states (B, L, D), and task or LM logits (B, K) or (B, L, K)."""
@@ -27,7 +27,7 @@ LAST_HIDDEN_STATE, LOGITS = "last_hidden_state", "logits"
 def random_graph_inputs(
     input_names: Sequence[str], vocab_size: int, batch_size: int, sequence_length: int
 ) -> GraphInputs:
-    """Return random inputs; in a batch, the first sequence is padded and the last is empty."""
+    """Return random inputs; in a batch, the first sequence is padded and the last one is empty."""
     generator = np.random.default_rng(stream_key(batch_size, "parity", sequence_length))
     attention_mask = np.ones((batch_size, sequence_length), np.int64)
     if batch_size > 1:

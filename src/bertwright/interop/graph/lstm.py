@@ -1,7 +1,7 @@
 """Recurrent layers over right-padded sequences, for export.
 
-The encoder packs a batch into runs of text, whose shapes depend on the batch; a graph cannot. The
-results are the same.
+The encoder packs the real tokens of a batch, with shapes that depend on the batch; a graph cannot
+do that. The results are the same.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ from bertwright.modules.recurrent.lstm import LSTMLayer, LSTMMixer
 from bertwright.modules.recurrent.lstm_kernels import LSTMState, LSTMWeights, lstm_step
 
 LSTM_OPERATOR = "::LSTM"
-"""The ONNX operator; its gates are in the order i, o, f, g."""
+"""Name of the ONNX operator, whose gates are in the order i, o, f, g."""
 
 
 def use_padded_lstm_mixers(encoder: Encoder) -> None:
-    """Replace the recurrent layers of an encoder by padded ones."""
+    """Replace the recurrent layers of an encoder by layers over padded sequences."""
     for module in list(encoder.modules()):
         for name, child in module.named_children():
             if isinstance(child, LSTMMixer):
@@ -31,7 +31,7 @@ def use_padded_lstm_mixers(encoder: Encoder) -> None:
 
 
 class PaddedLstmMixer(nn.Module):
-    """The layers of an :class:`LSTMMixer`, over padded sequences."""
+    """The layers of an :class:`LSTMMixer`, computed over padded sequences."""
 
     def __init__(self, mixer: LSTMMixer) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def _run_layer(
 def _run_operator(
     x: Tensor, attention_mask: Tensor, weights: LSTMWeights, direction: ScanDirection
 ) -> Tensor:
-    """Run the ONNX operator, which has neither projection nor our clipping."""
+    """Run the ONNX operator, which supports neither a projection nor our clipping."""
 
     def reorder_gates(gates: Tensor) -> Tensor:
         i, f, g, o = gates.chunk(4)
@@ -95,7 +95,7 @@ def _run_scan(
     clip: float | None,
     direction: ScanDirection,
 ) -> Tensor:
-    """Run the definition as a loop in the graph; padding leaves the state unchanged."""
+    """Run the definition as a loop in the graph; padding does not change the state."""
     from torch._higher_order_ops.scan import scan
 
     inputs = F.linear(x, weights.input, weights.bias).transpose(0, 1)

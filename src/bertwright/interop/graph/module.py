@@ -1,4 +1,4 @@
-"""A model as a module of tensors, traceable for any batch size and length."""
+"""A model as a module with tensor inputs, traceable for any batch size and length."""
 
 import copy
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def make_graph_inputs(batch: TextBatch, input_names: Sequence[str]) -> GraphInpu
 
 
 class ExportModule(nn.Module):
-    """A model with tensors as positional inputs and outputs."""
+    """A model with tensors as positional arguments and return values."""
 
     def __init__(
         self, model: EncoderModel, input_names: tuple[str, ...], output_names: tuple[str, ...]
@@ -110,10 +110,10 @@ class ExportModule(nn.Module):
 
 
 def prepare_for_export(model: EncoderModel) -> EncoderModel:
-    """Return a float32 CPU copy that computes by definition, for any sequence length.
+    """Return a float32 CPU copy without fused kernels, for any sequence length.
 
-    Token embeddings become one table. Norms without statistics are folded into the matrix before
-    them where nothing is added in between (Sun et al. 2020).
+    The token embedding becomes a single table. Norms without statistics are folded into the
+    preceding matrix if nothing is added in between (Sun et al. 2020).
     """
     exported = copy.deepcopy(model).cpu().float().eval().requires_grad_(False)
     encoder = exported.encoder

@@ -16,7 +16,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import network_of
 
 BATCH_SIZES, SEQUENCE_LENGTHS = (1, 2, 5), (1, 9, 40)
-"""See :func:`random_graph_inputs` for their padding."""
+"""Batch sizes and lengths; :func:`random_graph_inputs` describes their padding."""
 
 
 class GraphRuntime(Protocol):
@@ -34,7 +34,7 @@ def check_parity(
     output_names: tuple[str, ...],
     runtime: GraphRuntime,
 ) -> Parity:
-    """Compare a runtime with the model over batches of several sizes and lengths.
+    """Compare a runtime with the model on batches of several sizes and lengths.
 
     Raises UserError if they differ by more than rounding.
     """
@@ -57,7 +57,7 @@ def require_finite_outputs(
     output_names: tuple[str, ...],
     runtime: GraphRuntime,
 ) -> None:
-    """Raise UserError if an int8 graph fails or gives NaN or infinity on the same batches."""
+    """Raise UserError if an int8 graph fails, or gives NaN or infinity, on the same batches."""
     name = network_of(model).recipe.name
     for inputs in _random_batches(model, input_names):
         # An empty sequence has no mean, so its tensors have no quantization range.

@@ -17,7 +17,7 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel, network_of
 from bertwright.tasks.heads.head import BiLSTMHeadConfig
 
 TRACE_BATCH_SIZE, TRACE_LENGTH = 3, 7
-"""Sizes of the traced input, which differ from all other sizes in small models."""
+"""Sizes of the traced input; in small models no other size is equal to them."""
 
 
 def trace_model(model: TextModel, output_names: tuple[str, ...]) -> torch.export.ExportedProgram:
@@ -86,7 +86,7 @@ def _export_error(name: str, error: Exception) -> UserError:
 def _require_dynamic_shapes(
     program: torch.export.ExportedProgram, max_length: int | None, name: str
 ) -> None:
-    """Raise UserError if tracing limited the graph to short sequences."""
+    """Raise UserError if tracing restricted the graph to short sequences."""
     for bounds in program.range_constraints.values():
         if bounds.upper < (torch.inf if max_length is None else max_length):
             raise UserError(

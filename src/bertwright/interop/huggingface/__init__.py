@@ -1,6 +1,6 @@
 """Import and export of Hugging Face folders, with one module per model family.
 
-No module is imported here, so that loading a folder imports its family only.
+This package imports none of its modules, so that loading a folder imports only its family.
 """
 
 from pathlib import Path

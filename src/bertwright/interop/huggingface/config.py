@@ -1,4 +1,4 @@
-"""Read and validate config.json of a stock folder.
+"""Read and validate the config.json of a Hugging Face folder.
 
 Types and ranges are checked before anything is allocated.
 """
@@ -56,7 +56,7 @@ _COMMON_KEY_TYPES: dict[str, Any] = {
     "use_lang_emb": bool,
     "vocab_size": PositiveCount,
 }
-"""Keys that no family lists, or several with other defaults."""
+"""Config keys that no family lists, or that several list with different defaults."""
 
 _TYPE_BY_DEFAULT: dict[type, Any] = {bool: bool, int: PositiveCount, float: float, str: ShortString}
 
@@ -64,7 +64,7 @@ _TYPE_BY_DEFAULT: dict[type, Any] = {bool: bool, int: PositiveCount, float: floa
 def read_config(folder: Path) -> StockConfig:
     """Return the keys of config.json that are not null.
 
-    Raises UserError if it is missing or no JSON, and for a key of a wrong type or out of range.
+    Raises UserError if it is missing or not JSON, and for a key of the wrong type or out of range.
     """
     file = folder / CONFIG_FILE
     if not file.is_file():
@@ -90,12 +90,12 @@ def read_config(folder: Path) -> StockConfig:
 
 
 _DERIVED_KEYS = ("languages", "sliding_window", "offset", "sharing")
-"""Keys that families derive from others."""
+"""Config keys that families derive from other keys."""
 
 
 @cache
 def _config_schema(model_type: str | None) -> type[BaseModel]:
-    """Return the schema of a family's configuration; of ``_COMMON_KEY_TYPES`` for None."""
+    """Return the schema of a family's configuration; for None, a schema of the common keys."""
     types: dict[str, Any] = {}
     family = None if model_type is None else FAMILIES[model_type]
     for key in () if family is None else (*family.config_keys, family.tie_key):

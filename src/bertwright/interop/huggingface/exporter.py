@@ -37,16 +37,16 @@ from bertwright.tasks.task_model import TaskModel
 CARD_FILE = "README.md"
 
 MAX_POSITIONS_KEY = "max_position_embeddings"
-"""Config key of the maximum length."""
+"""Config key of the maximum sequence length."""
 
 
 @dataclass(frozen=True)
 class HuggingFaceExport:
     """The result of an export.
 
-    ``max_difference`` compares the stock class's outputs, None if not verified;
-    ``dropped_objectives`` have heads that no stock class has; ``threshold_note`` describes a
-    threshold that stock classes do not apply.
+    ``max_difference`` is the largest difference from the stock class's outputs; None if not
+    verified. ``dropped_objectives`` have heads that no stock class has. ``threshold_note``
+    describes a threshold that stock classes do not apply.
     """
 
     architecture: str
@@ -65,10 +65,10 @@ def export_huggingface(
     """Write config.json, model.safetensors, tokenizer files and a model card.
 
     The temperature of a fine-tuned model is folded into its classifier, so probabilities agree with
-    ``predict``. ``verify`` loads the folder with Transformers and compares outputs; a folder that
-    differs is not kept. ``model_type`` selects one of several equivalent families.
+    ``predict``. ``verify`` loads the folder with Transformers and compares the outputs; a folder
+    whose outputs differ is not kept. ``model_type`` selects one of several equivalent families.
 
-    Raises UserError naming the axis that no stock class computes, and MissingExtra if ``verify``
+    Raises UserError naming the axis that no stock class supports, and MissingExtra if ``verify``
     needs Transformers.
     """
     if isinstance(model, FineTunedModel):
@@ -143,7 +143,7 @@ def _apply_temperature(model: FineTunedModel) -> TaskModel:
 
 
 def _threshold_note(model: FineTunedModel) -> str:
-    """Describe a threshold that stock classes do not have."""
+    """Describe the model's threshold, if any, which stock classes do not have."""
     output_type = model.task.output_type
     if isinstance(output_type, MultiLabelOutput) and output_type.threshold != 0.5:
         logit = log(output_type.threshold / (1 - output_type.threshold)) / model.temperature
@@ -156,7 +156,7 @@ def _threshold_note(model: FineTunedModel) -> str:
 
 @torch.no_grad()
 def stock_state_dict(family: ModelFamily, model: EncoderModel) -> StateDict:
-    """Return the tensors that a stock class saves: float32, tied ones once."""
+    """Return the tensors that a stock class saves: float32, with tied tensors only once."""
     dropped_prefixes = tuple(f"heads.{name}." for name in family.dropped_heads(model))
     ours = family.zero_pooler(model) | family.export_tensors(model)
     kept = {name: t for name, t in ours.items() if not name.startswith(dropped_prefixes)}

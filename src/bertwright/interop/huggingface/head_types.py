@@ -1,6 +1,7 @@
-"""Head types by the suffix of stock class names, such as ``ForMaskedLM``.
+"""Head types, named by the suffix of stock classes, such as ``ForMaskedLM``.
 
-Objectives have pre-training heads, fine-tuned models task heads; a stock class has one fixed kind.
+Pre-training heads belong to objectives, task heads to fine-tuned models; a stock class has only one
+type.
 """
 
 from collections.abc import Iterator
@@ -25,13 +26,13 @@ SEQUENCE_CLASSIFICATION, TOKEN_CLASSIFICATION = (
 QUESTION_ANSWERING, MULTIPLE_CHOICE = "ForQuestionAnswering", "ForMultipleChoice"
 
 POOLER = "pooler"
-"""Our pooler, if no head has it."""
+"""Tensor names of our pooler, for stock classes whose head does not have it."""
 
 CLASSIFICATION_HEAD_TABLE: TensorNameTable = (
     ("head.trunk.dense", ("classifier.dense",)),
     ("head.classifier", ("classifier.out_proj",)),
 )
-"""Dense layer and linear map, as several stock classes name them."""
+"""Tensor names of a dense layer and a linear map, as in several stock classes."""
 
 PROBLEM_TYPES = {
     "class": "single_label_classification",
@@ -41,15 +42,15 @@ PROBLEM_TYPES = {
 """``problem_type`` by output type."""
 
 CLASSIFIER_POOLINGS = {"cls": "first", "mean": "mean"}
-"""ModernBERT's ``classifier_pooling`` to ours."""
+"""ModernBERT's ``classifier_pooling`` translated to our pooling."""
 
 
 @dataclass(frozen=True)
 class StockTaskHead:
     """The task head of a stock class.
 
-    ``head_kinds`` are our equivalent heads, the one to import first; ``read_choices`` the supported
-    poolings; ``activation`` belongs to a dense layer.
+    ``head_kinds`` are our equivalent heads, first the one to import; ``read_choices`` are the
+    supported poolings; ``activation`` is the activation of the dense layer.
     """
 
     head_kinds: tuple[str, ...]
@@ -58,14 +59,14 @@ class StockTaskHead:
     activation: str = "tanh"
 
     def head_config(self, read: str) -> "HeadConfig":
-        """Return our equivalent head with this pooling."""
+        """Return our equivalent head config with this pooling."""
         from bertwright.tasks.heads.head import HeadConfig
 
         activation = {} if self.activation == "tanh" else {"activation": self.activation}
         return HeadConfig.parse({"kind": self.head_kinds[0], "pooling": read, **activation})
 
     def mismatches(self, model: "TaskModel", class_name: str) -> Iterator[str]:
-        """Yield why the stock class does not compute our head."""
+        """Yield reasons why the stock class does not compute our head."""
         config = model.head_config
         kind: str = config.kind  # type: ignore[attr-defined]
         if kind not in self.head_kinds:
@@ -91,7 +92,7 @@ TOKEN_AND_SPAN_HEADS = TOKEN_HEAD | {
         ("plain",), ("positions",), (("head.classifier", ("qa_outputs",)),)
     )
 }
-"""The task heads of most families."""
+"""The task heads of most families, by head type."""
 
 
 def task_head_type(model: "TaskModel") -> str:
@@ -106,7 +107,7 @@ def task_head_type(model: "TaskModel") -> str:
 
 
 def uses_output_layer(model: EncoderModel) -> bool:
-    """Return whether a model computes with the recipe's output layer, or part of it."""
+    """Return whether a model uses the recipe's output layer, or part of it."""
     if isinstance(model, Model):
         return model.output is not None
     return any(name.startswith("head.trunk.norm.") for name, _ in model.named_parameters())

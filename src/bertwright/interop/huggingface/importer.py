@@ -31,7 +31,7 @@ TOKEN_EMBEDDING = "encoder.embeddings.tokens.weight"
 
 @dataclass(frozen=True)
 class HuggingFaceFolder:
-    """The content of a folder: tensors under our names, head type, recipe and tokenizer."""
+    """The content of a folder: tensors by our names, head type, recipe and tokenizer."""
 
     folder: Path
     family: ModelFamily
@@ -43,12 +43,12 @@ class HuggingFaceFolder:
 
     @property
     def num_embeddings(self) -> int:
-        """Rows of the token embedding; there may be more than tokens."""
+        """Number of rows of the token embedding; there may be more rows than tokens."""
         return len(self.tensors[TOKEN_EMBEDDING])
 
 
 def load_huggingface(folder: Path, precision: InferencePrecision | None = None) -> TextModel:
-    """Return the model of a folder, a :class:`FineTunedModel` for a stock task class.
+    """Return the model of a folder; a :class:`FineTunedModel` for a stock class with a task head.
 
     Raises UserError as :func:`import_huggingface` does.
     """
@@ -61,13 +61,14 @@ def load_huggingface(folder: Path, precision: InferencePrecision | None = None) 
 
 
 def import_huggingface(folder: Path) -> tuple[Model, Tokenizer]:
-    """Read a pre-trained model of a supported stock class in float32.
+    """Read a pre-trained model of a supported stock class, in float32.
 
-    The recipe describes what the weights hold: without an LM head there are no objectives; a pooler
-    and the vector settings of sentence-transformers are kept.
+    The recipe describes what the weights contain: without an LM head there are no objectives. A
+    pooler and the embedding settings of sentence-transformers are kept.
 
-    Raises UserError for a folder that is not Hugging Face's, damaged, pickled or fine-tuned, for
-    vectors that ``embed`` cannot compute, and for a configuration that no axis expresses.
+    Raises UserError for a folder that is not a Hugging Face folder or is damaged, pickled or
+    fine-tuned; for embeddings that ``embed`` cannot compute; and for a configuration that no axis
+    supports.
     """
     source = read_huggingface_folder(folder)
     if source.head_type in source.family.task_heads:
@@ -76,7 +77,7 @@ def import_huggingface(folder: Path) -> tuple[Model, Tokenizer]:
 
 
 def read_huggingface_folder(folder: Path) -> HuggingFaceFolder:
-    """Read and check everything in a folder, except a pooler that a stock task class ignores."""
+    """Read and check all files of a folder, except a pooler that a stock task class ignores."""
     config = read_config(folder)
     family = _find_family(folder, config)
     try:
@@ -117,7 +118,7 @@ def _drop_pooler(tensors: StateDict) -> StateDict:
 def _decoder_start_role(
     folder: Path, special_tokens: SpecialTokens, decoder_start_token_id: int, default_role: str
 ) -> str:
-    """Return the special token role of the decoder start token, ``default_role`` if it fits."""
+    """Return the role of the decoder start token; ``default_role`` if that has the same id."""
     for role in (default_role, "pad", "end", "start", "mask"):
         if getattr(special_tokens, role) == decoder_start_token_id:
             return role
@@ -171,7 +172,7 @@ def _build_recipe(
     tokenizer: Tokenizer,
     decoder_start_token_id: int | None,
 ) -> Recipe:
-    """Return the recipe of a folder: its own axes, and the training of our recipe of the family."""
+    """Return a folder's recipe: its own axes, and the training of our recipe of its family."""
     training = read_recipe(family.recipe_name)
     objective_names = {
         stock_type: (family.lm_objective if has_lm_head else None, head)

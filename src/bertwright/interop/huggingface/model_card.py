@@ -1,4 +1,4 @@
-"""The README.md of an exported folder, with an example for Transformers."""
+"""The README.md of an exported folder, with a Transformers example."""
 
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.interop.huggingface.head_types import (
@@ -31,7 +31,7 @@ def make_model_card(
 ) -> str:
     """Return the model card of a model exported to a stock class.
 
-    ``usage_note`` describes inputs besides a text, ``threshold_note`` a threshold to apply.
+    ``usage_note`` describes inputs in addition to a text, ``threshold_note`` a threshold to apply.
     """
     has_lm_head = not isinstance(model, TaskModel) and model.output is not None
     task = PIPELINE_TAGS.get(head_type, "fill-mask" if has_lm_head else "feature-extraction")

@@ -1,4 +1,4 @@
-"""Vector settings of a sentence-transformers folder."""
+"""Embedding settings of a sentence-transformers folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,32 +21,32 @@ TRANSFORMER_CONFIG_FILES = tuple(
     f"sentence_{kind}_config.json"
     for kind in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
 )
-"""Files with the maximum length and lowercasing: the first one is current, the others are older."""
+"""Files with maximum length and lowercasing: the first is current, the others are older."""
 
 SUPPORTED_MODULES = ("Transformer", "Pooling", "Normalize")
 """Modules that ``embed`` can reproduce, in order."""
 
 MODEL_CONFIG_FILE = "config_sentence_transformers.json"
-"""Holds prompts, truncation and similarity function."""
+"""File with prompts, truncation and similarity function."""
 
 EXPORTED_KEYS = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
 """Keys of that file that an export writes."""
 
 SENTENCE_EMBEDDING = "sentence_embedding"
-"""The feature that holds the vector of a text."""
+"""Name of the feature that holds the embedding of a text."""
 
 POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "cls"}
 LEGACY_POOLING_KEYS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
-"""Keys before sentence-transformers 6, which names the pooling in one key."""
+"""Keys before sentence-transformers 6, which has a single key for the pooling."""
 
 
 def read_embedding_settings(
     folder: Path, config: Mapping[str, Any], lowercase: bool
 ) -> SentenceVectorSettings:
-    """Return the vector settings of a folder; the defaults if it has no modules.json.
+    """Return the embedding settings of a folder; the defaults if it has no modules.json.
 
-    ``config`` belongs to the stock class, ``lowercase`` whether the tokenizer lowercases. Raises
-    UserError for vectors that ``embed`` cannot compute.
+    ``config`` is the stock class's configuration; ``lowercase`` tells whether the tokenizer
+    lowercases. Raises UserError for embeddings that ``embed`` cannot compute.
     """
     if not (folder / MODULES_FILE).is_file():
         return SentenceVectorSettings()
@@ -89,7 +89,7 @@ def read_embedding_settings(
 
 
 def _nonempty_prompts(prompts: Any) -> Any:
-    """Return the prompts that are not null."""
+    """Return the prompts without those that are null."""
     if not isinstance(prompts, Mapping):
         return {} if prompts is None else prompts
     by_name = cast(Mapping[str, Any], prompts)
@@ -114,7 +114,7 @@ def _read_pooling(folder: Path, pooling_config: Mapping[str, Any]) -> Pooling:
 def _read_max_length(
     folder: Path, config: Mapping[str, Any], max_seq_length: int | None
 ) -> int | None:
-    """Return the stated maximum length, else the smaller of the tokenizer's and the model's."""
+    """Return the stated maximum length; else the smaller of the tokenizer's and the model's."""
     limits = (
         [read_model_max_length(folder), config.get("max_position_embeddings")]
         if max_seq_length is None

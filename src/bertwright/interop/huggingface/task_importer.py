@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # which imports this module for task heads
 def build_fine_tuned_model(
     source: "HuggingFaceFolder", precision: InferencePrecision | None
 ) -> FineTunedModel:
-    """Return the fine-tuned model of a folder of a stock task class."""
+    """Return the fine-tuned model in a folder of a stock class with a task head."""
     stock_head = source.family.task_heads[source.head_type]
     pooling = CLASSIFIER_POOLINGS[source.config.get("classifier_pooling", "cls")]
     read = pooling if pooling in stock_head.read_choices else stock_head.read_choices[0]

@@ -1,8 +1,8 @@
 """Tensor names of bertwright and of stock classes, as one ordered table for both directions.
 
 Each row pairs one of our names with stock names. ``#`` is a block index; suffixes (``.weight``,
-``.bias``) carry over. Several stock tensors are concatenated along dimension 0 in ours, in order.
-The first matching row counts.
+``.bias``) carry over. If a row has several stock names, our tensor is their concatenation along
+dimension 0, in that order. The first matching row applies.
 """
 
 from collections.abc import Mapping
@@ -55,14 +55,14 @@ def find_stock_names(table: TensorNameTable, name: str) -> list[str]:
 
 
 def has_stock_name(table: TensorNameTable, name: str) -> bool:
-    """Return whether a table has a stock tensor of this name."""
+    """Return whether a table has a row for this stock name."""
     return any(
         _match_pattern(pattern, name) is not None for _, theirs in table for pattern in theirs
     )
 
 
 def add_prefix(prefix: str, table: TensorNameTable) -> TensorNameTable:
-    """Return the table with a prefix before all stock names."""
+    """Return the table with a prefix added to all stock names."""
     return tuple((ours, tuple(f"{prefix}.{name}" for name in theirs)) for ours, theirs in table)
 
 
@@ -81,7 +81,7 @@ def _find_row(table: TensorNameTable, name: str) -> tuple[str, list[str]]:
 
 
 def _match_pattern(pattern: str, name: str) -> tuple[str, str] | None:
-    """Return the block index and the suffix of a name that begins with the pattern, else None."""
+    """Return the block index and the suffix of a name that starts with the pattern, else None."""
     pattern_parts, name_parts = pattern.split("."), name.split(".")
     index = ""
     for expected, part in zip(pattern_parts, name_parts, strict=False):

@@ -1,4 +1,4 @@
-"""Compare Transformers on an exported folder with the model."""
+"""Compare an exported folder, loaded with Transformers, with the model."""
 
 import json
 from collections.abc import Generator, Mapping
@@ -28,7 +28,7 @@ from bertwright.objectives.classification import PooledClassifier
 from bertwright.tasks.task_model import TaskModel
 
 STOCK_LOGITS_NAMES = ("prediction_logits", "logits")
-"""Output names of LM and task logits in stock classes."""
+"""Output names of LM logits and task logits in stock classes."""
 
 LOADING_REPORTS = {
     "missing_keys": "lacks the tensor",
@@ -36,17 +36,17 @@ LOADING_REPORTS = {
     "mismatched_keys": "has another shape for the tensor",
     "error_msgs": "fails to load:",
 }
-"""Problems that Transformers reports on loading, in words."""
+"""Problems that Transformers reports when loading, in words."""
 
 AUTO_CLASS_SUFFIXES = {CONDITIONAL_GENERATION: "ForSeq2SeqLM"}
-"""Auto class suffixes by stock class suffix, if they differ."""
+"""Auto class suffixes by stock class suffix, if the two differ."""
 
 SAMPLE_TEXTS = (
     ("A short one.",),
     ("The weather was fine, and so everybody went down to the harbour to see the ships.",),
     ("Is it raining?", "No: it stopped an hour ago."),
 )
-"""Three lengths, so that two are padded; the last is a pair."""
+"""Texts of three lengths, so that two are padded; the last is a pair."""
 
 
 @torch.inference_mode()
@@ -59,9 +59,9 @@ def max_stock_difference(
 ) -> float:
     """Return the maximum absolute difference of hidden states and logits at all real positions.
 
-    Texts are padded in a batch, or single for a padding-sensitive class. With ``bos_token_id``,
-    texts have no end token. Raises MissingExtra without Transformers, and UserError if tokens
-    differ, or outputs by more than rounding.
+    Texts are padded in a batch, or run one by one if padding changes the stock class's outputs.
+    With ``bos_token_id``, texts have no end token. Raises MissingExtra without Transformers, and
+    UserError if tokens differ, or if outputs differ by more than rounding.
     """
     stock, stock_tokenizer = _load_stock_model(folder)
     sequences, segments = _encode_sample_texts(tokenizer, stock_tokenizer, bos_token_id)
@@ -130,7 +130,7 @@ def _compute_outputs(
     mask = _attention_mask(batch)
     outputs = [states[mask]]
     if isinstance(model, Model) and model.decoder is not None:
-        # Any decoder input will do: here it is the encoder's.
+        # Any decoder input will do; the encoder's input is used.
         decoded = model.decoder.decode(
             batch.token_ids, CrossAttentionSource(states, batch.token_info)
         )
@@ -155,7 +155,7 @@ def _compute_stock_outputs(
     mask = _attention_mask(batch)
     inputs = {"input_ids": batch.token_ids, "attention_mask": mask.long(), **extra_inputs}
     if getattr(stock_model.config, "use_lang_emb", False):
-        # Without langs the stock class adds no language embedding; ours adds the first.
+        # Without langs the stock class adds no language embedding; our model adds the first one.
         inputs["langs"] = torch.zeros_like(batch.token_ids)
     if stock_model.config.is_encoder_decoder:
         output = stock_model(**inputs, decoder_input_ids=batch.token_ids)

@@ -1,4 +1,4 @@
-"""Read the tensors of a stock folder: sharded or not, under current names, tied ones once."""
+"""Read the tensors of a stock folder: sharded or not, by current names, tied tensors once."""
 
 from pathlib import Path
 
@@ -15,17 +15,17 @@ from bertwright.models.saving import read_tensors
 WEIGHTS_FILE, INDEX_FILE = "model.safetensors", "model.safetensors.index.json"
 PICKLE_PATTERNS = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 IGNORED_BUFFERS = ("position_ids", "token_type_ids", "inv_freq", ".attn.bias", ".attn.masked_bias")
-"""Buffers in old files that stock classes compute themselves."""
+"""Buffers in old files that stock classes now compute."""
 STATED_TIE_KEY = "stated_tie_word_embeddings"
-"""Key for the original tie_word_embeddings of a configuration."""
+"""Key that keeps the original tie_word_embeddings of a configuration."""
 TENSORFLOW_NAMES = {".gamma": ".weight", ".beta": ".bias"}
-"""Norm parameters in files converted from TensorFlow."""
+"""Names of norm parameters in files converted from TensorFlow."""
 
 
 def read_weights(folder: Path) -> StateDict:
-    """Return every tensor of a folder in float32, without buffers.
+    """Return every tensor of a folder in float32, except buffers.
 
-    Raises UserError for missing weights and other dtypes than floating point.
+    Raises UserError for missing weights and for dtypes that are not floating point.
     """
     index = folder / INDEX_FILE
     if index.is_file():
@@ -60,10 +60,11 @@ def read_weights(folder: Path) -> StateDict:
 def resolve_ties(
     family: ModelFamily, tensors: StateDict, config: StockConfig
 ) -> tuple[StateDict, StockConfig]:
-    """Return tensors under current names, tied ones once, and the config with the actual tie.
+    """Return tensors by current names, tied ones once, and the config with the actual tie.
 
     A file may store a tied table twice, or under any of its names. As in stock classes, a separate
-    output table counts, and tables that differ are not tied whatever the configuration states.
+    output table takes precedence, and tables that differ are not tied, whatever the configuration
+    states.
     """
     tensors = {_modern_name(name): tensor for name, tensor in tensors.items()}
     tensors = _deduplicate(family, _add_token_embedding(family, tensors, config), config)
@@ -81,7 +82,7 @@ def resolve_ties(
 
 
 def _add_token_embedding(family: ModelFamily, tensors: StateDict, config: StockConfig) -> StateDict:
-    """Add the token embedding under its name where it is stored under an alias only."""
+    """Add the token embedding under its own name if it is stored only under an alias."""
     table = family.token_embedding_name
     bare = not any(name.startswith(f"{family.base_model_prefix}.") for name in tensors)
     name = table.removeprefix(f"{family.base_model_prefix}.") if bare else table
@@ -96,14 +97,14 @@ def _add_token_embedding(family: ModelFamily, tensors: StateDict, config: StockC
 
 
 def _names_with_and_without_prefix(family: ModelFamily, name: str) -> tuple[str, str]:
-    """Return a name in a class with a head, and in a bare one."""
+    """Return a name as it is in a class with a head, and as it is in a bare class."""
     return name, name.removeprefix(f"{family.base_model_prefix}.")
 
 
 def _deduplicate(family: ModelFamily, tensors: StateDict, config: StockConfig) -> StateDict:
     """Remove duplicates of the token embedding and ignored tensors.
 
-    Tensors of a bare file get the prefix of the class with a head if that head has no parameters.
+    Tensors of a bare class get the prefix of the class with a head if that head has no parameters.
     """
     names = _names_with_and_without_prefix(family, family.token_embedding_name)
     table = next((tensors[name] for name in names if name in tensors), None)

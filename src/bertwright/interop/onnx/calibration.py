@@ -1,6 +1,6 @@
-"""Activation ranges of a static int8 graph, from sample sequences.
+"""Activation ranges of a static int8 graph, measured on sample sequences.
 
-With known ranges a graph does not compute them per batch, and the result of a sequence does not
+With static ranges a graph does not compute a range per batch, and the result of a sequence does not
 depend on the rest of the batch. Values outside the range are clipped.
 """
 
@@ -27,21 +27,21 @@ RangeObserver = Literal["minmax", "percentile", "entropy"]
 """Range by minimum and maximum, by percentile, or by least KL divergence after rounding."""
 
 PERCENTILE = 99.999
-"""Clipping 1 %, as usual, costs a sentence encoder a quarter of its cosine similarity."""
+"""Clipping the usual 1 % costs a sentence encoder a quarter of its cosine similarity."""
 
 MATMUL_OPERATORS = ("MatMul", "Gemm")
 
 QUANTISED_OPERATORS = (*MATMUL_OPERATORS, "Gather")
-"""Operators computed in int8 where an input is a weight matrix or table."""
+"""Operators computed in int8 if one of their inputs is a weight matrix or table."""
 
 
 MAX_SEQUENCES, MAX_TOKENS = 256, 16_384
-"""Limits on the texts and tokens that are used: 15 s on one core for six blocks of width 384."""
+"""Maximum numbers of texts and tokens to use: 15 s on one core for six blocks of width 384."""
 
 
 @dataclass(frozen=True)
 class ActivationCalibration:
-    """Unpadded batches to calibrate on, ``num_sequences`` sequences in all, and the observer."""
+    """Unpadded batches to calibrate on, their number of sequences, and the observer of ranges."""
 
     batches: Sequence[GraphInputs]
     num_sequences: int
@@ -67,13 +67,13 @@ class ActivationCalibration:
 
     @property
     def description(self) -> str:
-        """How the ranges were found."""
+        """How the ranges were found, in words."""
         return f"{self.observer} of {self.num_sequences} sequences"
 
     def tensor_overrides(
         self, graph_file: Path, work_folder: Path
     ) -> dict[str, list[dict[str, Any]]]:
-        """Return the range of each tensor that meets weights, in onnxruntime's format.
+        """Return the range of each tensor that is multiplied by weights, in onnxruntime's format.
 
         ``work_folder`` takes temporary files.
         """
@@ -102,7 +102,7 @@ class ActivationCalibration:
 
 
 class CalibrationBatchReader:
-    """Batches in the interface that onnxruntime expects."""
+    """Batches behind the interface that onnxruntime requires."""
 
     def __init__(self, batches: Sequence[GraphInputs]) -> None:
         self._remaining = iter(batches)
@@ -121,7 +121,7 @@ def _range_override(value_range: tuple[Any, Any]) -> dict[str, Any]:
 def _encode_examples(
     model: TextModel, examples: TaskInputs
 ) -> tuple[Sequence[Sequence[int]], Sequence[Sequence[int]] | None]:
-    """Return token ids of every sequence, and segment ids if the encoder uses them."""
+    """Return the token ids of every sequence, and segment ids if the encoder uses them."""
     if not isinstance(model, FineTunedModel):
         return model.encode_ids([str(text) for text in examples]), None
     encoded = model.output_decoder.encode(model.example_encoder, as_examples(examples, model.task))

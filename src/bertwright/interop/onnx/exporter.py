@@ -22,12 +22,12 @@ from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel, network_of
 
 REQUIRED_LIBRARIES = ("onnx", "onnxscript", "onnxruntime")
-"""Libraries that the export needs; opening a folder needs onnxruntime only."""
+"""Libraries needed for exporting; opening a folder needs only onnxruntime."""
 
 
 @dataclass(frozen=True)
 class OnnxExport:
-    """The written graph files, their opset, and the parity of the float32 graph."""
+    """The graph files written, their opset version, and the parity of the float32 graph."""
 
     graphs: tuple[str, ...]
     opset: int
@@ -44,10 +44,10 @@ def export_onnx(
 ) -> OnnxExport:
     """Write a model as an ONNX graph with its tokenizer, recipe, task and manifest.
 
-    ``int8`` also writes an int8 graph, or only that without ``keep_float32``; with
-    ``calibration`` its activation ranges are static. The float32 graph leaves out fake
-    quantization. The manifest records the checksum of the weights in ``source_folder``. Nothing is
-    kept if the outputs differ from the model's.
+    ``int8`` also writes an int8 graph; without ``keep_float32`` it is the only graph. With
+    ``calibration`` its activation ranges are static. The float32 graph omits fake quantization. The
+    manifest records the checksum of the weights in ``source_folder``. If the outputs differ from
+    the model's, nothing is kept.
 
     Raises MissingExtra without the libraries, and UserError for a model that cannot be exported.
     """

@@ -1,4 +1,4 @@
-"""The manifest of an ONNX folder: origin, inputs, outputs and checksums."""
+"""The manifest of an ONNX folder: source, inputs, outputs and checksums."""
 
 from pathlib import Path
 
@@ -17,16 +17,17 @@ def external_data_file(graph_file: Path) -> Path:
 
 
 def has_external_data(graph_file: Path) -> bool:
-    """Return whether a graph stores its weights in another file."""
+    """Return whether a graph stores its weights in a separate file."""
     return external_data_file(graph_file).exists()
 
 
 class OnnxManifest(Settings):
     """The description of an ONNX folder.
 
-    ``source_sha256`` is the checksum of the exported weights; ``max_difference`` compares float32
-    outputs with the model. ``reduce_range`` is True for 7-bit weights and None without an int8
-    graph. ``calibration`` describes static activation ranges; None means dynamic ones.
+    ``source_sha256`` is the checksum of the exported weights; ``max_difference`` is the largest
+    difference between float32 outputs and the model's. ``reduce_range`` is True for 7-bit weights,
+    and None without an int8 graph. ``calibration`` describes static activation ranges; None if they
+    are dynamic.
     """
 
     name: str
@@ -61,7 +62,7 @@ class OnnxManifest(Settings):
             ) from error
 
     def verify_graph(self, folder: Path, graph_name: str) -> Path:
-        """Return the file of a graph; UserError if it or its weights are missing or changed."""
+        """Return the file of a graph; UserError if it or its weights are missing or modified."""
         for name, sha256 in self.file_sha256.items():
             if name.startswith(graph_name):
                 file = folder / name

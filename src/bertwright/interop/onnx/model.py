@@ -1,4 +1,4 @@
-"""An ONNX folder as a model: bertwright tokenizes and decodes, onnxruntime computes."""
+"""An ONNX folder as a model: bertwright tokenizes and decodes, onnxruntime runs the graph."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -35,7 +35,7 @@ AnyEncoderModel = TypeVar("AnyEncoderModel", Model, TaskModel)
 
 
 class OnnxModel(TextModel):
-    """A :class:`TextModel` without weights, which embeds and encodes with a graph.
+    """A :class:`TextModel` without weights, which embeds and encodes texts with a graph.
 
     Anything that needs the weights raises UserError.
     """
@@ -67,7 +67,7 @@ class OnnxModel(TextModel):
         )
 
     def run(self, output_name: str, batch: TextBatch) -> Tensor:
-        """Return one output of the graph for a batch.
+        """Return one output of the graph for a batch of texts.
 
         Raises UserError for NaN or infinity.
         """
@@ -91,21 +91,21 @@ class OnnxModel(TextModel):
         return result
 
     def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> NoReturn:
-        """Raise UserError."""
+        """Raise UserError, since the model has no weights."""
         self._refuse("save")
 
     def record(self, *patterns: str) -> NoReturn:
-        """Raise UserError."""
+        """Raise UserError, since the model has no weights."""
         self._refuse("record")
 
     def replace(
         self, pattern: str, function: Callable[[Tensor], Tensor]
     ) -> AbstractContextManager[None]:
-        """Raise UserError."""
+        """Raise UserError, since the model has no weights."""
         self._refuse("replace")
 
     def require_lm_head(self, command: str) -> None:
-        """Raise UserError."""
+        """Raise UserError, since the model has no weights."""
         self._refuse(command)
 
     def _refuse(self, verb: str) -> NoReturn:
@@ -137,7 +137,7 @@ class OnnxFineTunedModel(OnnxModel, FineTunedModel):
     def batch_outputs(
         self, batch: TextBatch, positions: Tensor | None, output_lengths: Sequence[int]
     ) -> Tensor:
-        """Return outputs (B, K) float32, or (M, K) at the flat ``positions`` (M,)."""
+        """Return outputs (B, K) float32, or (M, K) at flat ``positions`` (M,)."""
         logits = self.run(LOGITS, batch)
         return logits if positions is None else logits.flatten(0, 1).index_select(0, positions)
 
@@ -145,7 +145,7 @@ class OnnxFineTunedModel(OnnxModel, FineTunedModel):
 def load_onnx(
     folder: Path, precision: InferencePrecision | None = None, threads: int | None = None
 ) -> OnnxModel:
-    """Open an ONNX folder; the int8 graph is the default if there is one.
+    """Open an ONNX folder; the int8 graph is the default if it exists.
 
     ``threads`` per operator defaults to the number of cores. Raises UserError for a damaged folder
     and an unavailable precision, and MissingExtra without onnxruntime.
@@ -181,7 +181,7 @@ def load_onnx(
 def _check_session(
     session: OnnxSession, manifest: OnnxManifest, vocab_size: int, graph_file: Path
 ) -> None:
-    """Compute each output once; UserError if that fails or gives NaN or infinity."""
+    """Compute each output once; raise UserError if that fails or gives NaN or infinity."""
     for output in manifest.output_names:
         try:
             values = torch.from_numpy(
@@ -194,7 +194,7 @@ def _check_session(
 
 
 def _strip_weights(model: AnyEncoderModel, manifest: OnnxManifest) -> AnyEncoderModel:
-    """Replace the encoder by a placeholder and remove all parameters."""
+    """Remove all parameters, and replace the encoder by a placeholder."""
     placeholder = EncoderPlaceholder(
         manifest.name, model.encoder.max_length, len(model.encoder.blocks)
     )
@@ -206,7 +206,7 @@ def _strip_weights(model: AnyEncoderModel, manifest: OnnxManifest) -> AnyEncoder
 
 
 class EncoderPlaceholder(nn.Module):
-    """A stand-in for an encoder whose weights are in a graph.
+    """A placeholder for an encoder whose weights are in a graph.
 
     It has the maximum length and the number of blocks; other attributes raise UserError.
     """
@@ -225,7 +225,7 @@ class EncoderPlaceholder(nn.Module):
             raise _missing_weights_error("this", self.name) from None
 
     def forward(self, *args: Any, **kwargs: Any) -> NoReturn:
-        """Raise UserError."""
+        """Raise UserError, since the weights are in a graph."""
         raise _missing_weights_error("this", self.name)
 
 

@@ -1,7 +1,8 @@
-"""Quantise a graph to int8: weights per channel, activations dynamically or in calibrated ranges.
+"""Quantise a graph to int8: weights per channel, activations dynamically or with static ranges.
 
-With one scale per matrix a sentence encoder loses four times as much accuracy. Weights are signed
-and activations unsigned, which VNNI instructions multiply twice as fast as two unsigned operands.
+With one scale per matrix instead, a sentence encoder loses four times as much accuracy. Weights are
+signed and activations unsigned; VNNI instructions multiply these twice as fast as two unsigned
+operands.
 """
 
 import tempfile
@@ -41,7 +42,7 @@ def quantise_graph(
             location = external_data_file(preprocessed).name
             external_data_options = {"save_as_external_data": True, "all_tensors_to_one_file": True}
             external_data_options |= {"external_data_location": location}
-        # The exporter has annotated the shapes.
+        # The exporter has already annotated the shapes.
         quant_pre_process(
             str(graph_file), str(preprocessed), skip_symbolic_shape=True, **external_data_options
         )
@@ -57,7 +58,7 @@ def quantise_graph(
         static(
             str(preprocessed),
             str(output_file),
-            # A reader is required, but the overrides below decide the ranges.
+            # onnxruntime requires a reader, but the overrides below set the ranges.
             CalibrationBatchReader(calibration.batches[:1]),
             activation_type=QuantType.QUInt8,
             op_types_to_quantize=QUANTISED_OPERATORS,
@@ -73,7 +74,7 @@ def quantise_graph(
 
 
 def _batched_matmul_nodes(graph_file: Path) -> list[str]:
-    """Return products with a stack of matrices, one per head.
+    """Return the nodes that multiply with a stack of matrices, one per head.
 
     onnxruntime quantises these per channel but cannot compute them.
     """

@@ -12,10 +12,10 @@ from bertwright.core.optional_dependencies import require_library
 from bertwright.interop.graph.inputs import GraphInputs
 
 OPTIMISATION_LEVEL = "ORT_ENABLE_ALL"
-"""How far onnxruntime optimises a graph before it is first run."""
+"""How much onnxruntime optimises a graph before its first run."""
 
 DISABLED_FUSIONS = ["SkipLayerNormFusion"]
-"""On a CPU, fused add and norm are several times slower than the two (onnxruntime 1.32)."""
+"""Disabled on CPUs, where the fused add and norm is several times slower (onnxruntime 1.32)."""
 
 
 class OnnxSession:

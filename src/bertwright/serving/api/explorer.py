@@ -1,4 +1,4 @@
-"""The explorer page: a form for a text, and a view of a model's attention and predictions."""
+"""The explorer page: a form for a text, and a page with a model's attention and predictions."""
 
 from collections.abc import Sequence
 from importlib import resources
@@ -52,7 +52,7 @@ async def explore(body: ExploreRequest, request: Request) -> HTMLResponse:
             raise ApiError(
                 413, f"the text has {size} tokens, the maximum is {MAX_TOKENS}: shorten it"
             )
-        # Every position is masked once; a single text may fill the whole queue.
+        # Every position is masked once, so a single text may fill the whole queue.
         cost = max(size, min(size * size, worker.batcher.max_queue_tokens))
         (page,) = await service.compute(worker, _render_pages, [(worker, body.text)], [cost])
     return HTMLResponse(page)

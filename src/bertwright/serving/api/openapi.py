@@ -1,6 +1,6 @@
-"""The API description: /openapi.json, and a self-contained page that renders it.
+"""The API description: /openapi.json, and a self-contained page that shows it.
 
-FastAPI's own pages load scripts from another server.
+FastAPI's own pages are not used, since they load scripts from another server.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ COMMON_ERRORS = {
     500: "Internal error; the message has an id that is in the server log.",
     503: "The server is shutting down.",
 }
-"""Descriptions of errors of all endpoints, by status."""
+"""Error descriptions of all endpoints, by status."""
 
 BODY_ERRORS = {
     400: "The body is not JSON, or the named model does not support the endpoint.",
@@ -35,7 +35,7 @@ BODY_ERRORS = {
     422: "The body is invalid; the message names the field.",
     504: "The request timed out.",
 }
-"""Descriptions of errors of endpoints with a body."""
+"""Error descriptions of endpoints with a body, by status."""
 
 
 def install_openapi(app: FastAPI) -> None:
@@ -55,7 +55,7 @@ def install_openapi(app: FastAPI) -> None:
 
 
 def _add_error_responses(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add the errors of the middleware, which are unknown to FastAPI."""
+    """Add the errors of the middleware, which FastAPI does not know."""
     schemas = schema["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)

@@ -1,7 +1,7 @@
 """Algorithmic problems as text: copies, reversals, sums and brackets.
 
-A document has several problems of one kind, each a task, an equals sign and its solution. The name
-of the kind precedes each, or is left out: then only the problems before show what to do.
+A document has several problems of one kind; each is a task, an equals sign and the solution. Each
+problem starts with the name of its kind; without it, only the preceding problems show what to do.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,18 +16,18 @@ from bertwright.studies.corpora.corpus import Corpus, CorpusFolder, write_jsonl
 LETTERS = "abcdefghijkl"
 CLOSING = {"(": ")", "[": "]", "{": "}"}
 NUM_PROMPTS = 100
-"""The number of prompts of a kind of problem, with the same lengths and number of shots."""
+"""Number of prompts per kind of problem, for the same lengths and number of shots."""
 
 Kind = Literal["copy", "reverse", "next", "add", "close"]
 Problem = tuple[Sequence[str], Sequence[str]]
-"""The symbols of a task, and those of its solution."""
+"""The symbols of a task, and the symbols of its solution."""
 
 
 class AlgorithmicCorpus(Corpus):
     """A corpus of documents with problems of ``min_symbols`` to ``max_symbols`` symbols.
 
-    Its prompts have the lengths of the text, and up to twice the maximum, which the text never has;
-    others follow ``num_shots`` solved problems of their kind.
+    Some prompts have the lengths of the text; others are up to twice the maximum, which never
+    occurs in the text; others follow ``num_shots`` solved problems of the same kind.
     """
 
     kind: Literal["algo"] = "algo"
@@ -99,13 +99,13 @@ def _reverse(length: int, rng: np.random.Generator) -> Problem:
 
 
 def _next(length: int, rng: np.random.Generator) -> Problem:
-    """Return letters and the next letter after each; the first follows the last."""
+    """Return letters, and the next letter for each; after the last letter comes the first."""
     letters = _letters(length, rng)
     return letters, [LETTERS[(LETTERS.index(a) + 1) % len(LETTERS)] for a in letters]
 
 
 def _add(length: int, rng: np.random.Generator) -> Problem:
-    """Return two numbers and their sum, with the least significant digits first."""
+    """Return two numbers and their sum, least significant digits first."""
     numbers = rng.integers(10, size=(2, length)).tolist()
     first, second = ["".join(map(str, digits)) for digits in numbers]
     total = str(int(first) + int(second)).zfill(length + 1)
@@ -113,7 +113,7 @@ def _add(length: int, rng: np.random.Generator) -> Problem:
 
 
 def _close(length: int, rng: np.random.Generator) -> Problem:
-    """Return brackets, and those that close the open ones."""
+    """Return brackets, and the brackets that close the open ones."""
     brackets: list[str] = []
     still_open: list[str] = []
     for _ in range(length):

@@ -1,4 +1,4 @@
-"""The axis of corpora: a text, with prompts, minimal pairs and tasks for its models."""
+"""The axis of corpora: a text, with prompts, minimal pairs and tasks for evaluation."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from bertwright.data.vocabulary_training import train_tokenizer_on_files
 
 @dataclass(frozen=True)
 class CorpusFolder:
-    """The folder of a corpus: its text and, if any, its minimal pairs, prompts and tasks.
+    """The folder of a corpus: its text and, if present, its minimal pairs, prompts and tasks.
 
     A task is a folder with a training and a development file.
     """
@@ -25,22 +25,22 @@ class CorpusFolder:
 
     @property
     def text(self) -> Path:
-        """The folder of text."""
+        """The folder with the text."""
         return self.folder / "text"
 
     @property
     def minimal_pairs(self) -> Path:
-        """Minimal pairs as JSON lines."""
+        """The file of minimal pairs, as JSON lines."""
         return self.folder / "pairs.jsonl"
 
     @property
     def prompts(self) -> Path:
-        """JSON lines with ``prompt``, ``continuation``, ``kind``, and perhaps ``gap``."""
+        """JSON lines with ``prompt``, ``continuation``, ``kind``, and optionally ``gap``."""
         return self.folder / "prompts.jsonl"
 
     @property
     def tasks(self) -> Path:
-        """The folder of tasks."""
+        """The folder with all tasks."""
         return self.folder / "tasks"
 
     def task(self, name: str) -> Path:
@@ -58,15 +58,15 @@ class Corpus(Config):
     """The axis of corpora: the source of the text of a study."""
 
     def identity(self) -> dict[str, Any]:
-        """Return plain data that determines the text."""
+        """Return plain data that identifies the text."""
         return self.model_dump(mode="json")
 
     def write(self, corpus_folder: CorpusFolder) -> None:
-        """Write the corpus; equal settings write equal bytes."""
+        """Write the corpus; the same settings always write the same bytes."""
         raise TypeError(f"{type(self).__name__} is an axis, not a corpus")
 
     def inputs(self, corpus_folder: CorpusFolder) -> list[str | Path]:
-        """Return the inputs of ``prepare``."""
+        """Return the input paths for ``prepare``."""
         return [corpus_folder.text]
 
     def prepare(
@@ -76,7 +76,7 @@ class Corpus(Config):
         tokenizer_folder: Path,
         data: Path,
     ) -> None:
-        """Create the data set, and its tokenizer if there is none yet."""
+        """Create the data set, and its tokenizer if it does not exist yet."""
         inputs = self.inputs(corpus_folder)
         if not tokenizer_folder.is_dir():
             train_tokenizer_on_files(inputs, tokenizer_folder, tokenizer)
@@ -84,7 +84,7 @@ class Corpus(Config):
 
 
 class SampleCorpus(Corpus):
-    """The documentation that is installed with Python and its packages."""
+    """The documentation installed with Python and its packages."""
 
     kind: Literal["sample"] = "sample"
 
@@ -93,7 +93,7 @@ class SampleCorpus(Corpus):
 
 
 class FileCorpus(Corpus):
-    """Text files: ``paths`` as ``prepare`` takes them."""
+    """Text files; ``paths`` are as in ``prepare``."""
 
     kind: Literal["files"] = "files"
     paths: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""Synthetic interaction histories, in which an item is predictable from both sides.
+"""Synthetic interaction histories in which an item is predictable from both sides.
 
-Items come in sets of four, like parts of a series. A user has two tastes and goes through sets of
-them, each in random order: what precedes an item predicts it as well as what follows. Popular items
-are interspersed, by their popularity.
+Items belong to sets of four, like parts of a series. A user has two tastes and goes through sets of
+these tastes, each set in random order: the preceding items predict an item as well as the following
+ones. Popular items are interspersed in proportion to their popularity.
 """
 
 import csv
@@ -19,14 +19,14 @@ from bertwright.studies.corpora.corpus import Corpus, CorpusFolder
 
 TASTES, SETS_OF_A_TASTE, SET = 10, 15, 4
 POPULAR = 40
-"""The number of items outside all sets."""
+"""Number of items outside all sets."""
 
 SETS_OF_A_USER = (4, 13)
 POPULAR_FRACTION = 0.2
 
 
 class ItemHistoryCorpus(Corpus):
-    """A corpus of the histories of ``users``."""
+    """A corpus of interaction histories of ``users`` users."""
 
     kind: Literal["items"] = "items"
     users: int = Field(default=3_000, ge=20)
@@ -52,7 +52,7 @@ class ItemHistoryCorpus(Corpus):
 
 
 def _history(rng: np.random.Generator) -> list[str]:
-    """Return the items of a user, in order."""
+    """Return the items of one user, in order."""
     weights = 1.0 / np.arange(1, POPULAR + 1)
     tastes = rng.choice(TASTES, 2, replace=False)
     sets = [(int(taste), n) for taste in tastes for n in range(SETS_OF_A_TASTE)]

@@ -1,6 +1,6 @@
 """Text with long-range dependencies: keys with their values, filler words, and the keys again.
 
-Every document draws new values of keys, so after the filler they follow only from the
+Every document draws new values for its keys, so after the filler the values follow only from the
 start of the document. The two mentions of a key are about one of the ``distances`` apart, in words.
 """
 
@@ -16,21 +16,21 @@ from bertwright.studies.corpora.corpus import Corpus, CorpusFolder, write_jsonl
 from bertwright.studies.corpora.stories import pseudowords
 
 KEYS, VALUES, NUM_FILLERS = 8, 8, 8
-"""The numbers of different words: every key has values of its own, so that small models learn
-quickly; the filler words repeat in a cycle."""
+"""Numbers of different words. Every key has its own values, so that small models learn quickly; the
+filler words repeat in a cycle."""
 
 PAIRS = 4
-"""The number of keys of a document."""
+"""Number of keys in a document."""
 
 NUM_PROMPTS = 200
-"""The number of prompts of a distance."""
+"""Number of prompts per distance."""
 
 
 class LongRangeCorpus(Corpus):
-    """A corpus of documents at all ``distances`` equally often, in words from a key to its copy.
+    """A corpus of documents with all ``distances`` equally often, in words from a key to its copy.
 
-    All keys are repeated ``repetitions`` times after the filler. One repetition is for
-    bidirectional models, which otherwise find the value in a repetition nearby.
+    All keys are repeated ``repetitions`` times after the filler. Use one repetition for
+    bidirectional models, which otherwise find the value in a nearby repetition.
     """
 
     kind: Literal["long"] = "long"
@@ -60,7 +60,7 @@ class LongRangeCorpus(Corpus):
     def _prompts(self, vocabulary: "RecallVocabulary") -> Iterator[dict[str, str]]:
         """Yield prompts for the value of a key at an exact distance.
 
-        For bidirectional models, ``gap`` is a document of the corpus with a mask at about that
+        For bidirectional models, ``gap`` is a document of the corpus with a mask at about the same
         distance.
         """
         for distance in self.distances:
@@ -79,7 +79,7 @@ class LongRangeCorpus(Corpus):
 
 
 class RecallVocabulary:
-    """The keys, the values and the filler words."""
+    """The words for keys, values and filler."""
 
     def __init__(self, seed: int) -> None:
         words = pseudowords(seed, "long", set())
@@ -90,9 +90,9 @@ class RecallVocabulary:
     def document(
         self, distance: int, repetitions: int, rng: np.random.Generator
     ) -> tuple[list[str], list[str]]:
-        """Return keys with values and ``distance`` filler words; then the repetitions of the keys.
+        """Return keys with values and ``distance`` filler words, then the repetitions of the keys.
 
-        Each repetition has its own order.
+        Each repetition has a different order.
         """
         keys = [self.keys[n] for n in rng.permutation(KEYS)[:PAIRS]]
         pairs = [(key, self.values[key][int(rng.integers(VALUES))]) for key in keys]

@@ -1,7 +1,8 @@
 """The stories of a world in several languages, and translated sentences.
 
-The first language is that of :mod:`.stories`. Every other language has its own word for each of its
-words, and the verb at the end. Names are the same in all, except in a script of its own.
+The first language is the language of :mod:`.stories`. Every other language has its own word for
+each word of the first, and puts the verb at the end. Names are the same in all languages, unless
+the language has its own script.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,18 +32,18 @@ from bertwright.studies.corpora.story_tasks import (
 )
 
 FIRST_LANGUAGE = "en"
-"""The codes are those of real languages that recipes know; the languages are synthetic."""
+"""Language code. Codes belong to real languages that recipes know; the languages are synthetic."""
 
 PLURAL_ENDING = "k"
-"""The plural ending of other languages, instead of s; no other word ends in it."""
+"""Plural ending in other languages, instead of s; no other word ends in it."""
 
 SEPARATE_SCRIPT = str.maketrans("abdefgiklmnoprstuvz", "абдефгиклмнопрстувз")
 
 
 class OtherLanguage(Settings):
-    """The numbers of stories and of translated sentences of another language.
+    """The numbers of stories and of translated sentences in another language.
 
-    With ``separate_script`` it shares no letters with the first.
+    With ``separate_script`` it shares no letters with the first language.
     """
 
     stories: int = Field(default=5_000, ge=50)
@@ -51,10 +52,10 @@ class OtherLanguage(Settings):
 
 
 class MultilingualCorpus(Corpus):
-    """A corpus of stories in the first language, ``en``, and in ``others`` by code.
+    """A corpus of stories in the first language, ``en``, and in ``others``, by language code.
 
     Every language has the tasks of :class:`.StoryCorpus`, with the same examples: ``topic`` in the
-    first, ``topic-de`` in another.
+    first language, ``topic-de`` in another.
     """
 
     kind: Literal["duo"] = "duo"
@@ -142,7 +143,7 @@ class SyntheticLanguage:
 
 
 def _sentences(world: World, seed: int, code: str, count: int) -> Iterator[Sequence[Word]]:
-    """Yield sentences, each from a story of its own."""
+    """Yield sentences, each from a different story."""
     for number, story in enumerate(generate_stories(world, seed, f"translations {code}", count)):
         yield story.sentences[number % len(story.sentences)][1]
 

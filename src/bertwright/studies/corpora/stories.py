@@ -1,4 +1,4 @@
-"""Stories in a synthetic language: its words, names, facts and sentences follow from a seed."""
+"""Stories in a synthetic language; its words, names, facts and sentences depend on a seed."""
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ VOWELS = (*"aeiou", "ai", "or", "en", "il")
 
 
 def pseudowords(seed: int, purpose: str, used_words: set[str], syllables: int = 2) -> Iterator[str]:
-    """Yield distinct words without end, none of them in ``used_words``, to which they are added."""
+    """Yield distinct words endlessly; they are not in ``used_words``, to which they are added."""
     rng = generator(stream_key(seed, "lexicon", purpose))
     while True:
         parts = [
@@ -37,12 +37,12 @@ HOURS = ("at dawn", "in the morning", "at noon", "in the afternoon", "in the eve
 SENTENCES_OF_AN_HOUR = 2
 VERBS_OF_FACTS = ("founded", "lives", "has")
 FUNCTION_WORDS = (*" ".join(HOURS).split(), "near", *VERBS_OF_FACTS, "its", "seat")
-"""The words that do not depend on the seed."""
+"""Words that do not depend on the seed."""
 
 
 @dataclass(frozen=True)
 class EntityName:
-    """A name of one or more words, with its kind of entity."""
+    """A name of one or more words, with the kind of entity that it names."""
 
     words: tuple[str, ...]
     kind: Literal["PER", "ORG", "LOC"]
@@ -52,11 +52,11 @@ class EntityName:
 
 
 Word = str | EntityName
-"""An element of a sentence."""
+"""An element of a sentence: a word or a name."""
 
 
 class World:
-    """The words, names and facts of a seed."""
+    """The words, names and facts that belong to a seed."""
 
     def __init__(self, seed: int) -> None:
         used: set[str] = set()
@@ -87,7 +87,7 @@ class World:
 
     @property
     def words(self) -> list[str]:
-        """All words except names, without the s of plurals and verbs."""
+        """All words except names, without the s of plurals and of verbs."""
         nouns = [noun for topic_nouns in self.nouns for noun in topic_nouns]
         phrases = [word for phrase in self.phrases for word in phrase]
         return list(
@@ -114,7 +114,7 @@ class World:
         return [self.companies[number], "has", "its", "seat", "in", self.seats[number]]
 
     def clause(self, topic: int, rng: np.random.Generator) -> "Clause":
-        """Return a random clause with nouns of a topic."""
+        """Return a random clause with nouns of one topic."""
         nouns = self.nouns[topic]
         subject, other, thing = (nouns[int(n)] for n in rng.choice(len(nouns), 3, replace=False))
         adjectives = [self.adjectives[int(n)] for n in rng.integers(ADJECTIVES, size=2)]
@@ -134,7 +134,7 @@ class World:
 
 @dataclass(frozen=True)
 class Clause:
-    """A clause: a subject, perhaps near another noun, a verb and an object."""
+    """A clause: a subject, optionally near another noun, a verb and an object."""
 
     subject: str
     plural: bool
@@ -155,7 +155,7 @@ class Clause:
             *([self.adjective] if self.adjective else []),
             _inflect(self.subject, self.plural),
             *near,
-            # As in English, a singular verb ends in s, and a plural noun.
+            # As in English, singular verbs and plural nouns end in s.
             _inflect(self.verb, not self.plural),
             "the",
             *thing,
@@ -164,7 +164,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Story:
-    """A document: its topic, and its sentences with the hour that each belongs to."""
+    """A document: its topic, and its sentences, each with the hour that it takes place."""
 
     topic: int
     sentences: Sequence[tuple[int, Sequence[Word]]]
@@ -187,7 +187,7 @@ class Story:
 
 
 def generate_stories(world: World, seed: int, purpose: str, num_stories: int) -> Iterator[Story]:
-    """Yield stories, different ones for every purpose."""
+    """Yield stories, which are different for every purpose."""
     for number in range(num_stories):
         rng = generator(stream_key(seed, "stories", purpose), number)
         topic = int(rng.integers(TOPICS))
@@ -201,9 +201,10 @@ def generate_stories(world: World, seed: int, purpose: str, num_stories: int) ->
 
 
 def add_connectives(story: Story) -> Story:
-    """Return a story in which two of three sentences start with a connective.
+    """Return a story in which two of every three sentences start with a connective.
 
-    It states the relation to the sentence before: a fact, the same time, or a later time.
+    The connective states the relation to the preceding sentence: a fact, the same time, or a later
+    time.
     """
     sentences = [story.sentences[0]]
     for number, (hour, words) in enumerate(story.sentences[1:], 1):
@@ -215,7 +216,7 @@ def add_connectives(story: Story) -> Story:
 
 
 def format_sentence(words: Sequence[Word]) -> str:
-    """Return a sentence as text."""
+    """Return the text of a sentence."""
     text = " ".join(str(word) for word in words)
     return f"{text[:1].upper()}{text[1:]}."
 

@@ -15,14 +15,14 @@ from bertwright.studies.corpora.stories import Story, World, add_connectives, ge
 from bertwright.studies.corpora.story_tasks import write_minimal_pairs, write_prompts, write_tasks
 
 ANNOTATED_FILE, DIALOGUE_FILE = "annotated.jsonl", "dialogues.jsonl"
-"""The annotated stories and the dialogues, beside the folder of text."""
+"""Files with the annotated stories and the dialogues, next to the folder of text."""
 
 
 class StoryCorpus(Corpus):
-    """A corpus of the stories of a seed's world.
+    """A corpus of stories from the world of a seed.
 
-    ``annotated`` marks names, phrases and capitals, ``connected`` adds connectives to sentences,
-    and ``dialogues`` is the number of dialogues.
+    ``annotated`` marks names, phrases and capitals; ``connected`` starts sentences with
+    connectives; ``dialogues`` is the number of dialogues.
     """
 
     kind: Literal["grammar"] = "grammar"

@@ -1,7 +1,8 @@
 """Minimal pairs, prompts and tasks about the stories of :mod:`.stories`.
 
-Minimal pairs: agreement across a distractor, facts of the world, word order. Prompts: how a fact
-ends. Tasks: entailment, the topic of a text, names, and which of two sentences is earlier in a day.
+Minimal pairs: agreement across a distractor, facts of the world, word order. Prompts: the end of a
+fact. Tasks: entailment, the topic of a text, names, and which of two sentences is earlier in the
+day.
 """
 
 import json
@@ -30,16 +31,16 @@ TRAINING, DEVELOPMENT = 2_000, 500
 
 Sentence = Sequence[Word]
 LabelledTexts = tuple[tuple[Sequence[Sentence], ...], str]
-"""One or two texts, each a list of sentences, and the label."""
+"""One or two texts, each a list of sentences, and their label."""
 
 Translation = Callable[[Sentence], Sentence]
-"""A function from a sentence of the world to its translation."""
+"""A function that translates a sentence of the world."""
 
 T = TypeVar("T")
 
 
 def write_minimal_pairs(world: World, seed: int, path: Path) -> None:
-    """Write pairs of an acceptable and an unacceptable sentence, in the format of BLiMP."""
+    """Write pairs of an acceptable and an unacceptable sentence, in BLiMP's format."""
     rng = generator(stream_key(seed, "pairs"))
     with open(path, "w", encoding="utf-8") as file:
         for name, make_pair in (
@@ -54,7 +55,7 @@ def write_minimal_pairs(world: World, seed: int, path: Path) -> None:
 
 
 def write_prompts(world: World, path: Path) -> None:
-    """Write every fact of the world without its last name: as a prompt, and with a gap."""
+    """Write every fact of the world without its last name, as a prompt and with a gap."""
     write_jsonl(
         path,
         (
@@ -70,7 +71,7 @@ def write_prompts(world: World, path: Path) -> None:
 
 
 def _agreement_pair(world: World, rng: np.random.Generator) -> tuple[str, str]:
-    """Return a clause, and the same with the verb in the number of the distractor."""
+    """Return a clause, and the same clause with the verb in the number of the distractor."""
     clause = _distractor_clause(world, rng)
     words = clause.words()
     bad = [*words]
@@ -80,7 +81,7 @@ def _agreement_pair(world: World, rng: np.random.Generator) -> tuple[str, str]:
 
 
 def _distractor_clause(world: World, rng: np.random.Generator) -> Clause:
-    """Return a clause with a noun of the other number between subject and verb."""
+    """Return a clause with a noun of the other number between the subject and the verb."""
     while True:
         clause = world.clause(int(rng.integers(TOPICS)), rng)
         if clause.near is not None:
@@ -92,7 +93,7 @@ def _inflected_verb(clause: Clause) -> str:
 
 
 def _fact_pair(world: World, rng: np.random.Generator) -> tuple[str, str]:
-    """Return a fact, and the same with the last name of another fact of its kind."""
+    """Return a fact, and the same fact with the last name of another fact of the same kind."""
     fact = world.fact(rng)
     while True:
         other = world.fact(rng)
@@ -101,7 +102,7 @@ def _fact_pair(world: World, rng: np.random.Generator) -> tuple[str, str]:
 
 
 def _order_pair(world: World, rng: np.random.Generator) -> tuple[str, str]:
-    """Return a clause, and the same with two adjacent words swapped."""
+    """Return a clause, and the same clause with two adjacent words swapped."""
     words = world.clause(int(rng.integers(TOPICS)), rng).words()
     index = int(rng.integers(len(words) - 1))
     bad = [*words]
@@ -115,7 +116,7 @@ def identity(words: Sentence) -> Sentence:
 
 
 UNTRANSLATED = {"": identity}
-"""The translations of tasks without other languages."""
+"""The translations for corpora without other languages."""
 
 
 def write_tasks(
@@ -126,8 +127,8 @@ def write_tasks(
 ) -> None:
     """Write a folder for every task: tables of entailment, topic and order, tagged words for names.
 
-    The same examples are written in several translations; the key of each is the suffix of its task
-    names.
+    The same examples are written in several translations; a translation's key is the suffix of its
+    task names.
     """
     rng = generator(stream_key(seed, "tasks"))
     tables = {
@@ -168,7 +169,7 @@ def _table_line(labelled_texts: LabelledTexts, translate: Translation) -> str:
 
 
 def _entailments(world: World, rng: np.random.Generator) -> Iterator[LabelledTexts]:
-    """Yield pairs: an entailed text omits words, another has a changed word or swapped roles."""
+    """Yield pairs: an entailed text omits words; others have a changed word or swapped roles."""
     while True:
         clause = _distractor_clause(world, rng)
         premise = replace(clause, phrase=None)
@@ -192,7 +193,7 @@ def _topics(world: World, seed: int) -> Iterator[LabelledTexts]:
 
 
 def _orders(world: World, seed: int, rng: np.random.Generator) -> Iterator[LabelledTexts]:
-    """Yield two sentences of one day at different hours, in order or swapped."""
+    """Yield two sentences from different hours of one day, in order or swapped."""
     for story in generate_stories(world, seed, "order", 2 * (TRAINING + DEVELOPMENT)):
         early, late = sorted(rng.choice(len(story.sentences), 2, replace=False).tolist())
         if story.sentences[early][0] == story.sentences[late][0]:
@@ -211,7 +212,7 @@ def _name_sentences(world: World, seed: int) -> Iterator[Sentence]:
 
 
 def _iob_lines(words: Sentence, translate: Translation) -> str:
-    """Return a line for every word with its tag, and an empty line."""
+    """Return one line per word with its tag, then an empty line."""
     lines: list[tuple[str, str]] = []
     for word in translate(words):
         if isinstance(word, EntityName):

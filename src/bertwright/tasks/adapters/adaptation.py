@@ -23,10 +23,10 @@ DEFAULT_LEARNING_RATE, REFERENCE_WIDTH = 5e-5, 768
 """Learning rate for an encoder of the reference width (Devlin et al. 2019)."""
 
 MUON_LEARNING_RATE_FACTOR = 10 / 3
-"""Factor on the learning rate of encoders pretrained with Muon.
+"""Factor on the default learning rate of encoders pretrained with Muon.
 
-Measured on modern-mini after minutes of training (docs/results/adaptation.md, ``rates``); the
-effects of Muon and of the short training were not separated."""
+Measured on modern-mini after minutes of training (docs/results/adaptation.md, ``rates``), which
+does not separate the effect of Muon from the effect of short training."""
 
 PLACEHOLDER_VOCAB_SIZE = 64
 """Vocabulary size of an encoder whose embeddings are not used."""
@@ -38,39 +38,39 @@ class AdaptationConfig(Config):
     learning_rate_factor: ClassVar[float] = 1.0
     """Factor on the default learning rate of full fine-tuning."""
     has_frozen_encoder: ClassVar[bool] = False
-    """Whether hidden states do not change in training, so they are computed once."""
+    """Whether hidden states stay the same during training, so they are computed once."""
     is_parameter_efficient: ClassVar[bool] = False
-    """Whether the weights of the encoder are frozen; modules may be added to it."""
+    """Whether the encoder's own weights are frozen; modules may be added to it."""
 
     @property
     def layerwise_decay(self) -> float:
-        """Factor on the learning rate from level to level, down from the head."""
+        """Factor on the learning rate from each level to the next lower one, from the head down."""
         return 1.0
 
     @property
     def has_reinitialised_blocks(self) -> bool:
-        """True if the last block, and so what follows it, is reinitialised."""
+        """True if the last block is reinitialised, and with it everything above it."""
         return False
 
     def default_learning_rate(self, recipe: Recipe) -> float:
         """Return the default learning rate.
 
-        Narrow models need larger steps (Turc et al. 2019), and so do models pretrained with Muon
-        whose own weights are trained.
+        Narrow models need larger learning rates (Turc et al. 2019), and so do models pretrained
+        with Muon if their own weights are trained.
         """
         is_muon = isinstance(recipe.optimiser, MuonConfig) and not self.is_parameter_efficient
         factor = self.learning_rate_factor * (MUON_LEARNING_RATE_FACTOR if is_muon else 1.0)
         return factor * DEFAULT_LEARNING_RATE * REFERENCE_WIDTH / recipe.encoder.width
 
     def check(self, encoder: EncoderConfig) -> str | None:
-        """Return why the adaptation does not fit an encoder, or None."""
+        """Return why the adaptation does not fit an encoder; None if it does."""
         return None
 
     def insert_modules(self, encoder: Encoder) -> None:
         """Add the modules of the adaptation to a newly built encoder."""
 
     def build_parametrisation(self, encoder: Encoder) -> WeightParametrisation | None:
-        """Return the reparametrisation of the encoder's weights, if any."""
+        """Return the reparametrisation of the encoder's weights; None if there is none."""
         return None
 
     def grids(self, encoder: Encoder) -> Mapping[str, QuantizationGrid]:
@@ -87,9 +87,9 @@ class AdaptationConfig(Config):
         encoder.requires_grad_(True)
 
     def num_trainable_levels(self, epoch: int, num_epochs: int) -> int | None:
-        """Return how many of the last levels an epoch, from 0, trains; None for all.
+        """Return how many levels, counted from the top, are trained in an epoch; None for all.
 
-        Level 1 is what follows the blocks, level 2 the last block as well.
+        Epochs count from 0. Level 1 is everything above the blocks, level 2 adds the last block.
         """
         return None
 
@@ -97,9 +97,9 @@ class AdaptationConfig(Config):
 class FullFineTuningConfig(AdaptationConfig):
     """Full fine-tuning: all parameters are trained.
 
-    ``layer_decay`` multiplies the learning rate from block to block, down from the head. The last
-    ``reinitialised_blocks`` are drawn again, and with them the pooler or the transform (Zhang et
-    al. 2021).
+    ``layer_decay`` multiplies the learning rate from block to block, starting at the head. The last
+    ``reinitialised_blocks`` blocks are initialised again, together with the pooler or the transform
+    (Zhang et al. 2021).
     """
 
     kind: Literal["full"] = "full"
@@ -135,9 +135,9 @@ class FullFineTuningConfig(AdaptationConfig):
 
 
 class GradualFineTuningConfig(AdaptationConfig):
-    """Gradual unfreezing: first the head, one block more per epoch, all in the last epoch.
+    """Gradual unfreezing: the head first, then one more block per epoch, all in the last epoch.
 
-    Learning rates fall from block to block (Howard and Ruder 2018, sections 3.2 and 3.3).
+    The learning rate falls from block to block (Howard and Ruder 2018, sections 3.2 and 3.3).
     """
 
     kind: Literal["gradual"] = "gradual"
@@ -174,10 +174,11 @@ class LastLayersConfig(AdaptationConfig):
 
 
 class FrozenEncoderConfig(AdaptationConfig):
-    """Training of the head alone, on the hidden states of a frozen encoder (Peters et al. 2018).
+    """Training of only the head, on hidden states of a frozen encoder (Peters et al. 2018).
 
-    ``solver`` fits the head: ``lbfgs`` to convergence, for linear heads, or ``adamw`` in steps.
-    ``auto`` uses ``lbfgs`` for linear heads unless a setting is given that only steps have.
+    ``solver`` fits the head: ``lbfgs`` fits a linear head to convergence, ``adamw`` trains any head
+    in steps. ``auto`` uses ``lbfgs`` for linear heads unless a setting that only applies to steps
+    is given.
     """
 
     kind: Literal["frozen"] = "frozen"
@@ -192,7 +193,7 @@ class FrozenEncoderConfig(AdaptationConfig):
 
 
 class AdaptersConfig(AdaptationConfig):
-    """Bottleneck adapters and trained norms (Houlsby et al. 2019, section 2.1)."""
+    """Bottleneck adapters and trainable norms (Houlsby et al. 2019, section 2.1)."""
 
     kind: Literal["adapters"] = "adapters"
     width: int = Field(default=16, ge=1, le=65_536)
@@ -259,7 +260,7 @@ def _check_unshared(encoder: EncoderConfig) -> str | None:
 
 @torch.no_grad()
 def reinitialise_blocks(encoder: Encoder, recipe: Recipe, num_blocks: int, seed: int) -> None:
-    """Initialise the last blocks as before pretraining."""
+    """Initialise the last blocks as at the start of pretraining."""
     fresh = Encoder(recipe.encoder, PLACEHOLDER_VOCAB_SIZE)
     initialise(fresh, recipe.encoder.initialisation, seed)
     for new, old in zip(

@@ -1,7 +1,7 @@
 """LoRA (Hu et al. 2022): weights W + (alpha / rank) B A, where only A and B are trained.
 
-The encoder computes with the sum, so LoRA works for every kind of encoder, and the result is stored
-as plain weights.
+The encoder computes with the sum of both, so LoRA works for every kind of encoder, and the result
+is stored as ordinary weights.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from bertwright.tasks.adapters.parametrisation import WeightParametrisation
 
 
 class LoraParametrisation(WeightParametrisation):
-    """The factors A and B of all matrices in some sublayers of an encoder.
+    """The factors A and B for all matrices in the selected sublayers of an encoder.
 
-    Matrices that are stored in one tensor, such as queries, keys and values, have one pair each.
+    Matrices stored in one tensor, such as queries, keys and values, have a pair of factors each.
     """
 
     def __init__(self, encoder: Encoder, rank: int, alpha: float, sublayers: Sequence[str]) -> None:
@@ -46,7 +46,7 @@ class LoraParametrisation(WeightParametrisation):
 
     @torch.no_grad()
     def init_parameters(self, seed: int) -> None:
-        """Draw A and set B to zero, so that nothing changes at first."""
+        """Draw A at random and set B to zero, so that the encoder is unchanged at first."""
         for name, down, up in zip(self.matrix_names, self.down, self.up, strict=True):
             generator = torch.Generator().manual_seed(
                 stream_key(seed, "low-rank", parameter_stream(name)) >> 1
@@ -62,7 +62,7 @@ class LoraParametrisation(WeightParametrisation):
 
 
 def matrix_names(encoder: Encoder, sublayers: Sequence[str]) -> list[str]:
-    """Return the names of the matrices in some sublayers of all blocks."""
+    """Return the names of the matrices in these sublayers of all blocks."""
     roles, parameters = get_parameter_roles(encoder), dict(encoder.named_parameters())
     return [
         name

@@ -11,11 +11,11 @@ from bertwright.training.callbacks.callback import Callback
 class WeightParametrisation(nn.Module):
     """A function of the weights, possibly with trainable parameters.
 
-    A finished model stores its result in evaluation mode, in which nothing is random.
+    A finished model stores the result in evaluation mode, where nothing is random.
 
     Attributes:
-        callbacks: run within a step.
-        has_inner_hooks: whether it hooks inner values, which compiled steps do not expose.
+        callbacks: run within each training step.
+        has_inner_hooks: True if it hooks intermediate values, which compiled steps do not expose.
     """
 
     callbacks: Sequence[Callback] = ()
@@ -28,7 +28,7 @@ class WeightParametrisation(nn.Module):
 
     @property
     def is_final(self) -> bool:
-        """True if a model built now is a final one, not an intermediate step."""
+        """True if a model built now is final, not an intermediate step."""
         return True
 
     def init_parameters(self, seed: int) -> None:
@@ -39,8 +39,8 @@ class WeightParametrisation(nn.Module):
     ) -> AbstractContextManager[None]:
         """Return the context in which the encoder processes a batch.
 
-        document_ids: (B, L), 0 or more at real positions. output_positions: flat (M,), those whose
-        hidden states are computed; None for all.
+        document_ids: (B, L), 0 or more at real positions. output_positions: flat (M,), the
+        positions whose hidden states are computed; None for all.
         """
         return nullcontext()
 

@@ -21,14 +21,14 @@ class TaskBaseline(ABC):
     A frozen dataclass of plain data and arrays, so that it can be saved.
 
     Attributes:
-        kind: its name in a folder.
-        name: its name in reports.
-        num_training_examples: the number of examples it was fitted to.
+        kind: identifier in a saved folder.
+        name: name in reports.
+        num_training_examples: number of examples that it was fitted to.
     """
 
     kind: ClassVar[str]
     needs_features: ClassVar[bool] = False
-    """Whether it reads the frozen features of a model, not texts."""
+    """Whether it uses the frozen features of a model instead of texts."""
     name: str
     num_training_examples: int
 

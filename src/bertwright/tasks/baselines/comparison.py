@@ -18,10 +18,10 @@ class BaselineComparison:
     """The scores of a model and its baselines.
 
     Attributes:
-        intervals: of every metric of the model.
-        baselines: of each the name, the number of training examples, and every metric with its
-            interval.
-        verdict: a sentence where the model is not better than the best of them.
+        intervals: interval of every metric of the model.
+        baselines: for each baseline its name, its number of training examples, and every metric
+            with its interval.
+        verdict: a sentence if the model is not better than the best baseline; else None.
     """
 
     num_examples: int

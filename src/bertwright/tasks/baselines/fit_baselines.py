@@ -37,7 +37,7 @@ FeatureReader = Callable[[Sequence[int]], Sequence[FloatMatrix]]
 def fit_baselines(
     task: Task, examples: Examples, read_features: FeatureReader | None = None
 ) -> list[TaskBaseline]:
-    """Fit the baselines of a task: a constant, one of words, a linear model on features."""
+    """Fit the baselines of a task: a constant, one on words, and a linear model on features."""
     indices = [*range(len(examples))]
     if len(examples) > MAX_EXAMPLES:
         indices = sorted(stratified_order(task, examples, 0)[:MAX_EXAMPLES])
@@ -64,7 +64,7 @@ def fit_baselines(
 def run_baselines(run: FineTuningRun, task_index: int) -> list[TaskBaseline]:
     """Return the baselines of one task of a run, with its frozen features if it has any.
 
-    None where the examples are lazy, labelled by a teacher.
+    None if the examples are lazy, that is labelled by a teacher.
     """
     encoded_task = run.encoded_tasks[task_index]
     if isinstance(encoded_task.train, LazyExamples):

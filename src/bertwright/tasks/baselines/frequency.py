@@ -24,8 +24,8 @@ from bertwright.tasks.task import Task
 class ConstantBaseline(TaskBaseline):
     """A constant prediction.
 
-    The most frequent class, tag or option; the labels of most texts or else the most frequent one;
-    the mean number; or no answer.
+    It is the most frequent class, tag or option; the labels of more than half of the texts, or else
+    the most frequent label; the mean number; or no answer.
     """
 
     kind: ClassVar[str] = "constant"
@@ -35,7 +35,7 @@ class ConstantBaseline(TaskBaseline):
 
     @staticmethod
     def fit(task: Task, examples: Sequence[Any]) -> "ConstantBaseline | None":
-        """Return the best constant of a task; None where all are equal."""
+        """Return the best constant of a task; None for output types that rank or compare texts."""
         number, output_type = len(examples), task.output_type
         counts = Counter(label for e in examples for label in output_type.labels_in(e))
         match output_type:
@@ -69,7 +69,7 @@ class ConstantBaseline(TaskBaseline):
 
 @dataclass(frozen=True)
 class WordTagBaseline(TaskBaseline):
-    """The most frequent tag of each word; ``default_tag`` for a new word."""
+    """The most frequent tag of each word; ``default_tag`` for unknown words."""
 
     kind: ClassVar[str] = "word-tags"
     tags: dict[str, str]
@@ -98,7 +98,7 @@ class WordTagBaseline(TaskBaseline):
 
 
 def _most_frequent(counts: Counter[str]) -> str:
-    """Return the most frequent item; on ties the first in the alphabet."""
+    """Return the most frequent item; ties go to the alphabetically first."""
     return min(counts, key=lambda name: (-counts[name], name))
 
 

@@ -31,7 +31,7 @@ METHOD_NAMES = {
 }
 
 CONSTANT_LABEL_LOGIT = 20.0
-"""Logit of a label that all training examples have."""
+"""Logit of a label that occurs in every training example."""
 
 
 class LinearModel(NamedTuple):
@@ -44,7 +44,7 @@ class LinearModel(NamedTuple):
 def fit_linear(
     kind: LinearModelKind, features: Any, references: Sequence[Any], labels: Sequence[str]
 ) -> LinearModel:
-    """Fit one output per label, or one for numbers, with default settings."""
+    """Fit one output per label, or a single one for numbers, with default settings."""
     from sklearn.linear_model import LogisticRegression, Ridge
 
     def fit(model: Any, targets: Sequence[Any]) -> tuple[FloatMatrix, FloatMatrix]:
@@ -104,7 +104,7 @@ class LinearBaseline(TaskBaseline):
 
 
 MAX_WORDS = 20_000
-"""Maximum number of words of tagged sentences to fit to."""
+"""Maximum number of words of tagged sentences that the model is fitted to."""
 
 
 @dataclass(frozen=True)

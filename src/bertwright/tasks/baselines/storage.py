@@ -37,7 +37,7 @@ BASELINES_FILE, ARRAYS_FILE = "baselines.json", "baselines.safetensors"
 
 
 def save_baselines(folder: Path, baselines: Sequence[TaskBaseline]) -> None:
-    """Save the baselines of a model, to compare it with them on other examples."""
+    """Save the baselines of a model, for comparisons on other examples."""
     from safetensors.numpy import save_file
 
     arrays: dict[str, Any] = {}
@@ -51,7 +51,7 @@ def save_baselines(folder: Path, baselines: Sequence[TaskBaseline]) -> None:
 
 
 def load_baselines(folder: Path) -> list[TaskBaseline] | None:
-    """Load the baselines of a model folder; None where it has none.
+    """Load the baselines of a model folder; None if it has none.
 
     Errors: UserError for damaged files.
     """

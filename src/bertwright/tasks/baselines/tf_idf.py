@@ -21,10 +21,10 @@ from bertwright.tasks.outputs import Prediction, SimilarityOutput
 from bertwright.tasks.task import Task
 
 MAX_FEATURES, MAX_DENSE = 20_000, 4_096
-"""Maximum number of words and word pairs; fewer where texts become dense vectors."""
+"""Maximum number of words and word pairs: for sparse features, and for dense text vectors."""
 
 MAX_COEFFICIENTS = 2_000_000
-"""Of all labels together."""
+"""Maximum number of coefficients of all labels together."""
 
 WORD_PATTERN = r"(?u)\b\w+\b"
 
@@ -36,10 +36,10 @@ _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 
 @dataclass(frozen=True)
 class TfIdfFeatures:
-    """TF-IDF of words and word pairs; of characters where a script has no spaces.
+    """TF-IDF of words and word pairs, or of characters for scripts without spaces.
 
     Attributes:
-        vocabulary: the words in the order of the columns.
+        vocabulary: the words in column order.
         idf: (F,) inverse document frequency.
     """
 
@@ -155,7 +155,7 @@ class TfIdfCosineBaseline(TaskBaseline):
 class SlidingWindowBaseline(TaskBaseline):
     """The sliding-window baseline of Rajpurkar et al. 2016.
 
-    In the sentence most similar to the question, the longest run of words not in the question.
+    Its answer is the longest run of words not in the question, in the sentence most similar to it.
     """
 
     kind: ClassVar[str] = "words-span"

@@ -41,4 +41,4 @@ TASKS = (
     _task("rte", _PAIR, labels=_ENTAILMENT),
     _task("wnli", _PAIR),
 )
-"""In the order of the paper."""
+"""The tasks in the order of the paper."""

@@ -18,7 +18,7 @@ TASKS = Registry[Task]()
 def add_task(task: Task) -> Task:
     """Register a task under its name, also from a plugin.
 
-    Errors: UserError where another task has the name.
+    Errors: UserError if another task has the name.
     """
     name = task.name.lower()
     if TASKS.get(name, task) != task:

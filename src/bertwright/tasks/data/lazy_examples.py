@@ -1,6 +1,6 @@
 """Examples on disk, possibly more than fit into memory.
 
-Only a few numbers of each are held; its text is read and tokenized when a step needs it.
+Only a few numbers per example stay in memory; texts are read and tokenized when a step needs them.
 """
 
 from array import array
@@ -20,10 +20,10 @@ from bertwright.tasks.outputs import OutputDecoder
 from bertwright.tasks.task import Task
 
 CHUNK_SIZE = 4096
-"""Examples that are tokenized together in a pass over all."""
+"""Number of examples tokenized together in a pass over all examples."""
 
 CACHE_SIZE = 4096
-"""Number of recent values that are cached: a step reads its sequences more than once."""
+"""Number of recent values in the cache: a step reads its sequences more than once."""
 
 Value = TypeVar("Value")
 
@@ -58,8 +58,8 @@ class LazyTaskSequences(LazyList[TaskSequence]):
     """The token sequences of lazy examples.
 
     Attributes:
-        lengths: (N,) int32, tokens of each sequence.
-        first_outputs: (N,) int32, number of outputs of the preceding sequences of the example.
+        lengths: (N,) int32, number of tokens of each sequence.
+        first_outputs: (N,) int32, number of outputs of the preceding sequences of the same example.
         output_lengths: number of outputs of each example.
         truncated_examples: indices of the truncated examples.
     """

@@ -18,8 +18,9 @@ def find_split_file(
     """Return the file of a split in a data folder.
 
     Its name contains the split, and ``keyword`` if given: ``train.tsv.gz``,
-    ``en_ewt-ud-dev.conllu``. Of several files it is the one with no other word in its name (MRPC),
-    else the one with ``matched`` (MNLI). Errors: UserError where there is none or several.
+    ``en_ewt-ud-dev.conllu``. If several files match, the one without any other word in its name is
+    used (MRPC), or else the one with ``matched`` (MNLI). Errors: UserError if no file or several
+    files remain.
     """
     if not folder.is_dir():
         raise UserError(f"{folder}: no such folder")

@@ -1,7 +1,7 @@
 """Random splits of the examples of a task, stratified by label, with groups kept together.
 
-Every label has the same fraction in every split, as far as it has enough examples. A text with
-several labels, or a sentence with several tags, counts for the rarest of them.
+Every label has the same fraction in every split, as far as its number of examples allows. A text
+with several labels, or a sentence with several tags, counts towards the rarest of them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
 
 HELD_OUT_FRACTION = 0.1
-"""Fraction of the training examples that is held out, without a development split."""
+"""Fraction of the training examples held out if there is no development split."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class _StratifiedGroups:
 
     Attributes:
         group_of_example: the group of every example.
-        order: the groups of every stratum, in random order; strata by name.
+        order: the groups of each stratum in random order, by name of the stratum.
     """
 
     group_of_example: Sequence[int]
@@ -54,7 +54,7 @@ def hold_out(
 ) -> tuple[Examples, Examples]:
     """Return training and held-out examples; the split does not depend on the training seed.
 
-    Errors: UserError where no training examples would remain.
+    Errors: UserError if no training examples would remain.
     """
     groups = _StratifiedGroups.build(task, examples, 0)
     count = max(1, round(fraction * len(groups)))
@@ -133,12 +133,12 @@ def random_ranks(size: int, seed: int) -> Sequence[int]:
 
 
 def labels_missing_from(task: Task, examples: Examples, others: Examples) -> list[str]:
-    """Return the labels of some examples that others lack."""
+    """Return the labels of ``examples`` that do not occur in ``others``."""
     return sorted(task.labels_of(examples) - task.labels_of(others))
 
 
 def _allocate(sizes: Mapping[str, int], count: int) -> dict[str, int]:
-    """Return how many of ``count`` go to every stratum: its fraction, never all of it.
+    """Return how many of ``count`` go to every stratum: in proportion, but never all of a stratum.
 
     The remainder of rounding goes first to strata that have none.
     """

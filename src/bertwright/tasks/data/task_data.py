@@ -1,4 +1,4 @@
-"""The examples of a task: where they come from, and checks on them."""
+"""The examples of a task: their sources, and checks on them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ class TaskData:
     dev: ExamplesOrFile | None = None
 
     def load_training_examples(self) -> tuple[Task, Examples]:
-        """Return the task with its labels, and its training examples, none held out."""
+        """Return the task with its labels and all training examples, without a held-out part."""
         task = find_task(self.task) if isinstance(self.task, str) else self.task
         train = self._training_source(task)
         if train is None:
@@ -68,7 +68,7 @@ def _load_examples(task: Task, source: ExamplesOrFile) -> Examples:
 
 
 def _is_same_file(source: ExamplesOrFile | None, file: Path | str) -> bool:
-    """Return whether examples come from a file."""
+    """Return whether examples are read from this file."""
     if not isinstance(source, str | Path):
         return False
     return Path(source).exists() and Path(file).exists() and Path(source).samefile(file)

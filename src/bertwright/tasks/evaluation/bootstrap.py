@@ -15,10 +15,10 @@ from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.task import Task
 
 TOLERANCE = 1e-6
-"""Tolerance between a score and the same statistic of sums."""
+"""Tolerance between a score and the same score computed from sums."""
 
 MAX_UNITS, MAX_NUMBERS = 5000, 500_000
-"""Maximum number of examples, or groups, to resample; and of all their values."""
+"""Maximum number of examples or groups to resample, and of values over all of them."""
 
 
 def bootstrap_intervals(
@@ -26,7 +26,7 @@ def bootstrap_intervals(
 ) -> dict[str, list[float] | None]:
     """Return the 95 % bootstrap interval of each score.
 
-    None where there is none: for a single example, or a custom metric that is no mean over
+    The interval is None for a single example, and for a custom metric that is not a mean over
     examples.
     """
     intervals: dict[str, list[float] | None] = {}
@@ -46,7 +46,7 @@ def paired_difference(
 ) -> ConfidenceInterval:
     """Return how much the first predictions score above the second, by the main metric.
 
-    The interval is over the examples, which are paired.
+    The interval is over examples, paired between the two.
     """
     a, b = (
         _bounded_sums(task, task.metrics[0], examples, predictions)
@@ -68,7 +68,7 @@ def _interval_bounds(interval: ConfidenceInterval) -> list[float] | None:
 def _bounded_sums(
     task: Task, metric: str, examples: Examples, predictions: Sequence[Prediction]
 ) -> MetricSums:
-    """Return the dense sums of a metric; the units are groups where there are many."""
+    """Return the dense sums of a metric, per example or, for many examples, per group."""
     from scipy.sparse import csr_array
 
     values, statistic = task.output_type.metric_sums(metric, examples, predictions)

@@ -19,13 +19,13 @@ from bertwright.tasks.prediction import prediction_records
 from bertwright.tasks.task import Task
 
 ConfusionCounts = dict[str, dict[str, int]]
-"""Number of predictions of each label, by reference."""
+"""Number of predictions per label, by reference label."""
 
 
 def confusion_matrix(
     task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]
 ) -> ConfusionCounts:
-    """Return the confusion counts of a task with classes or tags; {} for any other."""
+    """Return the confusion counts of a task with classes or tags; {} for other tasks."""
     if not isinstance(task.output_type, ClassificationOutput | TokenClassificationOutput):
         return {}
     counts: Counter[tuple[str, str]] = Counter()
@@ -46,7 +46,8 @@ def iter_errors(
 ) -> Iterator[dict[str, Any]]:
     """Iterate over wrong predictions, with inputs and references, the most confident first.
 
-    For numeric tasks over all, the largest error first, on the scale of the predictions.
+    For numeric tasks all predictions are included, largest error first, in the units of
+    predictions.
     """
     lines = list(prediction_records(examples, predictions, task))
     if task.output_type.label_kind == "number":

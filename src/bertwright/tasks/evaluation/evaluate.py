@@ -1,4 +1,4 @@
-"""Evaluation: of a pretrained model on text, of a fine-tuned one on its task."""
+"""Evaluation of a pretrained model on text, or of a fine-tuned model on its task."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,15 +23,16 @@ def evaluate(
     """Evaluate a model.
 
     A fine-tuned model is evaluated on a file of its task, the development file of a folder, or
-    examples: ``task``, ``metric``, ``score``, and every metric in ``metrics``. A pretrained one on
-    the held-out text of a prepared dataset: ``masked_loss``, ``perplexity``, ``masked_accuracy``,
-    ``bits_per_byte``, ``unigram_entropy`` and the metrics of its other objectives.
+    examples: the result has ``task``, ``metric``, ``score``, and every metric in ``metrics``. A
+    pretrained model is evaluated on the held-out text of a prepared dataset: ``masked_loss``,
+    ``perplexity``, ``masked_accuracy``, ``bits_per_byte``, ``unigram_entropy`` and the metrics of
+    its other objectives.
 
     For a fine-tuned model, ``with_baselines`` adds the number of ``examples``, the bootstrap
-    ``intervals`` of the metrics, and the scores of the ``baselines`` of its training examples;
-    ``warnings`` where the model is not better, or where baselines are missing.
+    ``intervals`` of the metrics, and the scores of the ``baselines`` fitted to its training
+    examples; ``warnings`` if the model is not better, or if baselines are missing.
 
-    Errors: UserError for a dataset of another tokenizer, and for examples without labels.
+    Errors: UserError for a dataset of another tokenizer and for examples without labels.
     """
     if not isinstance(model, FineTunedModel):
         if not isinstance(data, str | Path):
@@ -76,7 +77,7 @@ def prediction_errors(model: TextModel, data: Path | str | Examples) -> Iterator
 
 
 def task_examples(task: Task, data: Path | str | Examples) -> Examples:
-    """Return labelled examples: of a file, of a folder's development file, or as passed."""
+    """Return labelled examples: read from a file or a folder's development file, or as passed."""
     if isinstance(data, str | Path):
         path = Path(data)
         data = task.read_examples(

@@ -21,7 +21,7 @@ from bertwright.training.clock import Progress
 from bertwright.training.step_batch import StepBatch
 
 MICRO_BATCH_POSITIONS = 8192
-"""A step with more positions is split into equal micro-batches, to bound its memory."""
+"""Steps with more positions are split into equal micro-batches, to bound memory."""
 
 TASK_LOSS = "task"
 """Name of the loss of the labels."""
@@ -32,14 +32,15 @@ class TaskBatch:
     """Some items of a task on the device, with their targets.
 
     Attributes:
-        sequence_indices: of the sequences, fillers included.
+        sequence_indices: indices of the sequences, fillers included.
         token_ids: (B, L) int64.
-        positions: (M,) flat output positions, None where whole sequences are read.
+        positions: (M,) flat output positions; None if whole sequences are read.
         output_lengths: number of outputs of each sequence, fillers included.
         item_output_lengths: number of outputs of each item, without fillers.
-        targets: (T,) of the items; outputs of fillers are ignored.
+        targets: (T,) targets of the items; outputs of fillers are ignored.
         num_sequences: number of sequences that are not fillers; these come first.
-        first_sequence, first_output: their index in the step.
+        first_sequence, first_output: indices in the step of the first sequence and the first
+            output.
         count: the divisor of the losses of the step.
     """
 
@@ -66,9 +67,9 @@ class TaskBatchSource:
     samplers: Sequence[BucketBatchSampler]
     schedule: TaskSchedule
     used_vocabulary: UsedVocabulary | None = None
-    """The reduced vocabulary of the embedding table, if there is one."""
+    """The reduced vocabulary of the embedding table; None for the whole vocabulary."""
     has_language_model: bool = False
-    """Whether there is a next-token loss as well."""
+    """Whether to add a next-token loss."""
 
     def at(self, progress: Progress) -> StepBatch[TaskBatch]:
         """Return the batch of a step."""
@@ -106,7 +107,7 @@ class TaskBatchSource:
     def _items_per_micro_batch(
         encoded_task: EncodedTask, items: Sequence[range], length: int
     ) -> int:
-        """Return the number of items per micro-batch, equal for all of a step."""
+        """Return the number of items per micro-batch, the same for all micro-batches of a step."""
         if encoded_task.task.output_type.has_in_batch_negatives:
             return len(items)
         num_positions = sum(len(item) for item in items) * length
@@ -130,8 +131,8 @@ def build_task_batch(
 ) -> TaskBatch:
     """Return the batch of some items of a task, padded to ``length``.
 
-    Items after the first ``num_real`` are fillers. ``offsets`` are the first sequence and the first
-    output in the step, ``count`` is the divisor of its losses.
+    Items after the first ``num_real`` are fillers. ``offsets`` are the indices in the step of the
+    first sequence and the first output; ``count`` divides the losses of the step.
     """
     real = items[:num_real]
     indices = [n for item in items for n in task.items[item]]
@@ -160,9 +161,10 @@ def build_task_batch(
 def collate(
     sequences: Sequence[TaskSequence], length: int, source: TextModel
 ) -> tuple[Tensor, TokenInfo]:
-    """Return padded token ids (B, L) and token info, which marks real positions even if all are.
+    """Return padded token ids (B, L) and token info.
 
-    So a step has one shape, for which it is compiled once.
+    Real positions are marked even if there is no padding, so a step has one shape and is compiled
+    once.
     """
     indices: NDArray[np.int64] = np.arange(len(sequences))
     has_segments = sequences[0].segment_ids is not None

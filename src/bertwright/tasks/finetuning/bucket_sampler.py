@@ -1,8 +1,8 @@
 """Batches of items of similar length, as a pure function of the step.
 
-Within an epoch items are shuffled and split into groups of some steps; the items of a group are
-sorted by length and split into batches, and the batches of all groups are shuffled. So batches have
-little padding and differ between epochs, and no state is kept between steps.
+Within an epoch, items are shuffled and split into groups of several steps; the items of a group are
+sorted by length and split into batches, and the batches of all groups are shuffled. Batches thus
+have little padding and differ between epochs, and no state is kept between steps.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from bertwright.core.rng import stream_key, uniform
 
 STEPS_PER_BUCKET = 50
-"""Maximum number of steps sorted together: with more, batches would repeat between epochs."""
+"""Maximum number of steps sorted together; with more, batches would repeat between epochs."""
 
 MAX_EXACT_LENGTH = 32
-"""Batches up to this length are as long as their longest item; up to twice this length they are
+"""Batches up to this length have the length of their longest item; up to twice this length they are
 rounded up to multiples of two, and so on: little padding, and few shapes."""
 
 IntArray = NDArray[np.int64]
@@ -37,7 +37,7 @@ class StepItems:
 
 @dataclass(frozen=True)
 class BucketBatchSampler:
-    """The batches of a run; ``lengths`` (N,) holds the length of each item."""
+    """Batches of items of similar length; ``lengths`` (N,) holds the length of each item."""
 
     lengths: IntArray
     batch_size: int
@@ -55,12 +55,12 @@ class BucketBatchSampler:
 
     @property
     def steps_per_epoch(self) -> int:
-        """Number of steps of an epoch."""
+        """Number of steps per epoch."""
         return -(-len(self.lengths) // self.batch_size)
 
     @property
     def positions_per_epoch(self) -> int:
-        """Number of positions of an epoch, with padding and fillers: its cost."""
+        """Number of positions computed per epoch, padding and fillers included."""
         return sum(self.at(step).length * self.batch_size for step in range(self.steps_per_epoch))
 
     def at(self, step: int) -> StepItems:

@@ -46,7 +46,7 @@ class TaskDistillation(Protocol):
         encoded_task: EncodedTask,
         used_vocabulary: UsedVocabulary | None,
     ) -> TaskDistillationLoss:
-        """Build the loss for a student of a task; UserError where the teacher does not fit.
+        """Build the loss for a student of a task; UserError if the teacher does not fit.
 
         ``used_vocabulary`` is the reduced vocabulary of the student's token ids, if any.
         """
@@ -63,7 +63,7 @@ def build_run(
 ) -> FineTuningRun:
     """Return the run that all seeds share."""
     fine_tuned = model if isinstance(model, FineTunedModel) else None
-    # The encoder of a fine-tuned model has no objectives in its recipe, the model has.
+    # The recipe of a fine-tuned model's encoder has no objectives, the model's recipe has.
     recipe = model.model.recipe if fine_tuned is None else fine_tuned.task_model.recipe
     recipe = with_dropout(recipe, config.dropout)
     recipe = with_global_question_attention(recipe, [task.output_type for task, _, _ in task_data])
@@ -169,7 +169,7 @@ def _check_compatible(
 
 
 def _solves_heads(config: FineTuningConfig, model: MultiTaskModel) -> bool:
-    """Return whether heads are fitted to convergence instead of in steps."""
+    """Return whether heads are fitted to convergence instead of trained in steps."""
     adaptation = config.adaptation
     if (
         not isinstance(adaptation, FrozenEncoderConfig)

@@ -15,10 +15,10 @@ from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.task_model import MultiTaskModel
 
 COMPILE_SECONDS = 40.0
-"""Duration of compiling the first step, one graph for all shapes (2 cores, AMD Zen 4)."""
+"""Seconds to compile the first step, one graph for all shapes (2 cores, AMD Zen 4)."""
 
 SAVED_SECONDS_PER_VALUE = 1.2e-8
-"""Time that compilation saves per value of the residual stream, over all blocks, on the same
+"""Seconds saved by compilation per value of the residual stream, over all blocks, on the same
 machine."""
 
 
@@ -28,25 +28,25 @@ GRADIENT_STEP_SETTINGS = frozenset(
         *("schedule", "max_grad_norm", "patience", "bias_correction"),
     )
 )
-"""Settings without a meaning where a head is fitted to convergence."""
+"""Settings that have no effect if a head is fitted to convergence."""
 
 
 class FineTuningConfig(Settings):
-    """How a task is fine-tuned.
+    """Settings of fine-tuning.
 
-    ``learning_rate``: the default depends on the adaptation; for full fine-tuning it is 5e-5 times
-    768 over the width of the encoder, since narrow models need larger steps (Turc et al. 2019), and
-    so do models pretrained with Muon. ``dropout`` replaces the recipe's dropout everywhere.
-    ``max_length``: the default is the encoder's, 512 at most. ``batch_size`` is in examples. The
-    run is repeated with ``seeds`` seeds from ``seed``.
+    The default ``learning_rate`` depends on the adaptation; for full fine-tuning it is 5e-5 times
+    768 over the width of the encoder, since narrow models need larger learning rates (Turc et al.
+    2019), as do models pretrained with Muon. ``dropout`` replaces the recipe's dropout everywhere.
+    The default ``max_length`` is the encoder's, at most 512. ``batch_size`` is in examples. The run
+    is repeated for ``seeds`` seeds, starting from ``seed``.
 
     ``language_model`` is the weight of the auxiliary next-token loss (Radford et al. 2018: 0.5).
-    The default ``schedule`` rises over the fraction ``warmup`` of the steps and then falls to 0.
+    The default ``schedule`` rises during the fraction ``warmup`` of the steps and then falls to 0.
     ``bias_correction`` configures Adam (Mosbach et al. 2021). ``patience`` is the number of epochs
-    without improvement after which to stop. With ``epochs`` 0 the head is untrained.
-    ``task_sampling_power``: several tasks are sampled by their number of examples to this power, 1
-    in proportion, 0 uniformly (Stickland and Murray 2019). ``calibrate`` fits a temperature (Guo et
-    al. 2017) and a no-answer threshold on the held-out examples.
+    without improvement after which training stops. With ``epochs`` 0 the head stays untrained.
+    ``task_sampling_power``: several tasks are sampled by their number of examples to this power; 1
+    is proportional, 0 is uniform (Stickland and Murray 2019). ``calibrate`` fits a temperature (Guo
+    et al. 2017) and a no-answer threshold on the held-out examples.
     """
 
     epochs: int = Field(default=3, ge=0, le=1_000_000)
@@ -74,7 +74,7 @@ class FineTuningConfig(Settings):
     @field_validator("adaptation", mode="before")
     @classmethod
     def _default_adaptation(cls, adaptation: Any) -> Any:
-        """Return the full adaptation for a mapping of its settings without a kind."""
+        """Return full fine-tuning for a mapping of its settings without a kind."""
         if (
             isinstance(adaptation, Mapping)
             and adaptation.keys() <= FullFineTuningConfig.model_fields.keys()
@@ -112,7 +112,7 @@ class FineTuningConfig(Settings):
 
     @property
     def explicit_step_settings(self) -> list[str]:
-        """The settings of gradient steps that are set."""
+        """The explicitly set settings that apply only to gradient steps."""
         return sorted(self.model_fields_set & GRADIENT_STEP_SETTINGS)
 
     def learning_rate_for(self, recipe: Recipe) -> float:
@@ -127,14 +127,14 @@ class FineTuningConfig(Settings):
 def is_compilation_worthwhile(model: MultiTaskModel, num_positions: int) -> bool:
     """Return whether compilation saves more time than it takes.
 
-    An estimate, not a measurement, so that equal jobs are always computed alike.
+    This is an estimate instead of a measurement, so that equal runs always make the same choice.
     """
     num_values = num_positions * len(model.encoder.blocks) * model.recipe.encoder.width
     return num_values * SAVED_SECONDS_PER_VALUE > COMPILE_SECONDS
 
 
 def with_dropout(recipe: Recipe, dropout_rate: float) -> Recipe:
-    """Return the recipe with this dropout everywhere."""
+    """Return the recipe with this dropout rate everywhere."""
     encoder = recipe.encoder
     mixer = encoder.mixer
     if "dropout" in type(mixer).model_fields:

@@ -1,4 +1,4 @@
-"""Warnings on the data of a run, one sentence each."""
+"""Warnings about the data of a run, one sentence each."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,10 +12,10 @@ from bertwright.tasks.task import Task
 
 
 def run_warnings(run: FineTuningRun) -> list[str]:
-    """Return what limits the score of any of the tasks.
+    """Return warnings about data that limits the score of any of the tasks.
 
-    Truncated texts, answers without a token, labels missing from a split, and overlap of the
-    splits.
+    They concern truncated texts, answers without a token, labels missing from a split, and
+    overlapping splits.
     """
     return [
         sentence

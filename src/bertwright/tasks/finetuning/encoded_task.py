@@ -25,8 +25,8 @@ class EncodedTask:
     Attributes:
         items: indices of the sequences that are trained together: all sequences of an example for
             grouped output types, else one.
-        targets: of each item.
-        unaligned: indices of the examples without an item, because no token represents their
+        targets: targets of each item.
+        unaligned: indices of the examples without an item, because no token corresponds to their
             answer.
     """
 
@@ -71,7 +71,7 @@ class EncodedTask:
 
     @property
     def has_float_targets(self) -> bool:
-        """True if targets are numbers, not indices."""
+        """True if targets are numbers instead of indices."""
         return any(isinstance(t, float) for targets in self.targets[:1] for t in targets)
 
     def truncated_examples(self) -> list[int]:
@@ -98,8 +98,8 @@ class TaskStep:
 class TaskSchedule:
     """The task that each step trains: a pure function of the seed and the step.
 
-    An epoch has as many steps as one pass over all tasks. They are shared by the number of examples
-    to a power: 1 in proportion, 0 equally.
+    An epoch has as many steps as one pass over all tasks. Tasks share the steps by their number of
+    examples to a power: 1 is proportional, 0 is equal.
     """
 
     steps_per_task: tuple[int, ...]
@@ -153,7 +153,7 @@ def batch_samplers(
 def positions_per_epoch(
     encoded_tasks: Sequence[EncodedTask], samplers: Sequence[BucketBatchSampler]
 ) -> int:
-    """Return the number of positions that an epoch computes: its cost."""
+    """Return the number of positions computed per epoch."""
     return sum(
         round(sampler.positions_per_epoch * len(task.sequences) / len(task.items))
         for task, sampler in zip(encoded_tasks, samplers, strict=True)
@@ -171,7 +171,7 @@ def _find_unaligned(
     example_indices: Sequence[int],
     targets: Sequence[Sequence[float]],
 ) -> set[int]:
-    """Return the indices of the examples whose answer is in no target of their items."""
+    """Return the indices of the examples whose answer no target of their items contains."""
     by_example: dict[int, list[Sequence[float]]] = {}
     for index, target in zip(example_indices, targets, strict=True):
         by_example.setdefault(index, []).append(target)

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from bertwright.tasks.finetuning.run import FineTuningRun
 
 TaskScores = Mapping[str, Mapping[str, float]]
-"""Every metric of every task."""
+"""Every metric by task."""
 
 
 @dataclass(frozen=True)
 class EpochReport:
-    """The results of an epoch of a seed: mean training loss, and every metric of every task."""
+    """The results of an epoch with one seed: mean training loss, and all metrics of every task."""
 
     seed: int
     epoch: int
@@ -56,7 +56,7 @@ class BestEpoch:
 class Evaluator(Callback):
     """A callback that evaluates each epoch's models, keeps the best, and stops early.
 
-    In a distillation stage without selection it keeps the last.
+    In a distillation stage without epoch selection, it keeps the last.
     """
 
     run: "FineTuningRun"
@@ -127,7 +127,7 @@ def selection_score(metrics: Mapping[str, float]) -> float:
 
 
 def flatten_scores(scores: TaskScores) -> dict[str, float]:
-    """Return all metrics in one mapping, prefixed by task where there are several."""
+    """Return all metrics in one mapping, prefixed by task if there are several."""
     if len(scores) == 1:
         return dict(next(iter(scores.values())))
     return {f"{task}.{name}": v for task, metrics in scores.items() for name, v in metrics.items()}

@@ -1,8 +1,8 @@
-"""Fine-tuning: from a pretrained encoder and examples to a model for the task.
+"""Fine-tuning: train a task model from a pretrained encoder and examples.
 
-With several seeds the run is repeated, each with another head, order and dropout, because on small
-tasks chance matters as much as the method (Dodge et al. 2020). The result is the mean with its
-interval; the model with the best held-out score is kept.
+With several seeds, the run is repeated with another head initialisation, data order and dropout,
+because on small tasks chance matters as much as the method (Dodge et al. 2020). The result is the
+mean with its interval; the model with the best held-out score is kept.
 """
 
 import sys
@@ -45,7 +45,7 @@ SeedEvaluation = Callable[[BestEpoch], Mapping[str, float]]
 class FineTuningResult:
     """The result of fine-tuning: the best epoch of every seed, and the best of all.
 
-    ``extra_metrics`` holds the results of ``evaluate_seed`` for every seed, or is empty. The model
+    ``extra_metrics`` holds the results of ``evaluate_seed`` per seed; empty without it. The model
     of ``run`` has the parameters of the last seed.
     """
 
@@ -86,11 +86,11 @@ class FineTuningResult:
 
     @property
     def model(self) -> FineTunedModel:
-        """The best model, of the first task where there are several."""
+        """The best model; with several tasks, the model of the first one."""
         return self.best.models[0]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``finetune --json`` prints; deviation and interval need several seeds."""
+        """Return the output of ``finetune --json``; deviation and interval need several seeds."""
         estimate = self.estimate
         metrics = [flatten_scores(report.scores) for report in self.seed_reports]
         return {
@@ -137,7 +137,7 @@ class FineTuningResult:
 
     @cached_property
     def warnings(self) -> list[str]:
-        """Sentences on what limits the scores, and on baselines that are as good."""
+        """Sentences about limits of the scores, and about baselines that are as good."""
         verdicts = [comparison.verdict for comparison in self.comparisons.values()]
         return [*run_warnings(self.run), *(verdict for verdict in verdicts if verdict)]
 
@@ -197,14 +197,15 @@ def finetune(
 ) -> FineTuningResult:
     """Fine-tune a model for a task.
 
-    ``data`` is a folder with a training and a development file; or ``train`` and ``dev`` are files
-    or examples, and without ``dev`` a tenth of ``train`` is held out. ``settings`` are fields of
-    :class:`FineTuningConfig`. The best model is written to ``output``, with its held-out
-    predictions in ``predictions.jsonl``, its errors in ``errors.jsonl``, and every epoch in
-    ``metrics.jsonl``. The given model is not changed. ``distillation`` adds losses of a teacher.
-    ``evaluate_seed`` computes further metrics of the best model of every seed.
+    ``data`` is a folder with a training and a development file. Alternatively, ``train`` and
+    ``dev`` are files or examples; without ``dev`` a tenth of ``train`` is held out. ``settings``
+    are fields of :class:`FineTuningConfig`. The best model is written to ``output``, with its
+    held-out predictions in ``predictions.jsonl``, its errors in ``errors.jsonl``, and every epoch
+    in ``metrics.jsonl``. The given model is not changed. ``distillation`` adds losses against a
+    teacher. ``evaluate_seed`` computes further metrics of the best model of every seed.
 
-    Errors: UserError for incompatible settings; Interrupted after a signal, with nothing written.
+    Errors: UserError for incompatible settings; Interrupted after a signal, before anything is
+    written.
     """
     return finetune_tasks(
         model,
@@ -229,7 +230,7 @@ def finetune_tasks(
 ) -> FineTuningResult:
     """Fine-tune one encoder for several tasks, each with its own head.
 
-    A step trains one of the tasks (MT-DNN, Liu et al. 2019). Arguments are as for
+    Each step trains one of the tasks (MT-DNN, Liu et al. 2019). The arguments are those of
     :func:`finetune`, but ``output`` gets a model folder for each task.
     """
     start = time.monotonic()
@@ -274,7 +275,10 @@ def finetune_tasks(
 def run_seeds(
     run: FineTuningRun, on_best: Callable[[BestEpoch], None] = lambda best: None
 ) -> tuple[list[EpochReport], BestEpoch]:
-    """Run every seed; return the best epoch of each, passed to ``on_best``, and the best of all."""
+    """Run every seed; return the report of each seed's best epoch, and the best epoch of all.
+
+    ``on_best`` is called with the best epoch of each seed.
+    """
     config, is_compiled = run.config, run.config.compile
     if is_compiled == "auto":
         samplers = batch_samplers(run.encoded_tasks, config.batch_size, config.seed)
@@ -306,7 +310,7 @@ def run_seeds(
 
 
 def _calibrate_models(run: FineTuningRun, best: BestEpoch) -> dict[str, Mapping[str, float]]:
-    """Calibrate the best models on held-out examples; return what was measured by task."""
+    """Calibrate the best models on held-out examples; return the measured values by task."""
     by_task = {
         task.task.name: model.calibrate(task.dev)
         for model, task in zip(best.models, run.encoded_tasks, strict=True)
@@ -315,7 +319,7 @@ def _calibrate_models(run: FineTuningRun, best: BestEpoch) -> dict[str, Mapping[
 
 
 def _seed_means(name: str, metrics: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Return the means of metrics, if there are any, and their values by seed."""
+    """Return the means of metrics and their values by seed; empty if there are none."""
     if not metrics:
         return {}
     by_seed = {metric: [values[metric] for values in metrics] for metric in metrics[0]}

@@ -1,4 +1,4 @@
-"""Features of a frozen encoder for its heads: computed once, used in every epoch."""
+"""Features of a frozen encoder for its heads: computed once and reused in every epoch."""
 
 from collections.abc import Sequence
 
@@ -20,9 +20,9 @@ from bertwright.tasks.task_model import MultiTaskModel
 
 
 class FrozenFeatures:
-    """The features that the head of every task reads, of training and held-out sequences.
+    """The features that each task's head reads, for training and held-out sequences.
 
-    They are kept in the precision that heads are trained in.
+    They are stored in the precision that heads are trained in.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class FrozenFeatures:
         return self._training_features[task_index]
 
     def held_out_features(self, task_index: int) -> list[Tensor]:
-        """Return the features of each held-out sequence, after prediction."""
+        """Return the features of each held-out sequence; call it after prediction."""
         return self._held_out_features[task_index]
 
     @torch.inference_mode()

@@ -18,7 +18,7 @@ NEXT_TOKENS = "next-tokens"
 def check_language_model(
     model: TextModel, config: FineTuningConfig, heads: Sequence[HeadConfig]
 ) -> str | None:
-    """Return why a model and settings do not allow the loss, or None."""
+    """Return why a model and settings do not allow the loss; None if they do."""
     recipe = model.model.recipe
     visibility = recipe.encoder.visibility
     if model.model.output is None or not is_causal(visibility) or is_split_by_direction(visibility):

@@ -1,7 +1,7 @@
 """The axis of perturbations: adversarial changes of the embeddings in training.
 
-They are added to the output of the embeddings (not to the token vectors before their norm, as in
-the FreeLB paper), at real positions only.
+They are added to the output of the embeddings at real positions only. The FreeLB paper instead adds
+them to the token vectors before the norm.
 """
 
 from collections.abc import Callable, Generator
@@ -22,19 +22,19 @@ ForwardPass = Callable[[], tuple[Tensor, Loss]]
 
 
 class PerturbationConfig(Config):
-    """The axis.
+    """The axis of perturbations.
 
     Attributes:
-        init_norm: the norm of the initial perturbation of a sequence, over the root of its number
-            of values.
-        step_size: the norm of each further step along the gradient.
+        init_norm: norm of the initial perturbation of a sequence, divided by the square root of its
+            number of values.
+        step_size: norm of each further step along the gradient.
     """
 
     init_norm: float = Field(default=1e-2, ge=0)
     step_size: float = Field(default=1e-1, gt=0)
 
     def check(self, output_kind: str) -> str | None:
-        """Return why the perturbation does not fit an output type, or None."""
+        """Return why the perturbation does not fit an output type; None if it does."""
         return None
 
     def loss(
@@ -47,8 +47,8 @@ class PerturbationConfig(Config):
     ) -> Loss:
         """Return the loss for the backward pass.
 
-        ``forward_pass`` computes outputs and loss. is_real: (B, L), marks real positions. ``count``
-        is the divisor of losses; ``seed`` draws the initial perturbation.
+        ``forward_pass`` computes outputs and loss. is_real: (B, L), True at real positions.
+        ``count`` divides the losses; ``seed`` draws the initial perturbation.
         """
         raise TypeError(f"{type(self).__name__} is an axis, not a perturbation")
 
@@ -56,7 +56,7 @@ class PerturbationConfig(Config):
 class FreeLBConfig(PerturbationConfig):
     """FreeLB: the mean loss along an ascent path, one pass per step (Zhu et al. 2020).
 
-    ``max_norm`` bounds the perturbation.
+    ``max_norm`` bounds the norm of the perturbation.
     """
 
     kind: Literal["freelb"] = "freelb"
@@ -88,8 +88,8 @@ class FreeLBConfig(PerturbationConfig):
 class SMARTConfig(PerturbationConfig):
     """SMART: a penalty on how much the worst perturbation changes the outputs.
 
-    The symmetric Kullback-Leibler divergence, for numbers the squared error (Jiang et al. 2020,
-    section 3.1).
+    The change is the symmetric Kullback-Leibler divergence, or the squared error for numbers (Jiang
+    et al. 2020, section 3.1).
     """
 
     kind: Literal["smart"] = "smart"
@@ -123,7 +123,7 @@ class SMARTConfig(PerturbationConfig):
 
 
 class _EmbeddingPerturbation:
-    """A perturbation of the embeddings of a batch; sampled when their width is known."""
+    """A perturbation of the embeddings of a batch, sampled once their width is known."""
 
     def __init__(self, embeddings: nn.Module, is_real: Tensor, init_norm: float, seed: int) -> None:
         self.embeddings, self.is_real, self.size = embeddings, is_real.float()[..., None], init_norm
@@ -143,7 +143,7 @@ class _EmbeddingPerturbation:
 
     @contextmanager
     def apply(self) -> Generator[None]:
-        """Add the perturbation while the context is open."""
+        """Add the perturbation within the context."""
 
         def add(module: nn.Module, inputs: Any, output: Tensor) -> Tensor:
             if self._value is None:
@@ -158,7 +158,7 @@ class _EmbeddingPerturbation:
 
     @torch.no_grad()
     def ascend(self, gradient: Tensor, step_size: float, max_norm: float | None) -> None:
-        """Step along the gradient of each sequence, and project to ``max_norm``."""
+        """Step along the gradient of each sequence, then project to ``max_norm``."""
         moved = self.value + step_size * gradient / _norms(gradient).clamp(min=1e-12)
         if max_norm is not None:
             moved = moved * (max_norm / _norms(moved).clamp(min=1e-12)).clamp(max=1.0)

@@ -1,4 +1,4 @@
-"""The folder of a fine-tuned model: the best model, its predictions, its errors, every epoch."""
+"""The folder of a fine-tuned model: the best model, its predictions and errors, every epoch."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence

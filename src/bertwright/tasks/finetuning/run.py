@@ -63,10 +63,10 @@ def no_reporter(seed: int, clock: TrainingClock) -> Sequence[Callback]:
 class FineTuningRun:
     """A fine-tuning run; ``model`` is initialised again for every seed.
 
-    ``precision`` and ``max_length`` replace those of the ``config``. With ``has_lbfgs_solver``
-    linear heads are fitted to convergence instead of in steps, and ``linear_fits`` collects the
-    results by task. ``used_vocabulary`` is the reduced vocabulary of ``model``, None for the whole.
-    ``callbacks`` act in the steps, ``epoch_reports`` collects the results of every epoch.
+    ``precision`` and ``max_length`` replace the values in ``config``. With ``has_lbfgs_solver``,
+    linear heads are fitted to convergence instead of trained in steps, and ``linear_fits`` collects
+    the results by task. ``used_vocabulary`` is the reduced vocabulary of ``model``; None for the
+    whole. ``callbacks`` run within steps; ``epoch_reports`` collects the results of every epoch.
     """
 
     source: TextModel
@@ -86,19 +86,19 @@ class FineTuningRun:
         default_factory=list[Mapping[str, LinearFit]]
     )
     frozen_features: list[FrozenFeatures] = field(default_factory=list[FrozenFeatures])
-    """Features of a frozen encoder, shared by all seeds, once they are computed."""
+    """Features of a frozen encoder, shared by all seeds; filled on first use."""
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the steps."""
+        """The learning rate of gradient steps."""
         return self.config.learning_rate_for(self.model.recipe)
 
     def run_seed(
         self, seed: int, order_seed: int | None = None, is_compiled: bool = False
     ) -> BestEpoch:
-        """Train with a seed, which draws heads, order and dropout.
+        """Train with one seed, which determines head initialisation, data order and dropout.
 
-        ``order_seed``, if any, draws the order of the examples instead.
+        ``order_seed``, if given, determines the order of the examples instead.
         """
         config, device = self.config, self.source.device
         samplers = batch_samplers(
@@ -179,7 +179,7 @@ class FineTuningRun:
         return evaluator.best
 
     def _step_fingerprint(self) -> str:
-        """Return a key of the compiled graph of this run, and of its compiler."""
+        """Return a key that identifies the compiled graph of this run and its compiler."""
         recipe = self.model.recipe.model_dump(mode="json", include={"encoder"})
         adaptation = repr(self.model.adaptation)
         return toolchain_hash(
@@ -187,7 +187,7 @@ class FineTuningRun:
         )
 
     def trained_fraction(self) -> float:
-        """Return the fraction of the parameters that is trained in the last epoch."""
+        """Return the fraction of the parameters trained in the last epoch."""
         levels = parameter_levels(get_parameter_roles(self.model))
         parameters = dict(self.model.named_parameters())
         num_levels = self.model.adaptation.num_trainable_levels(
@@ -232,7 +232,8 @@ class FineTuningRun:
     def _init_head(self, head: TaskHead, encoded_task: EncodedTask, seed: int) -> bool:
         """Initialise a head; return whether its input layers are pretrained.
 
-        A fine-tuned source gives the whole head for the same task, for another one mix and trunk.
+        From a fine-tuned source, the same task takes the whole head, another task the mix and
+        trunk.
         """
         source, is_new = self.source, self.model.adaptation.has_reinitialised_blocks
         fine_tuned = source if isinstance(source, FineTunedModel) and not is_new else None
@@ -247,7 +248,7 @@ class FineTuningRun:
     def _standardise(
         self, frozen_features: FrozenFeatures, has_pretrained_input: Sequence[bool]
     ) -> None:
-        """Standardise the inputs of heads, except for heads initialised from pretraining."""
+        """Standardise the inputs of heads, except of heads initialised from pretraining."""
         for index, spec in enumerate(self.model.head_specs):
             head = self.model.head_of(index)
             if not head.input_projections or spec.output_kind == "cloze":
@@ -301,7 +302,7 @@ class _TaskLosses:
         losses = self._step_losses(batch, progress)
         if parametrisation is None or not parametrisation.has_penalty or batch.first_sequence:
             return losses
-        # Only in the first micro-batch of a step, so that it counts once.
+        # Only in the first micro-batch of a step, so that it is counted once.
         penalty = parametrisation.penalty()
         return {**losses, PENALTY: Loss(penalty, 1.0, penalty.new_zeros(()))}
 
@@ -371,7 +372,7 @@ class _TaskLosses:
         progress: Progress,
         forward_pass: ForwardPass,
     ) -> dict[str, Loss]:
-        """Return the loss of the labels, and the distillation losses."""
+        """Return the loss on the labels and the distillation losses."""
         encoder = self.run.model.encoder
         with encoder.record(*distillation_loss.taps(progress), output_gradients=True) as values:
             outputs, label_loss = forward_pass()

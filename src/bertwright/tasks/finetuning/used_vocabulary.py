@@ -1,8 +1,8 @@
-"""Fine-tuning with a reduced embedding table that holds only the tokens of the training data.
+"""Fine-tuning with a reduced embedding table: only the tokens of the training data.
 
-A token without an occurrence has no gradient and would not change, except by weight decay, which it
-is spared here. It would cost the optimiser as much as any other: with a large vocabulary that is
-most of the time and memory of a step on short texts.
+Tokens that do not occur have no gradient; only weight decay would change them, and here it does
+not. They would still cost the optimiser as much as other tokens: with a large vocabulary, most of
+the time and memory of a step on short texts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,12 +20,12 @@ TOKEN_TABLE = "embeddings.tokens.weight"
 
 @dataclass(frozen=True)
 class UsedVocabulary:
-    """The tokens of a vocabulary that occur.
+    """The tokens of a vocabulary that occur in the training data.
 
     Attributes:
-        full_table: (V, E) the embedding table of all tokens.
-        used_token_ids: (K,) int64, those that occur.
-        compact_ids: (V,) int64, the index of each token among these; 0 for the others.
+        full_table: (V, E) embedding table of all tokens.
+        used_token_ids: (K,) int64, ids of the tokens that occur.
+        compact_ids: (V,) int64, index of each token in ``used_token_ids``; 0 for the others.
     """
 
     full_table: Tensor
@@ -36,9 +36,9 @@ class UsedVocabulary:
     def from_tasks(
         encoder: Encoder, encoded_tasks: Sequence[EncodedTask], padding_id: int
     ) -> "UsedVocabulary | None":
-        """Return the tokens of the training sequences, and padding.
+        """Return the vocabulary of the training sequences, including padding.
 
-        None where the embeddings are not one table.
+        None if the embeddings are not a single table.
         """
         if not isinstance(encoder.embeddings.tokens, nn.Embedding):
             return None

@@ -1,6 +1,6 @@
-"""Files of examples: one file for each layout in which they come.
+"""File formats of examples, one module per layout.
 
-All readers are imported, so that a stored task finds its own.
+All readers are imported, so that a stored task can find its reader.
 """
 
 from bertwright.tasks.formats import (

@@ -1,11 +1,11 @@
 """Sentences in columns: one word per line, an empty line after a sentence (CoNLL).
 
-Columns are separated by tabs where the first word has one, else by spaces; a last column that is
-empty in all lines is dropped. ``-DOCSTART-`` ends a sentence and is skipped, whatever follows it.
+Columns are separated by tabs if the first word has one, else by spaces; a last column that is empty
+in all lines is dropped. ``-DOCSTART-`` ends a sentence; its line is skipped.
 
-A line that begins with ``#`` and has another number of columns than the words is a comment. With as
-many columns it is a comment where words are numbered, as numbers do not begin with ``#``; else,
-before the first word of a sentence, it is a word only if its last column is a tag.
+A line that begins with ``#`` is a comment if its number of columns differs from the words'. If it
+has as many columns, it is a comment if words are numbered, since numbers do not begin with ``#``;
+otherwise, before the first word of a sentence, it is a word only if its last column is a tag.
 """
 
 import re
@@ -26,9 +26,9 @@ _SPAN_TAG = re.compile(r"O|[BILUOESMW]-.+")
 
 
 def read_sentences(lines: Iterable[LocatedLine]) -> Iterator[list[LocatedFields]]:
-    """Iterate over the sentences as lists of rows, all of one width.
+    """Iterate over the sentences as lists of rows of equal width.
 
-    Errors: UserError, with the line, for a row of another width than the first.
+    Errors: UserError with the line, for a row whose width differs from the first.
     """
     located_lines = list(lines)
     first = next((item for item in located_lines if _is_word(item[1])), None)
@@ -94,7 +94,7 @@ def _drop_empty_last(rows: Sequence[LocatedFields]) -> None:
 
 
 def _certain_tags(rows: Sequence[LocatedFields], num_columns: int) -> set[str] | None:
-    """Return the last columns of rows that are certainly words; None where words are numbered."""
+    """Return the last columns of rows that are certainly words; None if words are numbered."""
     tags: set[str] = set()
     is_numbered, in_sentence = True, False
     for _, row in rows:

@@ -17,8 +17,8 @@ class DependencyTree:
     """A sentence and its dependency tree.
 
     Attributes:
-        heads: of each word the index of its head, -1 for the root.
-        relations: of each word the relation to its head, without subtypes (``nsubj``, not
+        heads: index of the head of each word, -1 for the root.
+        relations: relation of each word to its head, without subtypes (``nsubj``, not
             ``nsubj:pass``).
         tags: universal parts of speech.
     """
@@ -33,7 +33,7 @@ class DependencyTree:
 def read_trees(path: Path) -> list[DependencyTree]:
     """Read the trees of a CoNLL-U file.
 
-    Errors: UserError, with file and line, for a row that is too short or an invalid head.
+    Errors: UserError with file and line, for a row that is too short or an invalid head.
     """
     trees: list[DependencyTree] = []
     for rows in read_sentences(read_located_lines(path)):

@@ -11,12 +11,12 @@ from bertwright.tasks.formats.examples import Examples, TaskExample
 
 
 class ExampleReader(Config):
-    """The axis. A custom reader is a subclass with a ``kind``, imported with ``--plugin``."""
+    """The axis of readers; a custom reader subclasses this with a ``kind`` (see ``--plugin``)."""
 
     file_keyword: ClassVar[str] = ""
-    """A word in the names of its files, besides the name of the split."""
+    """Word in the names of its files, besides the name of the split."""
     contents: ClassVar[str] = "examples"
-    """What a file holds, as in messages."""
+    """The contents of a file, as named in messages."""
 
     @property
     def has_pairs(self) -> bool | None:
@@ -45,12 +45,12 @@ class ExampleReader(Config):
         return examples
 
     def iter_examples(self, path: Path, with_labels: bool) -> Iterator[TaskExample]:
-        """Iterate over the examples of a file; a reader has this, or overrides :meth:`read`."""
+        """Iterate over the examples of a file; subclasses implement this or :meth:`read`."""
         raise TypeError(f"{type(self).__name__} is an axis, not a reader")
 
 
 class InMemoryReader(ExampleReader):
-    """Examples created in Python, which are in no file."""
+    """Placeholder for examples created in Python, which have no file."""
 
     kind: Literal["python"] = "python"
 

@@ -9,7 +9,7 @@ class Example:
     """A text or a text pair, with its label.
 
     Attributes:
-        label: its class, number, or classes where it may have several; None if unknown.
+        label: its class, number, or tuple of classes; None if unknown.
         negatives: texts that do not match ``text``, for tasks that compare texts.
         location: file and line, for messages.
     """
@@ -27,7 +27,7 @@ class Example:
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """The words of a sentence and a tag for each; None if unknown."""
+    """The words of a sentence and a tag for each; ``tags`` is None if unknown."""
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None = None
@@ -43,8 +43,8 @@ class ExtractiveQuestion:
     """A question whose answer is a span of a text.
 
     Attributes:
-        answers: every correct answer; () where the text has none, None if unknown.
-        starts: the start of each answer in the text, in characters.
+        answers: every correct answer; () if the text has none, None if unknown.
+        starts: start of each answer in the text, in characters.
         id: identifier in files.
     """
 
@@ -65,9 +65,9 @@ class MultipleChoice:
     """A text and options to continue it, one of them correct.
 
     Attributes:
-        text: shared by all options.
-        question: precedes every option, "" if there is none.
-        label: the index of the correct option; None if unknown.
+        text: the text shared by all options.
+        question: precedes every option; "" for no question.
+        label: index of the correct option; None if unknown.
     """
 
     text: str

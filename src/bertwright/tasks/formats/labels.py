@@ -1,6 +1,6 @@
 """Labels as written in files: a class, a number, or several labels of a text.
 
-Any spelling of a missing value is refused: training on it would make it a class.
+Missing values are rejected in every spelling: otherwise they would be trained on as a class.
 """
 
 import json
@@ -19,10 +19,10 @@ LabelKind = Literal["class", "number", "labels"]
 Label = str | float | tuple[str, ...]
 
 LocatedValue = tuple[str, Any]
-"""Location of a value, for messages, and the value."""
+"""Location of a value, for messages, and the value itself."""
 
 MAX_NUMBER = 1e30
-"""Larger numbers are refused as mistakes: their squares overflow."""
+"""Larger numbers are rejected as mistakes: their squares overflow."""
 
 _MISSING = frozenset(
     (
@@ -30,18 +30,18 @@ _MISSING = frozenset(
         *("inf", "-inf", "+inf", "infinity", "-infinity", "+infinity"),
     )
 )
-"""How programs write a missing value, in lower case."""
+"""Spellings of a missing value, in lower case."""
 
 _MISSING_AS_SPELLED = frozenset(("None", "NA", "NaT"))
-"""The same, where another case may be a class (``none``: no topic applies)."""
+"""Spellings that in another case may be a class (``none``: no topic applies)."""
 
 
 def read_labels(kind: LabelKind, values: Sequence[LocatedValue], separator: str) -> list[Label]:
     """Return the labels of all rows of a file.
 
     Several labels are a list of names, names separated by ``separator``, or an indicator vector,
-    whose names are the indices from 0. The whole file decides which: ``[0, 1]`` alone could be
-    either.
+    whose label names are indices from 0. The interpretation is chosen for the whole file: ``[0,
+    1]`` alone could be either names or indicators.
 
     Errors: UserError, with the row, for a missing or invalid value.
     """
@@ -69,9 +69,9 @@ def parse_number(location: str, value: Any) -> float:
 
 
 def parse_class(location: str, value: Any) -> str:
-    """Return the name of a class: a text as written, a boolean as in JSON, a number.
+    """Return the name of a class: a text as is, a boolean as in JSON, or a number.
 
-    Whole numbers lose their fraction, as tables with gaps write ``1`` as ``1.0``.
+    Whole numbers lose their fraction, because tables with gaps write ``1`` as ``1.0``.
     """
     value = value.item() if isinstance(value, np.generic) else value
     _require_present(location, value)
@@ -98,7 +98,7 @@ def label_names(location: str, values: Any) -> tuple[str, ...]:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether a value is missing: None, NaN, an infinity, or a text for these."""
+    """Return whether a value is missing: None, NaN, an infinity, or a text that stands for them."""
     if isinstance(value, str):
         text = value.strip()
         return text.lower() in _MISSING or text in _MISSING_AS_SPELLED
@@ -135,9 +135,10 @@ def _as_list(location: str, value: Any, separator: str) -> list[Any]:
 
 
 def _are_indicators(rows: Sequence[tuple[str, list[Any]]]) -> bool:
-    """Return whether all rows are indicator vectors: zeros and ones, of one length from 2.
+    """Return whether all rows are indicator vectors: zeros and ones, of equal length from 2.
 
-    They cannot be names: they are numbers or booleans, or some row repeats one.
+    Rows that could also be lists of names are excluded: indicators must be numbers or booleans, or
+    some row must repeat a value.
     """
     lengths = {len(row) for _, row in rows}
     if len(lengths) != 1 or max(lengths) < 2:
@@ -150,7 +151,7 @@ def _are_indicators(rows: Sequence[tuple[str, list[Any]]]) -> bool:
 
 
 def _indicator_value(value: Any) -> bool | None:
-    """Return an entry of an indicator vector; None for anything else."""
+    """Return an entry of an indicator vector as a bool; None for any other value."""
     if isinstance(value, str):
         return {"0": False, "1": True}.get(value)
     if isinstance(value, int | float) and value in (0, 1):

@@ -19,7 +19,7 @@ from bertwright.tasks.formats.tables import read_table
 
 
 class MultipleChoiceReader(ExampleReader):
-    """A base of the multiple-choice readers."""
+    """A base class of multiple-choice readers."""
 
     contents: ClassVar[str] = "questions"
 
@@ -27,7 +27,7 @@ class MultipleChoiceReader(ExampleReader):
 class RaceReader(MultipleChoiceReader):
     """Passages with questions and lettered options (Lai et al. 2017).
 
-    A folder has one JSON file per passage (``.txt``), JSON lines one question per line.
+    A folder has one JSON file per passage (``.txt``); JSON lines have one question per line.
     """
 
     kind: Literal["race"] = "race"
@@ -141,7 +141,7 @@ def _parse_options(location: str, options: Any) -> tuple[str, ...]:
 
 
 def _is_text(value: Any) -> bool:
-    """Return whether a value is a text or a number, which is written in digits."""
+    """Return whether a value is a text, or a number, which is converted to digits."""
     return isinstance(value, str | int | float) and value == value
 
 

@@ -1,12 +1,12 @@
 """Restoring punctuation and capitals: a tagging task whose labels come from any text.
 
-The words of a text are lower-cased and stripped of punctuation; the tag of each gives its
+The words of a text are lower-cased and stripped of punctuation; the tag of each word gives its
 capitalisation and the mark that followed it. Windows of words ignore sentence boundaries, so the
 end of a sentence must be inferred from the words and their order.
 
-The classes are the products of three capitalisations with no mark, a comma or a stop, to which the
-other marks are mapped nearly as by Tilk and Alumäe (2016). A question mark counts as a stop: at
-less than one in a thousand words it would be too rare to be scored.
+There are nine classes: three capitalisations times no mark, a comma or a stop. Other marks are
+mapped to these nearly as by Tilk and Alumäe (2016). A question mark counts as a stop: it follows
+less than one word in a thousand, too few to be scored.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,8 +53,8 @@ def split_documents(
 ) -> tuple[list[str], list[str]]:
     """Split documents into training and test documents.
 
-    The split is a function of the content: equal documents get the same split, whatever other
-    documents there are.
+    The split depends only on the content: equal documents are always in the same split, whatever
+    the other documents.
     """
     key = stream_key(seed, "restoration", "split")
     train: list[str] = []
@@ -104,7 +104,7 @@ def _word_bounds(word: str) -> tuple[int, int]:
 
 
 def _punctuation_mark(suffix: str) -> str:
-    """Return the last known mark after a word: ``.`` of ``)."``, ``,`` of ``.,``."""
+    """Return the last known mark after a word: ``.`` for ``).", `` and ``,`` for ``.,``."""
     return next((_MARKS[character] for character in reversed(suffix) if character in _MARKS), "")
 
 

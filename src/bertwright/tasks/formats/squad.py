@@ -26,8 +26,8 @@ class SquadReader(ExampleReader):
     def iter_examples(self, path: Path, with_labels: bool) -> Iterator[ExtractiveQuestion]:
         """Iterate over the questions of a file.
 
-        Errors: UserError, with file and question, for a missing key and for an answer that is not
-        in the text at its start.
+        Errors: UserError with file and question, for a missing key, and for an answer that the text
+        does not have at its start.
         """
         ids: set[str] = set()
         for question in _iter_questions(path, read_json(path), with_labels):

@@ -1,7 +1,7 @@
 """Tables of texts and pairs: TSV, CSV, JSON lines (plain or gzipped) and Parquet.
 
-TSV has no quoting: a quote character is a character, as in the files of GLUE. CSV has. JSON lines
-have one object per line.
+TSV has no quoting: a quote is an ordinary character, as in the files of GLUE. CSV has quoting. JSON
+lines have one object per line.
 """
 
 from collections import Counter
@@ -33,9 +33,9 @@ class Columns:
     """The columns of a table.
 
     Attributes:
-        label: None for a table without labels.
+        label: the label column; None for a table without labels.
         header: the column names of a TSV or CSV file without a header line.
-        negatives: the columns of texts that do not match ``text``.
+        negatives: columns of texts that do not match ``text``.
     """
 
     text: str = "text"
@@ -67,9 +67,9 @@ class TableReader(ExampleReader):
     def read(self, path: Path, with_labels: bool = True) -> list[Example]:
         """Read the examples; the suffix determines the format.
 
-        Without labels a text may be empty, so that every line gets a prediction. Errors: UserError,
+        Without labels a text may be empty, so that every line gets a prediction. Errors: UserError
         with file, line and column, for an unknown format, a missing column, a row of another width,
-        an empty text, a missing or invalid label.
+        an empty text, or a missing or invalid label.
         """
         column = self.columns.label if with_labels else None
         examples: list[Example] = []
@@ -115,7 +115,7 @@ class TableReader(ExampleReader):
 def read_table(
     path: Path, header: tuple[str, ...] | None, columns: list[str]
 ) -> Iterator[LocatedRow]:
-    """Iterate over the rows of a table with these columns; ``header`` names all columns.
+    """Iterate over the rows of a table with these columns; ``header`` names all its columns.
 
     Errors: UserError for an unknown format, a column that is missing or duplicated.
     """

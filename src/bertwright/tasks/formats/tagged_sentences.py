@@ -50,7 +50,7 @@ class TaggedSentenceReader(ExampleReader):
     column: str = "tag"
 
     def matches(self, lines: Sequence[LocatedLine], labels: Sequence[str]) -> bool:
-        """Return whether most lines end with one of the tags of the training data."""
+        """Return whether most lines end with a tag of the training data."""
         rows = [line.split("\t" if "\t" in line else None) for _, line in lines if line.strip()]
         layouts = [NUMBERED, PLAIN] if self.column == "tag" else [CONLLU]
         num_matching = [
@@ -69,8 +69,8 @@ class TaggedSentenceReader(ExampleReader):
     def read(self, path: Path, with_labels: bool = True) -> list[TaggedSentence]:
         """Read the sentences of a file.
 
-        Errors: UserError, with file and line, for a column that the layout does not have, a row of
-        another width, wrong word numbers, a missing tag.
+        Errors: UserError with file and line, for a column that the layout does not have, a row of
+        another width, wrong word numbers, or a missing tag.
         """
         column = self.column if with_labels else None
         return _parse_sentences(
@@ -99,8 +99,8 @@ def _parse_sentences(
 def syntactic_words(rows: Sequence[LocatedFields]) -> list[LocatedFields]:
     """Return the rows of words, without multiword tokens and empty nodes.
 
-    Errors: UserError, with the line, for a sentence without words and for words that are not
-    numbered from 1 (or 0).
+    Errors: UserError with the line, for a sentence without words and for words not numbered from 1
+    (or 0).
     """
     words = [row for row in rows if row[1][0].isdecimal() or not NUMBER.fullmatch(row[1][0])]
     if not words:
@@ -128,7 +128,7 @@ def _tagged_sentence(
         return TaggedSentence(words, location=first_location)
     for location, row in rows:
         tag = _tag_of(row, layout, column) if len(row) >= layout.min_columns else ""
-        # An underscore means not annotated; no universal tag is one.
+        # An underscore means "not annotated"; it is not a universal tag.
         if not tag or (column == "upos" and tag == "_"):
             raise UserError(f"{location}: no {column} for the word {row[layout.word_column]!r}")
     tags = tuple(_tag_of(row, layout, column) for _, row in rows)

@@ -16,8 +16,8 @@ _WORD_INDICES = re.compile(r"\d+-\d+")
 class WordInContextReader(ExampleReader):
     """TSV without a header: word, part of speech, word indices, two sentences.
 
-    Labels are in ``train.gold.txt`` next to ``train.data.txt``. The first text is the word with the
-    first sentence, so that the model knows the word.
+    Labels are in ``train.gold.txt`` next to ``train.data.txt``. The first text is the word followed
+    by the first sentence, so that the model knows the word.
     """
 
     kind: Literal["word-in-context"] = "word-in-context"
@@ -37,7 +37,7 @@ class WordInContextReader(ExampleReader):
     def iter_examples(self, path: Path, with_labels: bool) -> Iterator[Example]:
         """Iterate over the examples of a file.
 
-        Errors: UserError, with file and line, for a row of another width, and for a label file that
+        Errors: UserError with file and line, for a row of another width, and for a label file that
         is missing or of another length.
         """
         lines = list(read_located_lines(path))

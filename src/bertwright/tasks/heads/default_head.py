@@ -35,8 +35,8 @@ class HeadOverrides(Settings):
 
 
 FROZEN_LAYERS = "last-4"
-"""Layers read of a frozen encoder: concatenated, the best features of BERT (Devlin et al. 2019,
-table 7)."""
+"""Layers that a head reads from a frozen encoder: concatenated, the best features of BERT (Devlin
+et al. 2019, table 7)."""
 
 
 def resolve_head(
@@ -49,7 +49,7 @@ def resolve_head(
     """Return the configured head, completed for an output type.
 
     Defaults come from ``source``, a fine-tuned model to continue from, if its output type has the
-    same default head. ``frozen_inputs`` are the inputs of a frozen encoder, if it is frozen.
+    same default head. ``frozen_inputs`` says what a frozen encoder reads; None if it is not frozen.
     """
     if isinstance(overrides, HeadConfig):
         return overrides
@@ -73,7 +73,7 @@ def resolve_head(
 def frozen_input_kind(
     adaptation: AdaptationConfig, tasks: Sequence[tuple[OutputType, Examples]]
 ) -> Literal["texts", "pairs"] | None:
-    """Return the inputs of a frozen encoder for all of these tasks; None if it is not frozen."""
+    """Return what a frozen encoder reads in these tasks: texts or pairs; None if not frozen."""
     if not adaptation.has_frozen_encoder:
         return None
     are_pairs = (
@@ -86,15 +86,15 @@ def frozen_input_kind(
 
 
 def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> HeadConfig | None:
-    """Return the head on the features of a frozen encoder, None where the default one fits.
+    """Return the head on features of a frozen encoder; None if the default head fits.
 
-    It is linear and reads the mean over the text. For a pair it is siamese, since a pretrained
+    It is linear and reads the mean over the text. For pairs it is siamese, since a pretrained
     encoder has not learned to compare two texts in one sequence.
     """
     if isinstance(output_type, ClozeOutput | SimilarityOutput):
         return None
     if output_type.level == "token":
-        # Questions read all tokens of a text: four layers of them take too much memory.
+        # Question answering reads all tokens of a text: four layers of them take too much memory.
         return LinearHeadConfig(
             pooling="positions", layers=FROZEN_LAYERS if output_type.has_labels else "last"
         )
@@ -107,12 +107,12 @@ def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> He
 
 
 def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
-    """Return the head with which the family of a recipe is usually fine-tuned.
+    """Return the usual fine-tuning head for the family of a recipe.
 
-    Causal encoders are read at the last position, bidirectional pairs of causal halves by their
-    mean. Similarity uses the recipe's text vectors. Encoders pretrained on pairs have a pooler,
-    discriminators GELU. Pre-norm encoders use the transform of their language-model head on the
-    mean, since they have not learned to gather a text in the first position.
+    Causal encoders are read at the last position, bidirectional pairs of causal halves as a mean.
+    Similarity uses the recipe's text vectors. Encoders pretrained on pairs have a pooler,
+    discriminators a GELU head. Pre-norm encoders apply the transform of their language-model head
+    to the mean, since they have not learned to gather a text in the first position.
     """
     by_halves = is_split_by_direction(recipe.encoder.visibility)
     causal = is_causal(recipe.encoder.visibility)
@@ -140,7 +140,7 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
 def check_head(
     config: HeadConfig, output_type: OutputType, lm_head_config: LMHeadConfig
 ) -> str | None:
-    """Return why a head does not fit an output type, or None."""
+    """Return why a head does not fit an output type; None if it does."""
     is_token_level = output_type.level == "token"
     if isinstance(config, BiLSTMHeadConfig) and not is_token_level:
         return "head.kind: bilstm reads the words of a sentence: choose another for whole texts"

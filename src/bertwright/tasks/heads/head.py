@@ -1,4 +1,4 @@
-"""Task heads: small modules from hidden states to the outputs of a task."""
+"""Task heads: small modules that map hidden states to the outputs of a task."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,10 +34,10 @@ from bertwright.tasks.heads.standardiser import LinearParameters, Standardiser
 
 @dataclass(frozen=True)
 class TaskHeadContext:
-    """What a head is built for.
+    """The inputs for building a head.
 
     Attributes:
-        num_outputs: number of outputs of the task; 0 where the pooled states are the output.
+        num_outputs: number of outputs of the task; 0 if the pooled states are the output.
     """
 
     recipe: Recipe
@@ -51,11 +51,11 @@ Trunk = tuple[nn.Module, int, tuple[float, float]]
 LayerName = Annotated[
     str, BeforeValidator(lambda value: str(value) if type(value) is int else value)
 ]
-"""Layers by the names of ``embed``; YAML reads a single one as a number."""
+"""Layers as named in ``embed``; YAML reads a single layer as a number."""
 
 
 class HeadConfig(Config):
-    """The axis: the module between hidden states and outputs.
+    """The axis of heads: the module between hidden states and outputs.
 
     Attributes:
         layers: the layers to read.
@@ -77,14 +77,14 @@ class HeadConfig(Config):
         raise TypeError(f"{type(self).__name__} is an axis, not a head")
 
     def load_pretrained(self, head: "TaskHead", model: Model) -> None:
-        """Copy the parameters that a pretrained model has for this head."""
+        """Copy the parameters that a pretrained model provides for this head."""
 
     def input_projections(self, head: "TaskHead") -> LinearParameters:
-        """Linear maps of hidden states in a new head; none if they are pretrained."""
+        """Return the linear maps of hidden states in a new head; none if they are pretrained."""
         return ()
 
     def resolve_layers(self, recipe: Recipe) -> LayerSelection:
-        """Return the layers to read, concatenated; they are mixed afterwards."""
+        """Return the layers to read; they are concatenated here and mixed afterwards."""
         widths = recipe.encoder.hidden_widths
         try:
             select_layers(self.layers, "concat" if self.mix == "concat" else "sum", widths)
@@ -154,8 +154,8 @@ class DenseHeadConfig(HeadConfig):
 class TransformHeadConfig(HeadConfig):
     """The stock ModernBERT head: dense, activation, norm, dropout, classifier.
 
-    All but the classifier starts from the transform of the language-model head (Warner et al.
-    2024).
+    Everything except the classifier starts from the transform of the language-model head (Warner et
+    al. 2024).
     """
 
     kind: Literal["transform"] = "transform"
@@ -190,9 +190,9 @@ class LinearHeadConfig(HeadConfig):
 
 
 class BiLSTMHeadConfig(HeadConfig):
-    """A bidirectional LSTM over words: dropout, LSTM, dropout, classifier.
+    """A bidirectional LSTM over words, then a classifier, with dropout before each.
 
-    Used on frozen features (Devlin et al. 2019, section 5.3).
+    It is used on frozen features (Devlin et al. 2019, section 5.3).
     """
 
     kind: Literal["bilstm"] = "bilstm"
@@ -236,13 +236,13 @@ class TaskHead(nn.Module):
 
     @property
     def input_projections(self) -> LinearParameters:
-        """Linear maps that may read standardised features."""
+        """Return the linear maps that may read standardised features."""
         return self.config.input_projections(self)
 
     def output_positions(
         self, token_ids: Tensor, document_ids: Tensor | None, positions: Tensor | None = None
     ) -> Tensor | None:
-        """Return the flat positions (M,) whose hidden states the head reads, None for all.
+        """Return the flat positions (M,) whose hidden states the head reads; None for all.
 
         token_ids: (B, L). ``positions`` are the output positions of the task.
         """
@@ -255,15 +255,15 @@ class TaskHead(nn.Module):
         output_lengths: Sequence[int] = (),
         dropout_rng: DropoutRng | None = None,
     ) -> Tensor:
-        """Hidden states (B, L, W) or (M, W) to float32 outputs (B, K) or (M, K).
+        """Map hidden states (B, L, W) or (M, W) to float32 outputs (B, K) or (M, K).
 
-        The layers are concatenated along W; M counts the flat ``output_positions``.
+        The layers are concatenated along W; M is the number of flat ``output_positions``.
         ``output_lengths`` holds the number of positions of each sequence.
         """
         return self.project(self.pool(hidden_states, document_ids), output_lengths, dropout_rng)
 
     def pool(self, hidden_states: Tensor, document_ids: Tensor | None) -> Tensor:
-        """Pool hidden states, independent of any parameters: (M, W')."""
+        """Pool hidden states into (M, W'), without using any parameters."""
         pooler = SEQUENCE_POOLERS.get(self.config.pooling)
         return hidden_states if pooler is None else pooler(hidden_states, document_ids)
 
@@ -283,7 +283,7 @@ class TaskHead(nn.Module):
 
 
 def init_head(head: TaskHead, model: Model | None, seed: int) -> None:
-    """Initialise a head, and copy what a pretrained model has for it.
+    """Initialise a head, and copy the parameters that a pretrained model provides for it.
 
     The standard deviation is 0.02, as in BERT; LSTMs are initialised by their fan-in.
     """
@@ -297,7 +297,7 @@ def init_head(head: TaskHead, model: Model | None, seed: int) -> None:
 def warm_start(head: TaskHead, trained: TaskHead) -> bool:
     """Copy mix and trunk of a head trained for another task; return whether they fit.
 
-    The heads may differ in their pooling only.
+    The heads may differ only in their pooling.
     """
     same = trained.config.model_copy(update={"pooling": head.config.pooling}) == head.config
     shapes = parameter_shapes(head.trunk)

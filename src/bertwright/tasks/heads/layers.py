@@ -1,4 +1,4 @@
-"""Layers of task heads, besides linear ones."""
+"""Layers of task heads other than linear ones."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal
@@ -26,7 +26,8 @@ class DenseActivation(nn.Module):
 class LayerMix(nn.Module):
     """A sum, mean or learned mix of encoder layers: (M, r n D) to (M, r D).
 
-    r counts the pooled vectors, n the layers. Learned weights start equal, the gain at 1.
+    r is the number of pooled vectors, n the number of layers. Learned weights start equal, with
+    gain 1.
     """
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
@@ -62,7 +63,7 @@ class WordBiLSTM(nn.Module):
 
     @property
     def parameter_roles(self) -> dict[str, ParameterRole]:
-        """Roles: the weights are stacks of four gate matrices."""
+        """Return the parameter roles: the weights are stacks of four gate matrices."""
         return {
             f"lstm.{name}": ParameterRole("matrix", num_parts=4)
             if "weight" in name
@@ -72,7 +73,7 @@ class WordBiLSTM(nn.Module):
 
     @property
     def input_projections(self) -> list[tuple[Tensor, Tensor]]:
-        """Input weights (4 H, W) and biases (4 H,) of the first layer, both directions."""
+        """Return weights (4 H, W) and biases (4 H,) of the first layer's input, both directions."""
         lstm: Any = self.lstm
         return [
             (lstm.weight_ih_l0, lstm.bias_ih_l0),

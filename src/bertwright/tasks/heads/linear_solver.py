@@ -1,10 +1,10 @@
 """Linear heads on frozen features, fitted to convergence.
 
-The loss of a linear head is convex, so the result depends neither on a learning rate nor on a
-number of steps nor on the seed: L-BFGS finds the minimum (Liu and Nocedal 1989). The strength of
-the L2 penalty is selected by cross-validation on the training examples. Features are standardised,
-so that one strength suits all of them. Where there are fewer features than dimensions, the problem
-is solved in their span, which has the same minimum.
+The loss of a linear head is convex, so the result does not depend on a learning rate, a number of
+steps or the seed: L-BFGS finds the minimum (Liu and Nocedal 1989). The strength of the L2 penalty
+is selected by cross-validation on the training examples. Features are standardised, so that one
+strength suits all of them. If there are fewer features than dimensions, the problem is solved in
+the span of the features, which contains the same minimum.
 """
 
 from collections import Counter
@@ -23,34 +23,34 @@ from bertwright.tasks.heads.head import LinearHeadConfig, TaskHead
 from bertwright.tasks.heads.standardiser import Standardiser
 
 INVERSE_L2_GRID = tuple(np.logspace(-2, 3, 8).tolist())
-"""Candidates for the inverse of the L2 penalty, times the width of a feature."""
+"""Candidates for the inverse of the L2 penalty, multiplied by the feature width."""
 
 DEFAULT_INVERSE_L2 = 1.0
-"""Used where there are too few examples for cross-validation."""
+"""Value used if there are too few examples for cross-validation."""
 
 NUM_FOLDS, MAX_REPEATS = 5, 3
-"""Of the cross-validation; it is repeated where examples are few."""
+"""Number of folds, and maximum number of repetitions if examples are few."""
 
 MANY_FEATURES = 1000
-"""With this many features the cross-validation is not repeated."""
+"""The cross-validation is not repeated with this many features or more."""
 
 SCORE_TOLERANCE = 0.125
-"""Scores that differ by less than this over the root of the number of examples count as equal."""
+"""Scores closer than this over the square root of the number of examples count as equal."""
 
 MAX_SELECTION_FEATURES = 4096
 """Maximum number of features for the cross-validation."""
 
 MAX_BASIS = 2000
-"""Maximum number of features for which a basis is computed, which takes seconds."""
+"""Maximum number of features for which a basis is computed: more would take seconds."""
 
 MAX_ITERATIONS = 200
 """Maximum number of L-BFGS iterations."""
 
 TOLERANCE, SELECTION_TOLERANCE = 1e-5, 1e-4
-"""Gradient of the mean loss at which to stop, in the final fit and in the cross-validation."""
+"""Gradient of the mean loss at which to stop: in the final fit, and in the cross-validation."""
 
 BIAS_PENALTY = 1e-6
-"""Keeps the bias of a label without examples finite."""
+"""Penalty on the bias that keeps it finite for a label without examples."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LinearFit:
     """The result of fitting a linear head.
 
     Attributes:
-        l2: the penalty: half of it times the squared weights is added to the summed loss.
+        l2: the penalty; half of it times the sum of squared weights is added to the summed loss.
         loss: the mean loss over the training targets.
     """
 
@@ -67,7 +67,7 @@ class LinearFit:
 
 
 def is_linear(head: TaskHead) -> bool:
-    """Return whether a head is linear in its features, so that its loss is convex."""
+    """Return whether a head is linear in its features, which makes its loss convex."""
     is_fixed_mix = next(head.mix.parameters(), None) is None
     return (
         isinstance(head.config, LinearHeadConfig)
@@ -96,7 +96,7 @@ def fit_linear_head(
 
 @dataclass(frozen=True)
 class _ItemFeatures:
-    """Training items: their features (M, R), the number of each, and their targets."""
+    """Training items: features (M, R), number of features per item, and targets."""
 
     features: Tensor
     output_lengths: Sequence[int]
@@ -108,10 +108,11 @@ class _HeadFitProblem:
     """An encoded task and the features of its head.
 
     Attributes:
-        features: (M, R) of all sequences, concatenated.
+        features: (M, R) features of all sequences, concatenated.
         offsets: (sequences + 1,) start of the features of each sequence.
-        standardiser: still to be applied to the features; None if it is.
-        basis: (W, R) orthonormal basis of the standardised features; None for all W dimensions.
+        standardiser: still to be applied to the features; None if already applied.
+        basis: (W, R) orthonormal basis of the standardised features; None if all W dimensions are
+            used.
         width: W, the width of a feature.
     """
 
@@ -159,14 +160,17 @@ class _HeadFitProblem:
         )
 
     def outputs(self, features: Tensor, theta: Tensor) -> Tensor:
-        """Return outputs (m, K) of features (m, R); ``theta`` (R + 1, K) ends with the bias."""
+        """Return outputs (m, K) of features (m, R).
+
+        ``theta`` (R + 1, K) holds the weights, then the bias.
+        """
         if self.standardiser is None:
             return features @ theta[:-1] + theta[-1]
         weight = theta[:-1] / self.standardiser.std[:, None]
         return features @ weight + (theta[-1] - self.standardiser.mean @ weight)
 
     def weight(self, theta: Tensor) -> Tensor:
-        """Return the weights (W, K) of standardised features."""
+        """Return the weights (W, K) that apply to standardised features."""
         return theta[:-1] if self.basis is None else self.basis @ theta[:-1]
 
 
@@ -177,7 +181,7 @@ def _minimise(
     tolerance: float = TOLERANCE,
     start: Tensor | None = None,
 ) -> tuple[Tensor, float]:
-    """Return the parameters (R + 1, K) of the minimum and the mean loss without the penalty."""
+    """Return the parameters (R + 1, K) at the minimum, and the mean loss without the penalty."""
     from scipy.optimize import minimize  # rarely needed
 
     output_decoder, count = problem.encoded_task.output_decoder, max(len(items.targets), 1)
@@ -208,10 +212,10 @@ def _minimise(
 
 
 def _choose_inverse_l2(problem: _HeadFitProblem, seed: int) -> float:
-    """Return the strength with the lowest validation loss, among those with nearly the best score.
+    """Return the inverse penalty with the lowest validation loss among those with the best scores.
 
-    Scores count as equal within a small part of what chance does: a metric that counts rare labels
-    is not served by the lowest loss alone.
+    Scores within a small part of their chance variation count as equal. Selecting by the loss alone
+    would not serve metrics that count rare labels.
     """
     encoded_task = problem.encoded_task
     selected, num_features = _selection_examples(problem, seed)
@@ -232,7 +236,7 @@ def _choose_inverse_l2(problem: _HeadFitProblem, seed: int) -> float:
 
 
 def _selection_examples(problem: _HeadFitProblem, seed: int) -> tuple[list[int], int]:
-    """Return the example indices for the cross-validation, and their number of features."""
+    """Return the indices of examples for the cross-validation, and their number of features."""
     encoded_task = problem.encoded_task
     num_features: Counter[int] = Counter()
     for item in encoded_task.items:
@@ -250,7 +254,7 @@ def _selection_examples(problem: _HeadFitProblem, seed: int) -> tuple[list[int],
 def _validation_scores(
     problem: _HeadFitProblem, fold_of_example: dict[int, int]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return validation loss (S,), summed, and score (S,) of every strength, given the folds."""
+    """Return the summed validation loss (S,) and the score (S,) of every strength."""
     task = problem.encoded_task
     examples_of_items = [task.sequences[item.start].example_index for item in task.items]
     items = [n for n, index in enumerate(examples_of_items) if index in fold_of_example]

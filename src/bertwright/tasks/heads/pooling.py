@@ -1,10 +1,10 @@
-"""How a head pools the hidden states of a sequence, by name.
+"""Pooling of a sequence's hidden states by a head, by name.
 
 ``first`` takes the first position, ``last`` the last real one (for causal encoders), ``mean`` the
-mean over the real positions. ``last-max-mean`` concatenates last, maximum and mean (Howard and
-Ruder 2018, section 3.3). ``siamese`` concatenates the means of two independently encoded texts,
-their absolute difference and their product (Conneau et al. 2017, section 3.1). ``positions`` takes
-the output positions: the first token of every word, or every token of a text.
+mean over real positions. ``last-max-mean`` concatenates last, maximum and mean (Howard and Ruder
+2018, section 3.3). ``siamese`` concatenates the means of two independently encoded texts, their
+absolute difference and their product (Conneau et al. 2017, section 3.1). ``positions`` takes the
+output positions: the first token of every word, or every token of a text.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ HeadPooling = Literal["first", "last", "mean", "last-max-mean", "siamese", "posi
 def pooling_positions(
     pooling: HeadPooling, token_ids: Tensor, document_ids: Tensor | None, positions: Tensor | None
 ) -> Tensor | None:
-    """Return the flat positions (M,) that are read of token_ids (B, L), None for all."""
+    """Return the flat positions (M,) of token_ids (B, L) to read; None for all."""
     num_sequences, length = token_ids.shape
     start = torch.arange(num_sequences, device=token_ids.device) * length
     match pooling:
@@ -37,7 +37,7 @@ def pooling_positions(
 
 
 def last_token_positions(document_ids: Tensor) -> Tensor:
-    """Return the last real position (B,) of each sequence, of document_ids (B, L)."""
+    """Return the last real position (B,) of each sequence, given document_ids (B, L)."""
     position = torch.arange(document_ids.shape[1], device=document_ids.device)
     return torch.where(document_ids >= 0, position, 0).amax(1)
 
@@ -65,7 +65,7 @@ def last_max_mean_pool(hidden_states: Tensor, document_ids: Tensor | None) -> Te
 
 
 def siamese_pool(hidden_states: Tensor, document_ids: Tensor | None) -> Tensor:
-    """Return the pair features (B, 4 D) of hidden_states (B, L, D) with two documents each."""
+    """Return pair features (B, 4 D) from hidden_states (B, L, D) with two documents each."""
     assert document_ids is not None, "siamese sequences have document ids"
     first, second = (
         mean_pool(hidden_states, torch.where(document_ids == number, 0, -1)) for number in (0, 1)
@@ -81,4 +81,4 @@ SEQUENCE_POOLERS: dict[HeadPooling, Callable[[Tensor, Tensor | None], Tensor]] =
 """Poolings over whole sequences."""
 
 NUM_POOLED_VECTORS: dict[HeadPooling, int] = {"last-max-mean": 3, "siamese": 4}
-"""Number of concatenated vectors, where it is not one."""
+"""Number of concatenated vectors, for poolings that concatenate several."""

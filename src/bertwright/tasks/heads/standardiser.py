@@ -1,9 +1,9 @@
-"""Standardisation of the hidden states of a frozen encoder, on which a new head is trained.
+"""Standardisation of a frozen encoder's hidden states, for training a new head on them.
 
-Hidden states lie far from the origin, and further in some directions: in a small pre-norm encoder
-three quarters of their energy are the same at every position. A head initialised for inputs of mean
-0 and deviation 1 learns slowly on those. After training, the standardisation is folded into the
-weights.
+Hidden states are far from the origin, and further in some directions: in a small pre-norm encoder
+three quarters of their energy are the same at every position. A head initialised for inputs with
+mean 0 and deviation 1 learns slowly from them. After training, the standardisation is folded into
+the weights.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 MIN_RELATIVE_STD = 1e-2
-"""Lower bound of the deviation, relative to the median: noise is not amplified."""
+"""Lower bound of the deviation, relative to the median, so that noise is not amplified."""
 
 LinearParameters = Sequence[tuple[Tensor, Tensor]]
 """Weight (O, W) and bias (O,) of each linear map that reads the hidden states."""
@@ -21,7 +21,7 @@ LinearParameters = Sequence[tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Standardiser:
-    """Mean and deviation of features: (W,) float32 each."""
+    """Mean and standard deviation of features: (W,) float32 each."""
 
     mean: Tensor
     std: Tensor
@@ -49,14 +49,14 @@ class Standardiser:
 
     @torch.no_grad()
     def fold_into(self, layers: LinearParameters) -> None:
-        """Convert maps trained on standardised features to maps of the features themselves."""
+        """Convert maps of standardised features into equivalent maps of the raw features."""
         for weight, bias in layers:
             weight.div_(self.std.to(weight.device))
             bias.sub_(weight @ self.mean.to(weight.device))
 
     @torch.no_grad()
     def unfold_from(self, layers: LinearParameters) -> None:
-        """Convert maps of features to maps of standardised ones: the inverse of folding."""
+        """Convert maps of raw features into maps of standardised ones: the inverse of folding."""
         for weight, bias in layers:
             bias.add_(weight @ self.mean.to(weight.device))
             weight.mul_(self.std.to(weight.device))

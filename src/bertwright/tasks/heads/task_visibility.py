@@ -14,7 +14,7 @@ from bertwright.tasks.outputs.output_type import OutputType
 
 
 def with_siamese_visibility(recipe: Recipe) -> Recipe:
-    """Return the recipe with attention restricted to the same text.
+    """Return the recipe with attention restricted to the position's own text.
 
     Errors: UserError for an encoder that does not support it.
     """
@@ -40,7 +40,7 @@ def can_be_siamese(recipe: Recipe) -> bool:
 
 
 def check_siamese(mix: str, output_type: OutputType) -> str | None:
-    """Return why an output type does not fit a siamese head, or None."""
+    """Return why an output type does not fit a siamese head; None if it does."""
     if not isinstance(output_type, SequenceOutput):
         return f"head.pooling: output type {output_type.kind_name()} does not work with siamese"
     if mix != "concat":
@@ -53,8 +53,9 @@ def check_siamese(mix: str, output_type: OutputType) -> str | None:
 def with_global_question_attention(recipe: Recipe, output_types: Sequence[OutputType]) -> Recipe:
     """Return the recipe with the global attention of a task (Beltagy et al. 2020, section 3.1).
 
-    The positions of the question get global attention, where all output types have one in the same
-    segment. Where all classify whole texts, so does the first position, if there is no other.
+    The positions of the question get global attention if all output types have the question in the
+    same segment. If all output types classify whole texts, the first position gets it, unless other
+    positions already have it.
     """
     segments = {output_type.question_segment for output_type in output_types}
     encoder = recipe.encoder

@@ -1,12 +1,12 @@
-"""Entity spans, decoded from tags, and their F1.
+"""Entity spans decoded from tags, and their F1.
 
 A tag is a prefix, a hyphen and a type, or ``O`` outside of all spans. Schemes differ in their
-prefixes: IOB1, IOB2 and IO have ``B`` and ``I``, IOE has ``I`` and ``E``, BIOES ends with ``E`` and
-has ``S`` for a single word, BILOU writes ``L`` and ``U`` for these, BMES and BMEWO write ``M`` for
-``I`` and BMEWO ``W`` for ``S``. Converted to BIOES all of them have one meaning, that of
-``conlleval`` (Tjong Kim Sang and Buchholz 2000) and of seqeval's default mode, lenient towards
-ill-formed sequences: a span may begin with ``I-``. A span is correct when its type, its first and
-its last word are.
+prefixes: IOB1, IOB2 and IO have ``B`` and ``I``; IOE has ``I`` and ``E``; BIOES ends a span with
+``E`` and has ``S`` for a single word. BILOU writes ``L`` and ``U`` for these, BMES and BMEWO write
+``M`` for ``I``, and BMEWO writes ``W`` for ``S``. Once converted to BIOES, all have the same
+meaning, as in ``conlleval`` (Tjong Kim Sang and Buchholz 2000) and seqeval's default mode.
+Ill-formed sequences are accepted: a span may begin with ``I-``. A span is correct if its type,
+first word and last word are.
 """
 
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ from bertwright.core.errors import UserError
 from bertwright.tasks.metrics.metrics import FloatArray64, Metric, MetricSums
 
 EntitySpan = tuple[str, int, int]
-"""Type, first word, last word."""
+"""Type, first word and last word of a span."""
 
 OUTSIDE = "O"
 
@@ -29,15 +29,15 @@ TAGGING_SCHEMES = {
     "BMES": "BMES",
     "BMEWO": "BMEW",
 }
-"""The prefixes of every scheme."""
+"""The tag prefixes of each scheme."""
 
 _AS_BIOES = dict(zip("BIESLUMW", "BIESESIS", strict=True))
 
 
 def tagging_scheme(tags: Iterable[str]) -> str:
-    """Return the first scheme that has the prefixes of all tags.
+    """Return the first scheme that includes the prefixes of all tags.
 
-    Errors: UserError, with the tags, if there is none.
+    Errors: UserError naming the tags, if there is none.
     """
     typed_tags = set(tags) - {OUTSIDE}
     prefixes = {_prefix(tag) for tag in typed_tags}
@@ -55,7 +55,7 @@ def tagging_scheme(tags: Iterable[str]) -> str:
 
 
 def are_word_tags(tags: Iterable[str]) -> bool:
-    """Return whether tags describe words, such as parts of speech, not spans."""
+    """Return whether tags describe single words, such as parts of speech, instead of spans."""
     distinct = set(tags)
     span_tags = [tag for tag in distinct if "-" in tag and _prefix(tag) in _AS_BIOES]
     return not span_tags and OUTSIDE not in distinct and not distinct <= {*_AS_BIOES}
@@ -64,7 +64,7 @@ def are_word_tags(tags: Iterable[str]) -> bool:
 def entity_spans(tags: Sequence[str]) -> list[EntitySpan]:
     """Return the spans of a sentence, in order.
 
-    Errors: UserError for tags of no scheme.
+    Errors: UserError for tags that fit no scheme.
     """
     tagging_scheme(tags)
     spans: list[EntitySpan] = []
@@ -100,13 +100,14 @@ def _span_sums(
 
 
 span_f1 = Metric(_span_sums)
-"""The F1 over the spans of all sentences together; 0 where there are none.
+"""F1 over the spans of all sentences together; 0 if there are none.
 
-References and predictions may use two schemes. Errors: UserError for tags of no scheme."""
+References and predictions may use different schemes. Errors: UserError for tags that fit no
+scheme."""
 
 
 def _prefix(tag: str) -> str:
-    """Return the part before the hyphen; the whole tag where there is none."""
+    """Return the part before the hyphen; the whole tag if there is none."""
     return tag.partition("-")[0]
 
 

@@ -1,7 +1,7 @@
-"""Metrics of predictions: statistics of sums over examples, so that they can be bootstrapped.
+"""Metrics of predictions, as statistics of sums over examples, so that they can be bootstrapped.
 
 Each output type lists the metrics that it supports. Higher is better; an undefined metric (a
-correlation with a constant, F1 without a case) is 0.
+correlation with a constant, or F1 without any case) is 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ LabelStatistic = Callable[["LabelCounts"], FloatArray64]
 
 
 class MetricSums(NamedTuple):
-    """Values of every unit (N, K), dense or sparse, and the statistic (...) of sums (..., K)."""
+    """Values per unit (N, K), dense or sparse, and the statistic (...) of their sums (..., K)."""
 
     values: Any
     statistic: Callable[[FloatArray64], FloatArray64]
@@ -25,11 +25,11 @@ class MetricSums(NamedTuple):
 
 @dataclass(frozen=True)
 class Metric:
-    """A function of references and predictions, equally many, to a number.
+    """A function that maps references and predictions, in equal number, to a score.
 
     Attributes:
-        sums: the values to sum, from references and predictions.
-        is_ranking: whether it takes the relevance and the scores of the texts of each query.
+        sums: the values to sum, given references and predictions.
+        is_ranking: whether inputs are the relevance and the scores of the texts of each query.
     """
 
     sums: Callable[[Sequence[Any], Sequence[Any]], MetricSums]
@@ -50,7 +50,7 @@ def mean_sums(scores: Sequence[float]) -> MetricSums:
 
 
 def mean_metric(score: Callable[[Any, Any], float]) -> Metric:
-    """Return the mean of a score of a reference and a prediction."""
+    """Return a metric that is the mean of a score of reference and prediction."""
 
     def sums(references: Sequence[Any], predictions: Sequence[Any]) -> MetricSums:
         return mean_sums([score(a, b) for a, b in zip(references, predictions, strict=True)])
@@ -61,7 +61,7 @@ def mean_metric(score: Callable[[Any, Any], float]) -> Metric:
 def label_metric(
     statistic: LabelStatistic, unit: Literal["label", "words", "labels"] = "label"
 ) -> Metric:
-    """Return a metric of label counts; a unit has a label, one for each word, or several."""
+    """Return a metric of label counts; a unit has one label, one per word, or a set of labels."""
 
     def sums(references: Sequence[Any], predictions: Sequence[Any]) -> MetricSums:
         if unit == "label":
@@ -81,7 +81,7 @@ def label_metric(
 
 
 class LabelCounts(NamedTuple):
-    """Correct, predicted and reference labels (..., K), and the index of the label ``1``."""
+    """Correct, predicted and reference counts per label (..., K), and the index of label ``1``."""
 
     correct: FloatArray64
     predicted: FloatArray64
@@ -95,7 +95,7 @@ def accuracy(counts: LabelCounts) -> FloatArray64:
 
 
 def micro_f1(counts: LabelCounts) -> FloatArray64:
-    """Return the F1 of all decisions together; with one label per unit this is the accuracy."""
+    """Return F1 over all decisions together; with one label per unit it equals the accuracy."""
     total = counts.predicted.sum(-1) + counts.references.sum(-1)
     return 2 * counts.correct.sum(-1) / np.maximum(total, 1)
 
@@ -103,8 +103,8 @@ def micro_f1(counts: LabelCounts) -> FloatArray64:
 def macro_f1(counts: LabelCounts) -> FloatArray64:
     """Return the mean F1 of the labels that occur in the references.
 
-    A label that is predicted but not in the references only lowers the F1 of others. So the labels
-    are the same for all models, and models can be compared.
+    A label that is predicted but not in the references only lowers the F1 of other labels. The set
+    of labels is thus the same for all models, which makes models comparable.
     """
     scores = 2 * counts.correct / np.maximum(counts.predicted + counts.references, 1)
     occurs = counts.references > 0
@@ -112,7 +112,7 @@ def macro_f1(counts: LabelCounts) -> FloatArray64:
 
 
 def positive_f1(counts: LabelCounts) -> FloatArray64:
-    """Return the F1 of the label ``1``, as GLUE scores paraphrases."""
+    """Return the F1 of the label ``1``, the GLUE metric of paraphrase tasks."""
     if (index := counts.positive_index) is None:
         return np.zeros(counts.correct.shape[:-1])
     total = counts.predicted[..., index] + counts.references[..., index]
@@ -160,7 +160,7 @@ def _correlation(is_ranked: bool) -> Metric:
         pairs = np.array([references, predictions], np.float64)
         if is_ranked:  # among all examples
             pairs = np.array([rankdata(numbers) for numbers in pairs])
-        # Without its mean and scale, the sums of squares are exact enough.
+        # Once mean and scale are removed, the sums of squares are exact enough.
         pairs = np.where(np.ptp(pairs, 1, keepdims=True) > 0, pairs - pairs.mean(1)[:, None], 0.0)
         x, y = pairs / np.maximum(np.abs(pairs).max(1, keepdims=True), np.finfo(np.float64).tiny)
         return MetricSums(np.stack([np.ones_like(x), x, y, x * x, y * y, x * y], 1), correlation)
@@ -174,7 +174,7 @@ def _correlation(is_ranked: bool) -> Metric:
 
 
 PEARSON, SPEARMAN = _correlation(is_ranked=False), _correlation(is_ranked=True)
-"""Correlations of numbers; tied ranks share their mean."""
+"""Correlations of numbers; tied values share their mean rank."""
 
 NEGATIVE_MEAN_SQUARED_ERROR = mean_metric(lambda reference, value: -((reference - value) ** 2))
 

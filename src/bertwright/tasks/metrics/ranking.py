@@ -1,8 +1,8 @@
-"""Ranking metrics: the mean over queries, each with the relevance and the scores of its texts.
+"""Ranking metrics: means over queries, from the relevance and scores of each query's texts.
 
-References are the relevance (0: irrelevant) of the texts of every query, (N,) each; predictions are
-their scores. Where scores tie, irrelevant texts come first: a model with one score for everything
-ranks nothing.
+References are the relevance (0: irrelevant) of the texts of each query, (N,) per query; predictions
+are their scores. On ties, irrelevant texts rank first: a model with the same score for everything
+has ranked nothing.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,9 +1,9 @@
 """Exact match and word F1 of answers, as SQuAD scores them.
 
-Case, punctuation, articles and whitespace do not count. Of several references the best one counts.
-The two versions of SQuAD differ in the F1 of an answer that is only punctuation and articles: 0 in
-the first (Rajpurkar et al. 2016); in the second, which has unanswerable questions, 1 if the
-reference is empty too (Rajpurkar et al. 2018).
+Case, punctuation, articles and whitespace are ignored. If there are several references, the best
+score counts. The two versions of SQuAD differ in the F1 of an answer that is only punctuation and
+articles: it is 0 in the first (Rajpurkar et al. 2016); in the second, which has unanswerable
+questions, it is 1 if the reference is empty too (Rajpurkar et al. 2018).
 """
 
 import re
@@ -18,18 +18,18 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 ReferenceAnswers = Sequence[str]
-"""All correct answers; none for an unanswerable question."""
+"""All correct answers; empty for an unanswerable question."""
 
 
 def normalise_answer(text: str) -> str:
-    """Return the normalised answer; invisible characters (U+200B) are removed."""
+    """Return the normalised answer, without invisible characters (U+200B)."""
     if not text.isascii():
         text = "".join(c for c in text if unicodedata.category(c) != "Cf")
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
 
 
 def _word_overlap_f1(reference: str, prediction: str) -> float:
-    """Return the F1 over the words of two texts, as multisets."""
+    """Return the F1 over the words of two texts, counted as multisets."""
     true = Counter(normalise_answer(reference).split())
     predicted = Counter(normalise_answer(prediction).split())
     correct = (true & predicted).total()
@@ -43,9 +43,9 @@ def _word_overlap_f1_with_no_answer(reference: str, prediction: str) -> float:
 
 
 def _best_of_references(score: Callable[[str, str], float]) -> Metric:
-    """Return the mean score with the best reference.
+    """Return a metric that is the mean score against the best reference.
 
-    References that are empty when normalised count only if all are, or if there is none.
+    References that are empty when normalised only count if all are, or if there is none.
     """
 
     def best_score(answers: ReferenceAnswers, prediction: str) -> float:
@@ -56,10 +56,10 @@ def _best_of_references(score: Callable[[str, str], float]) -> Metric:
 
 
 exact_match = _best_of_references(lambda a, b: float(normalise_answer(a) == normalise_answer(b)))
-"""The fraction of predictions that equal a reference."""
+"""Fraction of predictions that equal a reference."""
 
 word_f1 = _best_of_references(_word_overlap_f1)
-"""The mean word F1, where every question has an answer."""
+"""Mean word F1, for tasks in which every question has an answer."""
 
 word_f1_with_no_answer = _best_of_references(_word_overlap_f1_with_no_answer)
-"""The mean word F1, where some questions have no answer, predicted as ""."""
+"""Mean word F1, for tasks in which some questions have no answer, predicted as ""."""

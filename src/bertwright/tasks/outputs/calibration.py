@@ -1,8 +1,8 @@
 """Calibration of probabilities: the expected calibration error, and a temperature.
 
-A calibrated model is correct as often as its probabilities predict. One temperature, which divides
-all outputs, repairs most of what fine-tuning does to calibration (Guo et al. 2017). Predictions do
-not change: they are made without it.
+A calibrated model is correct as often as its probabilities say. A single temperature, which divides
+all outputs, repairs most of the miscalibration caused by fine-tuning (Guo et al. 2017). It does not
+change predictions: these are made without it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,7 @@ MIN_TEMPERATURE, MAX_TEMPERATURE = 0.05, 20.0
 CalibrationDecision = tuple[int, int, NDArray[np.floating]]
 """Index of the example, correct class of K, and outputs (R, K) whose probabilities are averaged.
 
-R counts the windows of a text, or is 1."""
+R is the number of windows of a text, or 1."""
 
 
 @dataclass(frozen=True)
@@ -29,10 +29,10 @@ class CalibrationData:
     """Decisions between K classes.
 
     Attributes:
-        outputs: (R, K), of all decisions, concatenated.
-        targets: (N,), the correct class of each decision.
-        output_counts: (N,), number of outputs of each.
-        example_indices: (N,), the example of each.
+        outputs: (R, K) outputs of all decisions, concatenated.
+        targets: (N,) correct class of each decision.
+        output_counts: (N,) number of outputs of each decision.
+        example_indices: (N,) index of each decision's example.
     """
 
     outputs: NDArray[np.float64]
@@ -57,7 +57,7 @@ class CalibrationData:
         )
 
     def halves(self) -> tuple["CalibrationData", "CalibrationData"]:
-        """Return the decisions of every second example, and the others."""
+        """Return two halves: the decisions of every second example, and of the others."""
         odd = np.unique(self.example_indices, return_inverse=True)[1] % 2 == 1
         return self._subset(~odd), self._subset(odd)
 
@@ -81,7 +81,7 @@ class CalibrationData:
         return np.logaddexp.reduceat(log_probabilities, self._starts) - np.log(self.output_counts)
 
     def are_all_correct(self) -> bool:
-        """Return whether every most probable class is the target."""
+        """Return whether the target is always the most probable class."""
         return bool((self.probabilities(1.0).argmax(1) == self.targets).all())
 
     @property
@@ -96,7 +96,7 @@ class CalibrationData:
 class Calibration:
     """A temperature, and the expected calibration error without and with it.
 
-    The error with a temperature is cross-fitted: each half uses the temperature of the other.
+    The error with a temperature is cross-fitted: each half uses the other half's temperature.
     """
 
     temperature: float
@@ -109,10 +109,10 @@ class Calibration:
 
 
 def fit_calibration(data: CalibrationData) -> Calibration:
-    """Return the calibration of a model.
+    """Return the calibration of a model on ``data``.
 
-    The temperature is 1 where the cross-fitted ones do not help, as with few decisions, and where
-    all decisions are correct: the lowest possible would fit them best.
+    The temperature is 1 if cross-fitted temperatures do not help, as with few decisions, and if all
+    decisions are correct: the best fit would then be the lowest possible temperature.
     """
     halves = data.halves()
     errors = [

@@ -1,7 +1,7 @@
 """Outputs for a text or a pair: a class, several classes, or a number.
 
-A long text is truncated or, with a ``stride``, split into windows: each is trained on the target of
-the whole text, and their predictions are averaged.
+A long text is truncated or, with a ``stride``, split into windows: each window is trained on the
+target of the whole text, and the predictions of the windows are averaged.
 """
 
 from collections import Counter
@@ -57,8 +57,8 @@ class SequenceOutput(OutputType):
 class WeightedOutput(SequenceOutput):
     """Labels with loss weights.
 
-    ``weights`` is ``balanced``, so that rare labels count as much as frequent ones, or a mapping
-    with default 1.
+    ``weights`` is ``balanced``, which gives rare labels as much total weight as frequent ones, or a
+    mapping from labels to weights, with default 1.
     """
 
     weights: Literal["balanced"] | dict[str, Annotated[float, Field(ge=0)]] | None = None
@@ -76,7 +76,7 @@ class WeightedOutput(SequenceOutput):
 
 @dataclass(frozen=True)
 class _WindowedDecoder(OutputDecoder):
-    """A decoder for texts, split into windows where a stride is set."""
+    """A decoder for texts that are split into windows if a stride is set."""
 
     config: SequenceOutput
 
@@ -88,7 +88,7 @@ class _WindowedDecoder(OutputDecoder):
 
 @dataclass(frozen=True)
 class _LabelDecoder(_WindowedDecoder):
-    """A decoder for labels; no ``label_weights`` means equal ones."""
+    """A decoder for labels; an empty ``label_weights`` means equal weights."""
 
     config: WeightedOutput
     label_weights: tuple[float, ...] = ()
@@ -122,7 +122,7 @@ class _LabelDecoder(_WindowedDecoder):
         raise NotImplementedError
 
     def _predicted_value(self, probabilities: FloatArray) -> str | tuple[str, ...]:
-        """Return the prediction: it depends on uncalibrated probabilities only."""
+        """Return the prediction, which depends only on uncalibrated probabilities."""
         raise NotImplementedError
 
 
@@ -221,8 +221,8 @@ class MultiLabelDecoder(_LabelDecoder):
 class MultiLabelOutput(WeightedOutput):
     """Any number of several classes, trained with binary cross-entropy.
 
-    ``weights`` multiply the loss of positive examples. A class is predicted above ``threshold``,
-    before temperature scaling.
+    ``weights`` multiply the loss of positive examples. A class is predicted if its probability,
+    before temperature scaling, is above ``threshold``.
     """
 
     kind: Literal["labels"] = "labels"

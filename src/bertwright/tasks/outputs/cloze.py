@@ -1,8 +1,9 @@
-"""Classification by the word at a mask: the text is put into a template with a ``[MASK]``.
+"""Classification by the word predicted at a ``[MASK]`` in a template around the text.
 
-Every class has a word, and its output starts from the word's output in the language-model head
-(Schick and Schütze 2021). So a masked language model can classify without training, and learns from
-few examples. Unlike in the paper, the outputs are then trained independently of the embeddings.
+Every class has a word, and the output of the class starts from the word's output in the
+language-model head (Schick and Schütze 2021). A masked language model can therefore classify
+without training, and learns from few examples. Unlike in the paper, the outputs are then trained
+independently of the embeddings.
 """
 
 import re
@@ -113,7 +114,7 @@ class ClozeDecoder(ClassificationDecoder):
                 ids.append([special.mask])
                 space = ""
                 continue
-            # The space before a text or a mask belongs to what follows.
+            # The space before a text or a mask belongs to the text or mask.
             ids.append(tokenizer.encode(space + text.rstrip(" ")) if text.strip() else [])
             space = " " if text.endswith(" ") else ""
         truncatable = [n for n, part in enumerate(parts) if part in texts]
@@ -121,7 +122,7 @@ class ClozeDecoder(ClassificationDecoder):
         available = example_encoder.max_length - 2 - num_fixed
         num_truncated = _truncate_longest(ids, truncatable, available)
         token_ids = [special.start, *(token for part_ids in ids for token in part_ids), special.end]
-        # A search for the mask token could find one within a text.
+        # Searching for the mask token could find one inside a text.
         position = 1 + sum(map(len, ids[: parts.index(MASK)]))
         segment_ids = [0] * len(token_ids) if example_encoder.has_segments else None
         return TaskSequence(
@@ -133,7 +134,7 @@ class ClozeOutput(ClassificationOutput):
     """One of several classes, by the word at the ``[MASK]`` of a template.
 
     ``template`` contains ``{text}``, ``{pair}`` for text pairs, and ``[MASK]`` once. ``words`` maps
-    classes to words, by default their names.
+    classes to words; by default a class is its own word.
     """
 
     kind: Literal["cloze"] = "cloze"  # type: ignore[assignment]
@@ -166,7 +167,7 @@ class ClozeOutput(ClassificationOutput):
 
 
 def _truncate_longest(ids: list[list[int]], truncatable: Sequence[int], max_tokens: int) -> int:
-    """Truncate the longest texts until they fit, in place; return the removed tokens."""
+    """Truncate the longest texts in place until all fit; return the number of removed tokens."""
     before = sum(len(ids[n]) for n in truncatable)
     while sum(len(ids[n]) for n in truncatable) > max(max_tokens, 0):
         longest = max(truncatable, key=lambda n: len(ids[n]))

@@ -62,7 +62,7 @@ class MultipleChoiceDecoder(OutputDecoder):
 class MultipleChoiceOutput(OutputType):
     """One of several options: a softmax over one output per option (Radford et al. 2018).
 
-    A sequence is the text, then the question with the option.
+    Each option is a sequence: the text, then the question with the option.
     """
 
     kind: Literal["option"] = "option"

@@ -1,8 +1,8 @@
 """The no-answer threshold of SQuAD 2.0, fitted on held-out examples.
 
-The official script (Rajpurkar et al. 2018) reports the best score of any threshold on the examples
-that it is chosen on. Here, as with temperatures, each half is scored with the threshold of the
-other.
+The official script (Rajpurkar et al. 2018) reports the best score over all thresholds on the same
+examples that the threshold is chosen on. Here, as with temperatures, each half of the examples is
+scored with the threshold of the other half.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class NoAnswerScores:
-    """Margin of "no answer" over the best span, and the F1 of both, (N,) each."""
+    """Margin of "no answer" over the best span, and the F1 of either answer, (N,) each."""
 
     margin: NDArray[np.float64]
     answer_f1: NDArray[np.float64]
@@ -33,7 +33,7 @@ class NoAnswerScores:
 
 @dataclass(frozen=True)
 class NoAnswerThreshold:
-    """A threshold, and the mean F1 with threshold 0 and with cross-fitted ones."""
+    """A threshold, and the mean F1 with threshold 0 and with cross-fitted thresholds."""
 
     threshold: float
     f1_before: float
@@ -45,7 +45,7 @@ class NoAnswerThreshold:
 
 
 def fit_threshold(scores: NoAnswerScores) -> NoAnswerThreshold:
-    """Fit the threshold; 0 where cross-fitted thresholds do not help."""
+    """Fit the threshold; 0 if cross-fitted thresholds do not help."""
     halves = [scores.subset(slice(begin, None, 2)) for begin in (0, 1)]
     f1 = np.concatenate(
         [half.f1_at(best_threshold(other)) for half, other in (halves, halves[::-1])]

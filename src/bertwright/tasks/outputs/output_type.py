@@ -1,8 +1,8 @@
-"""The axis of output types: what a task predicts, how that is trained, and how it is decoded.
+"""The axis of output types: what a task predicts, and its training and decoding.
 
-An :class:`OutputType` is plain data, part of the description of a task. The :class:`OutputDecoder`
-that it builds knows the labels: it turns examples into sequences and targets, the outputs of a head
-into losses, and outputs into predictions.
+An :class:`OutputType` is plain data and part of the description of a task. It builds an
+:class:`OutputDecoder`, which knows the labels: the decoder turns examples into sequences and
+targets, head outputs into losses, and head outputs into predictions.
 """
 
 from abc import ABC, abstractmethod
@@ -31,16 +31,16 @@ from bertwright.tasks.outputs.calibration import CalibrationData, fit_calibratio
 FloatArray = NDArray[np.float32]
 
 PADDING_LOGIT = -1e9
-"""Logit of padding among choices: in effect -inf, but it can be subtracted."""
+"""Logit of padding among choices: effectively -inf, but subtracting it gives no NaN."""
 
 SequenceOutputs = tuple[TaskSequence, FloatArray]
-"""A sequence of an example, and its outputs (k, K)."""
+"""A sequence of an example and its outputs (k, K)."""
 
 OutputLevel = Literal["sequence", "token"]
 """Whether a head reads a whole sequence, or some of its positions."""
 
 MetricFunction = Callable[[Sequence[Any], Sequence[Any]], float]
-"""References and predictions, equally many, to a number; a :class:`Metric` has an interval too."""
+"""A function of references and predictions; only a :class:`Metric` has an interval."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +49,9 @@ class Prediction:
 
     Attributes:
         value: a label, labels, a number, a text, the index of an option, or a tag for each word.
-        probabilities: of each label or option; of the predicted tag of each word; of a text.
-        vectors: (texts, D) of the texts of the example, for similarity.
+        probabilities: of each label or option; for tags, of the predicted tag of each word; for
+            spans, of the predicted text.
+        vectors: (texts, D) vectors of the example's texts, for similarity.
     """
 
     value: str | float | int | tuple[str, ...]
@@ -66,7 +67,7 @@ class Prediction:
 
 
 class OutputType(Config):
-    """The axis: one type of output, with its settings."""
+    """The axis of output types: one kind of output with its settings."""
 
     example_type: ClassVar[type] = Example
     decoder_type: ClassVar[type["OutputDecoder"]]
@@ -76,28 +77,28 @@ class OutputType(Config):
     label_kind: ClassVar[LabelKind] = "class"
     """How the label column of a table is parsed."""
     has_labels: ClassVar[bool] = False
-    """Whether the outputs of a head are labels, read from the training examples."""
+    """Whether head outputs correspond to labels, which are read from the training examples."""
     min_labels: ClassVar[int] = 2
     allows_unseen_labels: ClassVar[bool] = False
-    """Whether references may have labels that training lacks, as tags often do."""
+    """Whether references may have labels that do not occur in training, as tags often do."""
     can_calibrate: ClassVar[bool] = False
-    """Whether predictions have probabilities that a temperature can calibrate."""
+    """Whether its probabilities can be calibrated with a temperature."""
     is_grouped: ClassVar[bool] = False
-    """Whether the sequences of an example are trained in one step, side by side."""
+    """Whether all sequences of an example are trained in the same step."""
     question_segment: ClassVar[int | None] = None
-    """Segment of the question, which gets global attention where an encoder supports it (Beltagy et
+    """Segment of the question, which gets global attention if the encoder supports it (Beltagy et
     al. 2020, section 3.1); None if there is no question."""
     metrics: ClassVar[Mapping[str, MetricFunction]] = {}
     default_metrics: ClassVar[tuple[str, ...]] = ()
 
     @property
     def can_use_stride(self) -> bool:
-        """True if ``stride`` is unset but would split long texts into windows."""
+        """True if long texts could be split into windows, but ``stride`` is not set."""
         return False
 
     @property
     def has_in_batch_negatives(self) -> bool:
-        """True if the examples of a step are compared, so it cannot be split."""
+        """True if the examples of a step are compared with each other, so it cannot be split."""
         return False
 
     def build_decoder(self, labels: Sequence[str], temperature: float = 1.0) -> "OutputDecoder":
@@ -113,7 +114,7 @@ class OutputType(Config):
         return ()
 
     def trainable_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
-        """Return the training examples that have a training signal."""
+        """Return the examples that can be trained on."""
         return examples
 
     def group(self, example: Any) -> str | None:
@@ -128,7 +129,7 @@ class OutputType(Config):
         """Raise UserError for labels on which a metric is undefined."""
 
     def strata(self, examples: Sequence[Any]) -> list[str]:
-        """Return the stratum of each example: its rarest label, "" if it has none."""
+        """Return the stratum of each example: its rarest label, or "" without labels."""
         labels = [self.labels_in(example) for example in examples]
         counts = Counter(label for names in labels for label in set(names))
         return [
@@ -157,7 +158,7 @@ class OutputType(Config):
     def metric_sums(
         self, name: str, examples: Sequence[Any], predictions: Sequence[Prediction]
     ) -> MetricSums:
-        """Return the sums of a metric over examples; a plain function counts as their mean."""
+        """Return the sums of a metric over examples; a plain function is treated as a mean."""
         metric = self.metric(name)
         inputs = self.metric_inputs(examples, predictions, is_ranking_metric(metric))
         if isinstance(metric, Metric):
@@ -167,7 +168,7 @@ class OutputType(Config):
     def metric_inputs(
         self, examples: Sequence[Any], predictions: Sequence[Prediction], for_ranking: bool
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return references and predictions; for rankings relevance and scores by query."""
+        """Return references and predictions; for rankings, relevance and scores by query."""
         return [self.reference(e) for e in examples], [p.value for p in predictions]
 
     def calibrate(
@@ -177,9 +178,9 @@ class OutputType(Config):
         read_outputs: Callable[[], Sequence[FloatArray]],
         examples: Examples,
     ) -> "CalibrationResult | None":
-        """Return the calibration of a trained model on held-out examples: a temperature.
+        """Fit a temperature for a trained model on held-out examples; return the calibration.
 
-        None where there is nothing to calibrate; ``read_outputs`` is not called then.
+        None if nothing can be calibrated; ``read_outputs`` is then not called.
         """
         data = (
             output_decoder.calibration_data(sequences, read_outputs(), examples)
@@ -192,12 +193,12 @@ class OutputType(Config):
         return CalibrationResult(self, calibration.temperature, calibration.as_dict())
 
     def has_distinct_references(self, examples: Examples) -> bool:
-        """Return whether references differ; a single label cannot calibrate anything."""
+        """Return whether references differ: calibration needs at least two different ones."""
         labels = {label for example in examples for label in self.labels_in(example)}
         return not self.has_labels or len(labels) > 1
 
     def uncalibrated(self) -> "OutputType":
-        """Return the output type without what was calibrated for a model."""
+        """Return the output type without the values calibrated for a model."""
         return self
 
     def validate_examples(self, examples: Examples) -> None:
@@ -216,7 +217,7 @@ class OutputType(Config):
 
 
 class CalibrationResult(NamedTuple):
-    """A calibrated output type, its temperature, and what was measured."""
+    """A calibrated output type, its temperature, and the measured values."""
 
     output_type: OutputType
     temperature: float
@@ -237,7 +238,7 @@ class OutputDecoder(ABC):
 
     @property
     def num_outputs(self) -> int:
-        """K; 0 where the pooled states are the output, without a classifier."""
+        """K, the number of outputs; 0 if the pooled states are the output, without a classifier."""
         return len(self.labels) if self.config.has_labels else 1
 
     def fit(self, examples: Sequence[Any]) -> Self:
@@ -271,13 +272,14 @@ class OutputDecoder(ABC):
     ) -> tuple[Tensor, Tensor]:
         """Return the loss summed over the targets, and the number of correct ones.
 
-        ``outputs`` (M, K) of some items are concatenated, ``output_lengths`` holds the number of
-        each; ``targets`` (T,) come from :meth:`targets`. By default cross-entropy of the logits.
+        ``outputs`` (M, K) are concatenated over items; ``output_lengths`` holds the number of
+        outputs of each item; ``targets`` (T,) come from :meth:`targets`. The default is
+        cross-entropy.
         """
         return cross_entropy(self.logits(outputs, output_lengths), targets)
 
     def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Any:
-        """Return logits (N, C) over the classes; None for numbers."""
+        """Return logits (N, C) over the classes; None for regression."""
         return outputs
 
     def comparable_outputs(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
@@ -298,7 +300,7 @@ class OutputDecoder(ABC):
     def calibration_data(
         self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
     ) -> CalibrationData:
-        """Return the data to fit a temperature on; empty for other output types."""
+        """Return the data for fitting a temperature; empty for other output types."""
         groups = group_by_example(sequences, outputs, len(examples))
         return CalibrationData.from_decisions(
             [
@@ -311,11 +313,11 @@ class OutputDecoder(ABC):
     def calibration_decisions(
         self, example: Any, parts: Sequence[SequenceOutputs]
     ) -> Iterable[tuple[int, FloatArray]]:
-        """Return the decisions of an example: correct class and outputs (R, K) to average."""
+        """Return an example's decisions: the correct class, and the outputs (R, K) to average."""
         return ()
 
     def to_training_scale(self, outputs: Tensor) -> Tensor:
-        """Convert outputs of a finished model to the scale of training targets."""
+        """Convert outputs of a finished model to the scale of the training targets."""
         return outputs
 
     def fold_into(self, classifier: nn.Module) -> None:
@@ -328,7 +330,7 @@ class OutputDecoder(ABC):
 
 
 def is_ranking_metric(metric: MetricFunction) -> bool:
-    """Return whether a metric takes the texts of each query."""
+    """Return whether a metric scores rankings of each query's texts."""
     return isinstance(metric, Metric) and metric.is_ranking
 
 
@@ -363,7 +365,7 @@ def choice_logits(outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
 
 
 def binary_logits(outputs: Tensor) -> Tensor:
-    """Return each output as the logits of no and yes: (M * K, 2)."""
+    """Return each output as two logits, for no and yes: (M * K, 2)."""
     flat = outputs.flatten()
     return torch.stack((torch.zeros_like(flat), flat), 1)
 

@@ -1,7 +1,7 @@
-"""Relevance of a text to a query, both in one sequence: a cross-encoder for ranking.
+"""Relevance of a text to a query, encoded in one sequence: a cross-encoder for ranking.
 
-Pairs are trained independently (Nogueira and Cho 2019); metrics score the ranking of the texts of
-each query.
+Pairs are trained independently (Nogueira and Cho 2019); metrics score the ranking of each query's
+texts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ from bertwright.tasks.outputs.output_type import (
 
 @dataclass(frozen=True)
 class RelevanceDecoder(OutputDecoder):
-    """The decoder of :class:`RelevanceOutput`; ``max_label`` counts as 1."""
+    """The decoder of :class:`RelevanceOutput`; ``max_label`` is scaled to 1."""
 
     max_label: float = 1.0
 
@@ -58,7 +58,7 @@ class RelevanceDecoder(OutputDecoder):
 class RelevanceOutput(OutputType):
     """The probability that the second text is relevant to the first: binary cross-entropy.
 
-    Labels are numbers, 0 for irrelevant, and are divided by the highest training label.
+    Labels are numbers, 0 for irrelevant; they are divided by the highest training label.
     """
 
     kind: Literal["relevance"] = "relevance"
@@ -82,7 +82,7 @@ class RelevanceOutput(OutputType):
     def metric_inputs(
         self, examples: Sequence[Any], predictions: Sequence[Prediction], for_ranking: bool
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Return the labels and scores of the texts of every query, the first text of examples."""
+        """Return labels and scores grouped by query, the first text of the examples."""
         by_query: dict[str, list[tuple[float, Any]]] = {}
         for example, prediction in zip(examples, predictions, strict=True):
             pair = float(example.label), prediction.value

@@ -1,7 +1,7 @@
-"""Similarity of texts by their vectors: a bi-encoder.
+"""Similarity of texts, measured between their vectors: a bi-encoder.
 
-Every text is a sequence, and its pooled hidden state is the output, without a classifier. So the
-vectors equal the result of ``embed`` where the head pools the last layer by mean or first position.
+Every text is a sequence whose pooled hidden state is the output, without a classifier. If the head
+pools the last layer by mean or first position, the vectors equal the result of ``embed``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,13 +33,13 @@ from bertwright.tasks.outputs.output_type import (
 
 @dataclass(frozen=True, eq=False)
 class PositivePairs:
-    """The texts of N examples as numbers, on the CPU.
+    """The texts of N examples as integer ids, on the CPU.
 
     Attributes:
-        anchors: (N,) int64.
-        candidates: of every example the numbers of its second text and of its negatives.
-        pairs: (P,) int64, sorted: anchor x number of texts + second text, of every example.
-        num_texts: of all examples together.
+        anchors: (N,) int64, id of each example's first text.
+        candidates: for each example, the ids of its second text and of its negatives.
+        pairs: (P,) int64, sorted: anchor x number of texts + second text, for every example.
+        num_texts: number of texts in all examples together.
     """
 
     anchors: Tensor
@@ -49,7 +49,7 @@ class PositivePairs:
 
     @staticmethod
     def from_examples(examples: Sequence[Example]) -> "PositivePairs":
-        """Return the pairs of examples whose texts match."""
+        """Return the pairs from examples whose two texts match."""
         numbers: dict[str | None, int] = {}
 
         def number(text: str | None) -> int:
@@ -103,7 +103,7 @@ class SimilarityDecoder(OutputDecoder):
     def targets(
         self, sequences: Sequence[TaskSequence], example: Example
     ) -> list[float] | list[int]:
-        """Return the similarity; for ``in-batch`` the example index, to look up matches."""
+        """Return the similarity; for ``in-batch``, the example index, to look up matches."""
         if self.config.loss == "in-batch":
             return [sequences[0].example_index]
         label = self.config.reference(example)
@@ -130,7 +130,7 @@ class SimilarityDecoder(OutputDecoder):
         return None
 
     def comparable_outputs(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
-        """Return the cosines of the first text of each item with its others."""
+        """Return the cosines between the first text of each item and its other texts."""
         items = (F.normalize(item, dim=1) for item in outputs.split(list(output_lengths)))
         return torch.cat([item[1:] @ item[0] for item in items]).unsqueeze(1)
 
@@ -176,15 +176,16 @@ class SimilarityOutput(OutputType):
     """The similarity of two texts: the cosine of their vectors.
 
     Attributes:
-        loss: ``cosine``, the squared error of the cosine against the label over ``max_label``
-            (Reimers and Gurevych 2019); ``in-batch``, cross-entropy of the second text among all
-            second texts and negatives of a step (Henderson et al. 2017), without those that match
-            the same anchor in any example; ``triplet``, a hinge loss with ``margin``. The last two
-            train on matching pairs: without a label, or with one of half of ``max_label`` or more.
+        loss: ``cosine`` is the squared error between the cosine and the label over ``max_label``
+            (Reimers and Gurevych 2019). ``in-batch`` is cross-entropy of the second text among all
+            second texts and negatives of a step (Henderson et al. 2017), except those that match
+            the same anchor in any example. ``triplet`` is a hinge loss with ``margin``. The last
+            two train on matching pairs: pairs without a label, or with a label of at least half of
+            ``max_label``.
         max_label: the label of two texts with the same meaning.
         contrastive_temperature: divides the cosines of ``in-batch``.
-        matryoshka_dims: smaller widths at which the first dimensions of a vector are trained to be
-            used alone (Kusupati et al. 2022).
+        matryoshka_dims: smaller widths; the loss also trains the first dimensions of a vector up to
+            each width, so that they can be used alone (Kusupati et al. 2022).
     """
 
     kind: Literal["closeness"] = "closeness"
@@ -230,7 +231,7 @@ class SimilarityOutput(OutputType):
     def trainable_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
         """Return the matching pairs, for losses that treat all pairs as matching.
 
-        Errors: UserError for labels of another scale, which would match no texts.
+        Errors: UserError for labels on another scale, on which no texts would match.
         """
         if self.loss == "cosine":
             highest = max(float(example.label) for example in examples)
@@ -253,7 +254,7 @@ class SimilarityOutput(OutputType):
         return positives
 
     def reference(self, example: Any) -> float | None:
-        """Return the label; a pair without one matches, except for the loss ``cosine``."""
+        """Return the label; a pair without one matches, except with the loss ``cosine``."""
         if example.label is None:
             return None if self.loss == "cosine" else self.max_label
         return float(example.label)
@@ -261,7 +262,7 @@ class SimilarityOutput(OutputType):
     def metric_inputs(
         self, examples: Sequence[Any], predictions: Sequence[Prediction], for_ranking: bool
     ) -> tuple[Sequence[Any], Sequence[Any]]:
-        """For rankings, every first text is a query, for which all second texts are ranked."""
+        """Return inputs; for rankings, each first text is a query that ranks all second texts."""
         if not for_ranking:
             return super().metric_inputs(examples, predictions, for_ranking)
         firsts: dict[str, FloatArray] = {}

@@ -1,7 +1,8 @@
-"""Extractive question answering: two outputs per position, for the start and the end of the answer.
+"""Extractive question answering: each position has an output for start and end of the answer.
 
-A long text is read in overlapping windows. The first position means "not here": it is the target of
-windows without the answer and of unanswerable questions (Devlin et al. 2019, sections 4.2 and 4.3).
+A long text is read in overlapping windows. The first position means "not here": it is the target in
+windows without the answer and for unanswerable questions (Devlin et al. 2019, sections 4.2 and
+4.3).
 """
 
 import unicodedata
@@ -34,11 +35,11 @@ from bertwright.tasks.outputs.output_type import (
 )
 
 N_BEST_SIZE = 20
-"""Number of best starts, and of best ends, that are combined."""
+"""Number of best starts and of best ends that are combined into spans."""
 
 
 class AnswerSpan(NamedTuple):
-    """Characters [start, stop) of a text, and the score of this answer."""
+    """Characters [start, stop) of a text, and the score of the answer."""
 
     start: int
     stop: int
@@ -63,10 +64,10 @@ class SpanDecoder(OutputDecoder):
         )
 
     def targets(self, sequences: Sequence[TaskSequence], example: ExtractiveQuestion) -> list[int]:
-        """Return the positions of the first and the last token that overlap the answer.
+        """Return the positions of the first and last tokens that overlap the answer.
 
-        With several answers, of the first that overlaps any token; (0, 0) where the window does not
-        hold all of it.
+        If there are several answers, the first one that overlaps any token is used; (0, 0) if the
+        window does not contain all of it.
         """
         (window,) = sequences
         tokens = _answer_tokens(window.text_offsets, example)
@@ -87,7 +88,7 @@ class SpanDecoder(OutputDecoder):
         outputs: Sequence[FloatArray],
         examples: Sequence[ExtractiveQuestion],
     ) -> NoAnswerScores:
-        """Return the scores of answering, or not, for each example."""
+        """Return the scores of answering and of not answering, for each example."""
         margins: list[float] = []
         answer_f1: list[float] = []
         no_answer_f1: list[float] = []
@@ -115,7 +116,7 @@ class SpanDecoder(OutputDecoder):
         return Prediction(_span_text(example.text, spans[0]), float(probabilities[0]))
 
     def _best_spans(self, windows: Sequence[SequenceOutputs]) -> tuple[list[AnswerSpan], float]:
-        """Return the distinct spans with the best scores, and the score of no answer."""
+        """Return the distinct spans with the best scores, and the no-answer score."""
         spans = [s for window, output in windows for s in self._window_spans(window, output)]
         best: dict[tuple[int, int], AnswerSpan] = {}
         for span in sorted(spans, key=lambda span: -span.score):
@@ -124,7 +125,7 @@ class SpanDecoder(OutputDecoder):
         return list(best.values())[:N_BEST_SIZE], no_answer
 
     def _window_spans(self, sequence: TaskSequence, output: FloatArray) -> list[AnswerSpan]:
-        """Return the best spans of a window in characters, of outputs (1 + P, 2)."""
+        """Return the best spans of a window as character ranges, given its outputs (1 + P, 2)."""
         starts, ends = output[1:, 0], output[1:, 1]
         spans: list[AnswerSpan] = []
         for first in np.argsort(-starts, kind="stable")[:N_BEST_SIZE]:
@@ -143,9 +144,9 @@ class SpanOutput(OutputType):
         max_question_length: in tokens; longer questions are truncated.
         max_answer_length: in tokens.
         unanswerable: whether a text may have no answer; the prediction is then "".
-        threshold: the margin of "no answer" over the best span at which it is predicted: 0 in
-            training, then the best on the held-out examples, unless it is configured.
-        is_threshold_fitted: whether it was fitted; another model fits its own.
+        threshold: "no answer" is predicted if its margin over the best span is above this value.
+            Unless configured, it is 0 in training and then the best value on the held-out examples.
+        is_threshold_fitted: whether it was fitted; another model then fits its own.
     """
 
     kind: Literal["span"] = "span"
@@ -193,7 +194,7 @@ class SpanOutput(OutputType):
         read_outputs: Callable[[], Sequence[FloatArray]],
         examples: Sequence[Any],
     ) -> CalibrationResult | None:
-        """Fit the no-answer threshold to the best word F1."""
+        """Fit the no-answer threshold that maximises the word F1."""
         if (
             not self.unanswerable
             or self.threshold is not None
@@ -215,9 +216,10 @@ class SpanOutput(OutputType):
 def _answer_tokens(
     offsets: Sequence[tuple[int, int]], example: ExtractiveQuestion
 ) -> tuple[int, int] | None:
-    """Return the indices of the first and the last token of a text that overlap its answer.
+    """Return the indices of the first and last tokens of a text that overlap its answer.
 
-    An answer may begin or end with characters of no token: spaces, or what a tokenizer drops.
+    An answer may begin or end with characters outside of all tokens: spaces, or characters that the
+    tokenizer drops.
     """
     for start, answer in zip(example.starts, example.answers or (), strict=False):
         stop = start + len(answer)

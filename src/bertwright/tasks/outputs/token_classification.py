@@ -83,7 +83,7 @@ class TokenClassificationOutput(OutputType):
         return example.tags or ()
 
     def default_metrics_for(self, labels: Sequence[str]) -> tuple[str, ...]:
-        """Return per-word metrics for tags without spans, such as parts of speech."""
+        """Return per-word metrics for tags that do not form spans, such as parts of speech."""
         return (
             ("accuracy", "macro-f1") if labels and are_word_tags(labels) else self.default_metrics
         )

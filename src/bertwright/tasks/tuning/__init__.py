@@ -1,1 +1,1 @@
-"""Evaluation over many fine-tuning runs."""
+"""Evaluation across many fine-tuning runs."""

@@ -1,7 +1,7 @@
-"""Cross-validation: evaluation on training examples, each held out once.
+"""Cross-validation: every training example is held out once and scored.
 
-The best epoch is selected on a tenth of the training examples of a fold, so that its held-out
-examples decide nothing.
+The best epoch of a fold is selected on a tenth of its training examples, so that its held-out
+examples influence nothing.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,9 +29,9 @@ from bertwright.tasks.task import Task
 
 @dataclass(frozen=True)
 class CrossValidationResult:
-    """The metrics of each fold, of all seeds.
+    """The metrics of each fold for all seeds.
 
-    ``comparison`` is on all examples together, held out by the folds of the first seed.
+    ``comparison`` covers all examples together, held out in the folds of the first seed.
     """
 
     task: Task
@@ -39,7 +39,7 @@ class CrossValidationResult:
     comparison: BaselineComparison
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``cross-validate --json`` prints."""
+        """Return the output of ``cross-validate --json``."""
         metric = self.task.metrics[0]
         summary = estimate([fold[metric] for fold in self.fold_scores])
         return {
@@ -66,10 +66,10 @@ def cross_validate(
     log: Callable[[str], None] = lambda line: None,
     settings: Mapping[str, Any] | None = None,
 ) -> CrossValidationResult:
-    """Fine-tune ``num_folds`` times, each time without a fold, and evaluate on it.
+    """Fine-tune ``num_folds`` times, each time without one fold, and evaluate on that fold.
 
-    Folds are disjoint, stratified by label, and depend on the seed. ``log`` receives the labels
-    that a fold lacks.
+    Folds are disjoint and stratified by label, and depend on the seed. ``log`` receives warnings
+    about labels that a fold lacks.
     """
     settings = dict(settings or {})
     seeds = FineTuningConfig.from_settings(settings).seed_range()

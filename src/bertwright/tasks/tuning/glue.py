@@ -1,7 +1,7 @@
 """All tasks of GLUE in a data folder, with the leaderboard score and its submission files.
 
-The score is the mean over tasks; a task with two metrics counts with their mean, MNLI with the mean
-of its two development splits (Wang et al. 2019, section 3).
+The score is the mean over tasks; a task with two metrics counts with the mean of both, MNLI with
+the mean of its two development splits (Wang et al. 2019, section 3).
 """
 
 import json
@@ -47,7 +47,7 @@ MISMATCH_REASONS = {
     TRAIN: "other training examples",
     HELD_OUT: "other development examples",
 }
-"""Inputs that must not change when a run is resumed."""
+"""Inputs that must be the same when a run is resumed."""
 
 
 def glue_folders(data: Path) -> dict[str, Path]:
@@ -73,8 +73,8 @@ def run_glue(
 ) -> dict[str, Any]:
     """Fine-tune for every task.
 
-    Writes a folder for each task, ``glue.json`` and, where there are test files, ``submission``.
-    Tasks that are in ``output`` already, from the same settings, model and data, are skipped.
+    Writes a folder for each task, ``glue.json`` and, if there are test files, ``submission``.
+    Tasks that ``output`` already contains, from the same settings, model and data, are skipped.
     """
     settings = dict(settings or {})
     folders = glue_folders(data)
@@ -126,7 +126,7 @@ def _require_same_inputs(
 ) -> None:
     """Raise UserError for a task trained with other settings, model or data."""
     record = json.loads((task_folder / TRAINING_FILE).read_text(encoding="utf-8"))
-    # Compilation does not change results, and a run may have switched it off.
+    # Compilation does not change results, and a run may have disabled it.
     settings = config.model_dump(mode="json", exclude={"compile"})
     settings["learning_rate"] = config.learning_rate_for(model.model.recipe)
     before = record["settings"]
@@ -165,7 +165,7 @@ def _leaderboard_scores(task: Task, task_folder: Path) -> dict[str, Any]:
 
 
 def _seed_metrics(training_record: Mapping[str, Any], name: str) -> Mapping[str, list[float]]:
-    """Return metrics by seed, also of a single one."""
+    """Return metrics by seed, also for a single seed."""
     single = {metric: [value] for metric, value in training_record[name].items()}
     return training_record.get(f"{name}_by_seed", single)
 
@@ -184,7 +184,7 @@ def _write_submission(task: Task, data_folder: Path, output: Path) -> None:
 
 
 def _test_files(task: Task, folder: Path) -> dict[str, Path]:
-    """Return the test files by the names of their submission files."""
+    """Return the test files, keyed by the names of their submission files."""
     files: dict[str, Path] = {}
     keywords = {SUBMISSION_FILES[task.name]: ""}
     if task.name == "mnli":

@@ -40,7 +40,7 @@ class LearningCurve:
     num_held_out: int
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``learning-curve --json`` prints."""
+        """Return the output of ``learning-curve --json``."""
         return {
             "task": self.task.name,
             "metric": self.task.metrics[0],
@@ -50,7 +50,7 @@ class LearningCurve:
         }
 
     def plot(self, file: Path) -> None:
-        """Plot the curve as a PNG, with intervals where there are several seeds."""
+        """Plot the curve as a PNG, with intervals if there are several seeds."""
         figure = Figure(figsize=(7, 4.5), layout="constrained")
         axes = figure.add_subplot()
         for name, by_size in {**self.scores, **self.baselines}.items():
@@ -80,16 +80,16 @@ def compute_learning_curve(
     log: Callable[[str], None] = lambda line: None,
     settings: Mapping[str, Any] | None = None,
 ) -> LearningCurve:
-    """Fine-tune on subsets of the training examples of the given sizes, None for all.
+    """Fine-tune on subsets of the training examples with the given sizes; None for all examples.
 
-    Smaller subsets are part of larger ones, stratified by label, and depend on the seed.
+    Smaller subsets are contained in larger ones, are stratified by label, and depend on the seed.
     """
     config = FineTuningConfig.from_settings(dict(settings or {}))
     seeds = config.seed_range()
     task, train, dev = data.load_splits()
     fine_tuned = model if isinstance(model, FineTunedModel) else None
     recipe = model.model.recipe if fine_tuned is None else fine_tuned.task_model.recipe
-    # Both encoders get the same head, also if a fine-tuned model does not have the default one.
+    # Both encoders get the same head, even if a fine-tuned model has a custom one.
     frozen = frozen_input_kind(config.adaptation, [(task.output_type, train)])
     settings = {
         **(settings or {}),
@@ -144,6 +144,6 @@ def _curve_records(
 
 
 def _untrained_model(recipe: Recipe, model: TextModel) -> TextModel:
-    """Return the encoder of a recipe before pretraining, with the tokenizer of a model."""
+    """Return the untrained encoder of a recipe, with the tokenizer of a model."""
     fresh = Model.build(recipe, model.model.vocab_size, model.tokenizer)
     return TextModel(fresh, model.tokenizer, model.precision)

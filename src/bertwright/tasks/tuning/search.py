@@ -1,7 +1,7 @@
-"""Hyperparameter search: over a published grid, or by Optuna, which prunes poor trials early.
+"""Hyperparameter search over a published grid, or with Optuna, which prunes poor trials early.
 
-The best of many trials on one held-out split looks better there than it is. So results list all
-trials, and the expected best of fewer (Dodge et al. 2019).
+The best of many trials looks better on its held-out split than it is. Results therefore list all
+trials, and the expected best score of fewer trials (Dodge et al. 2019).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -47,18 +47,18 @@ GRIDS: dict[GridName, dict[str, Sequence[Any]]] = {
         "adaptation": ({"kind": "full", "layer_decay": 0.8},),
     },
 }
-"""Grids for full fine-tuning of encoders of width 768; otherwise learning rates are scaled as the
-default one is."""
+"""Grids for full fine-tuning of encoders of width 768; for others, learning rates are scaled in the
+same way as the default."""
 
 LEARNING_RATE_SEARCH_FACTOR = 4.0
-"""Learning rates are searched within this factor of the default one."""
+"""Largest factor between a searched learning rate and the default one."""
 
 
 @dataclass(frozen=True)
 class SearchTrial:
-    """Settings and the scores of all seeds.
+    """The settings of a trial and its scores by seed.
 
-    A pruned trial has no scores, but the best one that it had reached.
+    A pruned trial has no scores, but keeps the best score that it reached.
     """
 
     settings: Mapping[str, Any]
@@ -67,7 +67,7 @@ class SearchTrial:
 
     @property
     def score(self) -> float:
-        """The mean over the seeds."""
+        """The mean score over the seeds."""
         return -np.inf if self.scores is None else fmean(self.scores)
 
     def as_dict(self) -> dict[str, Any]:
@@ -105,10 +105,10 @@ class SearchResult:
         return self.best
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``search --json`` prints besides the best result.
+        """Return the output of ``search --json``, except for the best result.
 
-        A pruned trial counts with the best score that it had reached, a lower bound: without it
-        luck would look better than it is.
+        A pruned trial counts with the best score that it reached, a lower bound: without it, luck
+        would look better than it is.
         """
         completed = [trial.score for trial in self.trials if trial.scores is not None]
         pruned = [
@@ -139,7 +139,7 @@ def search_grid(
     make_reporter: ReporterFactory,
     settings: Mapping[str, Any],
 ) -> SearchResult:
-    """Try all of a published grid, except for settings that are configured."""
+    """Try all combinations of a published grid, except for settings that are configured."""
     config, result = FineTuningConfig.from_settings(settings), SearchResult()
     fixed = {*settings, *(() if config.schedule is None else ("warmup",))}
     scaled = _scale_grid(GRIDS[grid], config, model.model.recipe)
@@ -158,9 +158,9 @@ def search_optuna(
     make_reporter: ReporterFactory,
     settings: Mapping[str, Any],
 ) -> SearchResult:
-    """Try settings from Optuna's TPE sampler (Akiba et al. 2019).
+    """Try settings sampled by Optuna's TPE sampler (Akiba et al. 2019).
 
-    A trial below the median of earlier ones at the same epoch is pruned.
+    A trial is pruned if it is below the median of earlier trials at the same epoch.
     """
     try:
         import optuna
@@ -206,7 +206,7 @@ def search_optuna(
 
 @dataclass
 class _OptunaPruning(Callback):
-    """A callback that reports epochs to a trial, and stops it when it is pruned."""
+    """A callback that reports epochs to a trial and stops the run when the trial is pruned."""
 
     trial: Any
     pruned_error: Callable[[], Exception]
@@ -225,7 +225,7 @@ class _OptunaPruning(Callback):
 def _scale_grid(
     grid: Mapping[str, Sequence[Any]], config: FineTuningConfig, recipe: Recipe
 ) -> dict[str, Sequence[Any]]:
-    """Scale the learning rates of a grid; drop layer decay where blocks share parameters."""
+    """Scale the learning rates of a grid; drop layer decay if blocks share parameters."""
     factor = config.adaptation.default_learning_rate(recipe) / DEFAULT_LEARNING_RATE
     axes = dict(grid)
     if "learning_rate" in axes:

@@ -1,7 +1,7 @@
 """Minimal pairs: which of two sentences does a model score higher? (Warstadt et al. 2020).
 
-Scores come from ``TextModel.score``, in float32. A pair whose scores do not differ by more than
-that precision allows is a tie; it counts as wrong and is reported.
+Scores come from ``TextModel.score``, in float32. If the two scores differ by no more than float32
+rounding allows, the pair is a tie, which counts as wrong and is reported.
 """
 
 from collections import Counter
@@ -28,19 +28,19 @@ class MinimalPair:
     good: str
     bad: str
     paradigm: str
-    """The phenomenon; the name of the file where the pair does not name one."""
+    """The phenomenon; defaults to the name of the file."""
 
 
 TIE_TOLERANCE = 1e-4
-"""In nats: what float32 rounding may sum to over a sentence."""
+"""Possible sum of float32 rounding errors over a sentence, in nats."""
 
 CHUNK_SIZE = 256
-"""Sentences that are scored together."""
+"""Number of sentences scored together."""
 
 
 @dataclass(frozen=True)
 class PairCounts:
-    """Number of pairs, of correct ones, and of ties."""
+    """The numbers of pairs, of correct pairs and of ties."""
 
     num_pairs: int
     num_correct: int
@@ -67,7 +67,8 @@ class MinimalPairResult:
     def interval(self) -> list[float] | None:
         """The 95 % bootstrap interval of the accuracy over paradigms.
 
-        Pairs of one paradigm are alike. None for a single paradigm.
+        Pairs of the same paradigm are similar, so paradigms are resampled. None for a single
+        paradigm.
         """
         paradigms = list(self.by_paradigm.values())
         interval = bootstrap_ratio(
@@ -76,7 +77,7 @@ class MinimalPairResult:
         return [interval.low, interval.high] if len(paradigms) > 1 else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``minimal-pairs --json`` prints."""
+        """Return the output of ``minimal-pairs --json``."""
         paradigms = {name: scores.as_dict() for name, scores in self.by_paradigm.items()}
         return {**self.total.as_dict(), "interval": self.interval, "paradigms": paradigms}
 
@@ -84,9 +85,9 @@ class MinimalPairResult:
 def score_minimal_pairs(
     model: TextModel, pairs: Sequence[MinimalPair], language: str | None = None
 ) -> MinimalPairResult:
-    """Score every sentence once, and compare the two of every pair.
+    """Score every sentence once, and compare the two sentences of every pair.
 
-    ``language`` names the sentences' language, for an encoder with language embeddings. Errors:
+    ``language`` is the language of the sentences, for an encoder with language embeddings. Errors:
     UserError for a model without a language-model head, for items, or without that language.
     """
     model.require_text_tokenizer("minimal-pairs")
@@ -111,7 +112,7 @@ def _count_pairs(margins: Sequence[float]) -> PairCounts:
 
 
 def read_minimal_pairs(path: Path) -> list[MinimalPair]:
-    """Read the pairs of a file (``.jsonl`` or ``.jsonl.gz``), or of all such files of a folder.
+    """Read the pairs in a file (``.jsonl`` or ``.jsonl.gz``), or in all such files of a folder.
 
     Errors: UserError, with file, line and key.
     """

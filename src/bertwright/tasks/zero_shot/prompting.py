@@ -1,14 +1,14 @@
 """Few-shot classification by prompting, without training.
 
-A prompt has some labelled examples, and the model predicts the label with the highest likelihood
-(Brown et al. 2020, section 2; Schick and Schütze 2021 for clozes). A causal model scores the words
-of each label after the prompt, a masked one scores them with all of them masked. Labels are
-compared by one of three numbers:
+A prompt contains some labelled examples, and the model predicts the label with the highest
+likelihood (Brown et al. 2020, section 2; Schick and Schütze 2021 for clozes). A causal model scores
+the words of each label after the prompt; a masked model scores them while all of them are masked.
+Labels are compared by one of three scores:
 
 - ``sum``: log p(words | prompt), which favours words of few tokens;
-- ``mean``: the same per token;
-- ``prior``: the sum minus that for an empty text without examples (Brown et al. 2020, section 2.4),
-  so that generally likely words have no advantage.
+- ``mean``: the sum divided by the number of tokens;
+- ``prior``: the sum minus the sum for an empty text without examples (Brown et al. 2020, section
+  2.4), so that labels which are likely anywhere have no advantage.
 """
 
 import re
@@ -32,17 +32,17 @@ from bertwright.models.text_model import TextModel
 from bertwright.tasks.formats.examples import Example
 
 CHUNK_SIZE = 256
-"""Candidates that are scored together."""
+"""Number of candidates scored together."""
 
 LABEL = "{label}"
 LabelComparison = Literal["sum", "mean", "prior"]
 
 
 class PromptConfig(Settings):
-    """The prompt of an example.
+    """Settings of the prompts.
 
     ``template`` contains ``{text}``, ``{pair}`` for text pairs, and ``{label}`` once. ``words``
-    maps labels to words, by default the labels themselves; ``separator`` joins the examples.
+    maps labels to words; by default a label is its own word. ``separator`` joins the examples.
     """
 
     template: str = "{text}\nLabel: {label}"
@@ -61,9 +61,9 @@ class PromptConfig(Settings):
         return template
 
     def fill(self, example: Example, label: str) -> tuple[str, int, int]:
-        """Return an example with a label, and start and end of the words of the label.
+        """Return an example filled in with a label, and start and end of the words of the label.
 
-        They include the preceding space: with it a word is one token in many vocabularies.
+        The words include the preceding space: with it, a word is one token in many vocabularies.
         """
         before, after = self.template.split(LABEL)
         before, after = (_fill_texts(part, example) for part in (before, after))
@@ -75,7 +75,7 @@ class PromptConfig(Settings):
 
 @dataclass(frozen=True)
 class PromptCandidate:
-    """One label of one example as tokens, with the slice of the label's words."""
+    """One label of one example as token ids, with the slice of the label's words."""
 
     token_ids: tuple[int, ...]
     label_slice: slice
@@ -83,9 +83,9 @@ class PromptCandidate:
 
 @dataclass(frozen=True)
 class PromptResult:
-    """The predictions of a model for each seed, which selects and orders the demonstrations.
+    """The predictions of a model by seed; the seed selects and orders the demonstrations.
 
-    ``prompt`` is the first prompt, with its correct label. ``is_contaminated`` holds for each
+    ``prompt`` is the first prompt with its correct label. ``is_contaminated`` tells for each
     example whether its text is in the training data; None if that was not checked.
     """
 
@@ -109,7 +109,7 @@ class PromptResult:
         return estimate(self.scores)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``prompt --json`` prints; the interval is null for a single seed."""
+        """Return the output of ``prompt --json``; the interval is null for a single seed."""
         estimate = self.estimate
         return {
             "shots": self.num_shots,
@@ -133,7 +133,7 @@ class PromptResult:
         return {"contaminated": sum(self.is_contaminated), "mean_uncontaminated": accuracy}
 
     def _accuracies(self, mask: Sequence[bool]) -> tuple[float, ...]:
-        """Return the accuracy of each seed on the masked examples."""
+        """Return the accuracy of each seed on the examples in the mask."""
         return tuple(
             float(np.mean([a == b for a, b, m in zip(p, self.references, mask, strict=True) if m]))
             for p in self.predictions
@@ -152,10 +152,10 @@ def prompt(
 ) -> PromptResult:
     """Predict the labels of examples from prompts with ``num_shots`` demonstrations.
 
-    Each seed draws them from ``demonstrations``, by default from the other examples. With
-    ``training_data``, the pretraining data of the model, contaminated examples are counted.
-    ``settings`` are fields of :class:`PromptConfig`. Errors: UserError for an invalid setting, too
-    few examples, a prompt that is too long, and a model without a language-model head.
+    Each seed draws them from ``demonstrations``, by default from the other examples.
+    ``training_data`` is the pretraining data of the model; with it, contaminated examples are
+    counted. ``settings`` are fields of :class:`PromptConfig`. Errors: UserError for an invalid
+    setting, too few examples, a prompt that is too long, and a model without a language-model head.
     """
     try:
         config = PromptConfig.model_validate(settings)
@@ -245,7 +245,7 @@ def _choose_shots(
 def _full_prompt(
     config: PromptConfig, shots: Sequence[Example], example: Example, label: str
 ) -> tuple[str, int, int]:
-    """Return a prompt with its shots, and start and end of the words of the last label."""
+    """Return a prompt with its demonstrations, and start and end of the last label's words."""
     before = "".join(config.fill(shot, str(shot.label))[0] + config.separator for shot in shots)
     text, start, stop = config.fill(example, label)
     return before + text, len(before) + start, len(before) + stop
@@ -277,7 +277,7 @@ def _build_candidate(
 def _prior(
     model: TextModel, config: PromptConfig, examples: Sequence[Example], labels: Sequence[str]
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the prior scores of the labels, to be subtracted: (labels,)."""
+    """Return the prior scores (labels,), which are subtracted from the scores of the labels."""
     if config.comparison != "prior":
         return np.zeros(len(labels))
     empty = replace(examples[0], text="", pair=None if examples[0].pair is None else "")
@@ -289,7 +289,7 @@ def _prior(
 def _score_candidates(
     model: TextModel, config: PromptConfig, candidates: Sequence[PromptCandidate]
 ) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return the scores of candidates (N,), before the prior is subtracted."""
+    """Return the scores (N,) of candidates, before the prior is subtracted."""
     reduce = np.mean if config.comparison == "mean" else np.sum
     return np.array(
         [
@@ -315,6 +315,6 @@ def _label_log_probabilities(
 
 
 def _fill_texts(template: str, example: Example) -> str:
-    """Fill a part of a template with texts, which are not parsed as templates."""
+    """Fill texts into a part of a template, without parsing the texts as templates."""
     texts: Mapping[str, str] = {"text": example.text, "pair": example.pair or ""}
     return re.sub(r"\{(text|pair)\}", lambda match: texts[match[1]], template)

@@ -1,8 +1,7 @@
 """The base class of callbacks, called by the training loop in a fixed order.
 
-Progressive stacking, pruning masks, fake quantisation, moving averages, memory between batches and
-reports of the progress are callbacks. A callback owns its schedules and its state, which
-checkpoints keep.
+Progressive stacking, pruning masks, fake quantisation, moving averages, segment memory and progress
+reports are callbacks. Each callback owns its schedules and its state; checkpoints store the state.
 """
 
 from collections.abc import Mapping
@@ -38,7 +37,7 @@ class StepReport:
 
 
 def metric_name(objective: str) -> str:
-    """Return an objective's prefix of metric names: ``next_sentence`` of ``next-sentence``."""
+    """Return the prefix of an objective's metric names: ``next_sentence`` for ``next-sentence``."""
     return objective.replace("-", "_")
 
 
@@ -46,7 +45,7 @@ class Callback:
     """A callback that does nothing; subclasses override the methods they need."""
 
     name: str = ""
-    """Name of its state in checkpoints, if it has any."""
+    """Name under which checkpoints store the state; empty for a callback without state."""
 
     is_sharded: bool = False
     """Whether each process holds only a part of the state."""
@@ -58,13 +57,13 @@ class Callback:
         """Act after the optimiser step."""
 
     def report_step(self, report: StepReport) -> None:
-        """Act on the metrics of a step; called in order, on a GPU a few steps late."""
+        """Act on the metrics of a step; steps arrive in order, on a GPU a few steps late."""
 
     def report_evaluation(self, progress: Progress, metrics: Mapping[str, float]) -> None:
         """Act after an evaluation."""
 
     def close(self) -> None:
-        """Finish when training ends, also on errors."""
+        """Clean up when training ends, even after an error."""
 
     def state(self) -> dict[str, Tensor]:
         """Return the named tensors to keep in a checkpoint."""

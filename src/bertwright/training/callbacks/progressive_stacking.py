@@ -19,11 +19,11 @@ BLOCKS_PREFIX = "encoder.blocks."
 
 
 class ProgressiveStacking(Callback):
-    """A callback that runs the number of blocks of the current phase.
+    """A callback that runs as many blocks as the current phase uses.
 
     When the depth grows, block i becomes a copy of block i modulo the previous depth, and the
-    optimiser is reset. ``other_buffers`` are flat buffers laid out as the parameters that are
-    copied likewise.
+    optimiser is reset. ``other_buffers`` are flat buffers with the layout of the parameters; they
+    are copied in the same way.
     """
 
     name = "growth"

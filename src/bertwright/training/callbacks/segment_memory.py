@@ -12,11 +12,11 @@ from bertwright.training.callbacks.callback import Callback
 
 
 class SegmentMemory(Callback):
-    """The memory of every micro-batch, by the number of its first sequence in the step.
+    """The memory of every micro-batch, keyed by the index of its first sequence in the step.
 
-    ``length`` is the number of remembered positions, 0 for none. The memory is empty if a batch
-    does not continue the previous one. A checkpoint stores it per sequence over all processes, so a
-    run may resume with other micro-batches or another number of processes.
+    ``length`` is the number of remembered positions, 0 for none. The memory is cleared if a batch
+    does not continue the previous one. A checkpoint stores the memory per sequence over all
+    processes, so a run can resume with other micro-batches or another number of processes.
     """
 
     name = "memory"

@@ -4,10 +4,10 @@ A C++ compiler may miscompile: GCC 12 with its generic tuning corrupted the grad
 So the loss and all gradients of one compiled step are compared with the uncompiled step on the same
 batch, and so are gradient clipping and the optimiser.
 
-In bfloat16 the two round differently, and neither is exact: an uncompiled sum over all positions of
-a step may be off by 10 %. Both are then compared with the uncompiled step in float32, and the
-compiled one may be off by little more than the other. Gradients are compared as a whole and row by
-row, since miscompiled code may corrupt only a few rows.
+In bfloat16 the two steps round differently and neither is exact: an uncompiled sum over all
+positions of a step may be off by 10 %. So both are compared with an uncompiled float32 step, and
+the compiled step may be only slightly less accurate than the uncompiled one. Gradients are compared
+as a whole and row by row, since miscompiled code may corrupt only a few rows.
 """
 
 import math
@@ -123,7 +123,7 @@ def _excess_error(
 ) -> float | None:
     """Return the relative error of a compiled tensor if it exceeds the tolerance, else None.
 
-    ``min_size`` is the minimum size of an element that errors are related to.
+    Errors are relative to the norm, taken as at least ``min_size`` per element.
     """
     width = expected.shape[-1] if expected.ndim else 1
     for columns, allowance in ((expected.numel(), tolerance), (width, ROW_TOLERANCE * tolerance)):

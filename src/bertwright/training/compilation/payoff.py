@@ -8,10 +8,10 @@ from bertwright.recipes import Recipe
 from bertwright.training.compilation.step_variants import StepVariants
 
 COLD_CACHE_SECONDS, WARM_CACHE_SECONDS = 40.0, 8.0
-"""Duration of the first compiled step without and with the compiler's cache."""
+"""Seconds for the first compiled step, without and with the compiler's cache."""
 
 NEXT_COLD_CACHE_SECONDS, NEXT_WARM_CACHE_SECONDS = 15.0, 3.0
-"""The same for each further step variant, such as another length or visibility."""
+"""Seconds for each further step variant, such as another length or visibility."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class StepSpeed:
 STEP_SPEEDS = {"cpu": StepSpeed(0.4, 0.85), "cuda": StepSpeed(0.2, 0.5)}
 """Measured on a CPU (Zen 4, bf16, BERT and modern, tiny: 0.77 to 0.83; mini: 0.86 to 0.90).
 
-On a GPU, where small kernels wait for their launch, it is an estimate.
+The values for GPUs, where small kernels wait for their launch, are estimates.
 """
 
 

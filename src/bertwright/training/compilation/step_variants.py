@@ -19,8 +19,8 @@ MAX_SCHEDULE_STEPS = 1000
 class StepVariants:
     """The step variants of a recipe.
 
-    They differ in length, batch size, visibility, dropout, objectives and trainable layers. Code is
-    generated for ``threads`` threads.
+    They differ in length, batch size, visibility, dropout, objectives and trainable layers. The
+    generated code uses ``threads`` threads.
     """
 
     def __init__(self, recipe: Recipe, vocab_size: int, precision: Precision, threads: int) -> None:

@@ -52,7 +52,7 @@ class CompilationTrialResult:
     Attributes:
         agreements: agreements by step variant.
         failure: reason of a failed compilation, else None.
-        build_failed: the process could not build the run, for instance with options that are not
+        build_failed: the process could not build the run, for instance because an option is not
             defined in a file.
         compiled_time_fraction: duration of a compiled step relative to an uncompiled one.
         slowdown: wall-clock seconds per CPU second of the trial.

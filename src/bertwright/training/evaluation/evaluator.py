@@ -80,7 +80,8 @@ class HeldOutEvaluator:
     def __call__(self, progress: Progress) -> EvaluationResult:
         """Evaluate the current phase.
 
-        The score is its first loss, if the last phase is evaluated in the same way.
+        The score is the first loss of the phase; None unless the last phase is evaluated the same
+        way.
         """
         evaluation = self._evaluation_of(progress.phase)
         if evaluation is None:

@@ -43,7 +43,7 @@ SEED = 0
 """Seed of the sequences and masks of every evaluation."""
 
 NUM_TOKENS_DURING_TRAINING, NUM_TOKENS_AT_END = 8_192, 65_536
-"""Positions evaluated during training, and at its end."""
+"""Number of positions evaluated during training, and at its end."""
 
 NUM_WORD_BYTES = 50_000
 """Bytes of text used to measure bits per byte."""
@@ -79,7 +79,7 @@ class HeldOutEvaluation:
     baseline_metrics: Mapping[str, float]
     """Metrics of the context-free baselines of the masked objective."""
     objectives_without_targets: tuple[str, ...] = ()
-    """Objectives that have no target in the text, and so no metrics."""
+    """Objectives without a target in the text, which therefore have no metrics."""
 
     def compute_metrics(self, model: Model, device: torch.device) -> dict[str, float]:
         """Return loss and accuracy of each objective.
@@ -173,7 +173,7 @@ def _has_targets(batches: Sequence[Batch], name: str) -> bool:
 
 
 def _compatible_groups(objective_group: ObjectiveGroup) -> Iterator[Mapping[str, Objective]]:
-    """Yield the objectives that share their input, and alone each one that corrupts it."""
+    """Yield the objectives that can share one input, then each one that corrupts it by itself."""
     corrupting = {
         name: o for name, o in objective_group.objectives.items() if o.capabilities.corrupts_input
     }
@@ -210,7 +210,7 @@ def _sample_sequences(
 def _sample_each_source(
     source: MixedSequences, num_sequences: int, batch_size: int
 ) -> tuple[list[NDArray[np.int64]], tuple[str, ...]]:
-    """Sample sequences of every source by its size, in batches of one label each."""
+    """Sample from every source in proportion to its size, in batches of one label each."""
     indices: list[NDArray[np.int64]] = []
     labels: list[str] = []
     for first, label, part in zip(source.bounds[:-1], source.labels, source.sources, strict=True):

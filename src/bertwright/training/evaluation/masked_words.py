@@ -1,10 +1,10 @@
 """Bits per byte of masked words: a loss comparable between tokenizers and objectives.
 
-About 15 % of the words of held-out documents are masked. Bits per byte are the nats of all their
-tokens, divided by ln 2 and by the UTF-8 bytes of the words. Tokens are predicted in rounds: the
-first token of every masked word, then the second ones given the first, and so on. So a word costs
-the same however its tokens are predicted in training, and every bidirectional model sees the same
-context: the unmasked words and the earlier rounds. A causal model sees the preceding tokens.
+About 15 % of the words of held-out documents are masked. Bits per byte are the nats of all tokens
+of these words, divided by ln 2 and by the UTF-8 bytes of the words. Tokens are predicted in rounds:
+the first token of every masked word, then the second tokens given the first, and so on. A word thus
+costs the same however its tokens are predicted in training, and every bidirectional model sees the
+same context: the unmasked words and the earlier rounds. A causal model sees the preceding tokens.
 
 Words are selected by a hash of the document number and the bytes of the preceding words, so they
 are the same for every tokenizer, even if a token covers two words. Documents are split into windows
@@ -87,7 +87,7 @@ def iter_masked_words(
     reserved: Collection[int] = (),
     batch_size: int = 32,
 ) -> Iterator[MaskedWords]:
-    """Yield batches of ``max_bytes`` of documents in a fixed random order, round by round.
+    """Yield batches, round by round, from ``max_bytes`` of documents in a fixed random order.
 
     A sequence consists of ``opening_id``, text and the end token, padded to ``sequence_length``.
     Words with ``reserved`` tokens are not masked.

@@ -38,7 +38,7 @@ def pretraining_job(
 ) -> TrainingJob[Batch]:
     """Return the job of a model's recipe; ``settings`` are further fields, such as ``get_batch``.
 
-    ``callbacks`` run after those of the recipe.
+    ``callbacks`` run after the recipe's own callbacks.
     """
     recipe = model.recipe
     optimiser, memory = (

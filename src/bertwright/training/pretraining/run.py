@@ -298,7 +298,7 @@ class PretrainingRun:
         )
 
     def _decide(self, name: str, compute: Callable[[], Decision]) -> Decision:
-        """Return a decision of the first process, made once for the whole run."""
+        """Return a decision made once per run, by the first process."""
         return self.process_group.broadcast(self.decision_log.decide(name, compute))
 
     def _log(self, message: str) -> None:

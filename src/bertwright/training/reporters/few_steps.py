@@ -9,7 +9,7 @@ MIN_STEPS = 100
 """Number of steps below which hardly any recipe learns more than token frequencies."""
 
 SMALL_BATCH_TOKENS = 8192
-"""Tokens per step that rarely need to be fewer."""
+"""Tokens per step that rarely need to be reduced further."""
 
 
 class FewStepsWarning(Callback):

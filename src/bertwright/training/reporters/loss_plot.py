@@ -44,7 +44,7 @@ def plot_losses(axes: Any, metrics: Path, unigram_entropy: float | None = None) 
 
 
 def _series(lines: Sequence[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    """Return steps and values; NaN (a gap) where only other losses were computed."""
+    """Return steps and values; NaN (a gap) at steps that computed only other losses."""
     steps: list[int] = []
     values: list[float] = []
     for line in lines:

@@ -19,8 +19,8 @@ class MetricsFile(Callback):
     """A callback that writes a line every ten steps and after every evaluation.
 
     Losses, accuracies and masking rates are means over the steps of a line; ``step`` counts
-    completed steps. Lines of an earlier process after ``first_step`` are removed, since those steps
-    are repeated.
+    completed steps. When a run resumes, earlier lines after ``first_step`` are removed, since those
+    steps are repeated.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class MetricsFile(Callback):
 
 
 def read_metrics(file: Path) -> list[dict[str, Any]]:
-    """Read the lines of a metrics file, up to an incomplete one."""
+    """Read the lines of a metrics file; stop at an incomplete line."""
     return read_json_lines(file)
 
 

@@ -15,7 +15,7 @@ class ThroughputMeter(Callback):
     """Measures steps and tokens per second, and the FLOPs utilisation of the hardware.
 
     ``flops_per_token`` has one number per phase; ``peak_flops`` is per second. Without them the
-    utilisation is unknown. It comes before the callbacks that read it.
+    utilisation is unknown. List this callback before those that read it.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""Checklist."""
+"""CheckList: suites of behavioural tests for classifiers."""

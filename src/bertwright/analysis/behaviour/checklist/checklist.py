@@ -52,17 +52,18 @@ HARD_CAPABILITIES = {
     "time": ("past and present opinion", "11 % to 42 % fail"),
     "whose opinion": ("opinions of others", "30 % to 68 % fail"),
 }
-"""What is harder than simple sentences, with published failures, by capability."""
+"""Capabilities harder than simple sentences, with published failures."""
 
 
 class CheckListSuites(Analysis):
     """How often a classifier fails suites of ``items_per_suite`` tests.
 
-    Sentences with an obvious class; texts whose class must not change with a typo or another name;
-    and texts whose class must not become less likely with a sentence appended. The first and last
-    are for sentiment models, whose labels are ``positive_label`` and ``negative_label`` or known
-    names. ``custom_suites`` are added. Baselines are the failures by the predictions for other
-    texts of the suite; hard capabilities are compared with simple sentences.
+    There are sentences with an obvious class, texts whose class must not change with a typo or
+    another name, and texts whose class must not become less likely when a sentence is appended. The
+    first and last kinds are for sentiment models, whose labels are ``positive_label`` and
+    ``negative_label`` or have well-known names. ``custom_suites`` are added. The baseline is the
+    failure rate with the predictions for other texts of the suite; hard capabilities are compared
+    with simple sentences.
     """
 
     kind: Literal["suites"] = "suites"
@@ -143,7 +144,7 @@ class CheckListSuites(Analysis):
 
 
 def _capability_findings(suite_results: Sequence[SuiteResult], seed: int) -> list[AnalysisFinding]:
-    """Return the failures of capabilities with several suites; units are the original texts."""
+    """Return the failure rates of capabilities with several suites; units are original texts."""
     names = Counter(result.suite.capability for result in suite_results)
     findings = Findings(seed)
     for name in (name for name, number in names.items() if number > 1):
@@ -162,7 +163,7 @@ def _capability_findings(suite_results: Sequence[SuiteResult], seed: int) -> lis
 
 
 def _difficulty_findings(suite_results: Sequence[SuiteResult], seed: int) -> list[AnalysisFinding]:
-    """Return how much more often hard capabilities fail than simple sentences, if these are run."""
+    """Return how much more often hard capabilities fail than simple sentences, if both are run."""
     failures = {result.suite.name: result.has_failed for result in suite_results}
     plain = failures.get(PLAIN_SENTIMENT.name)
     if plain is None:

@@ -1,4 +1,4 @@
-"""Suites of texts with changes that should not matter to any class."""
+"""Suites of texts with changes that should not affect any class."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ from bertwright.analysis.core.texts import AnalysedText
 from bertwright.core.rng import stream_key
 
 MIN_WORD_LENGTH = 4
-"""Letters of the shortest word in which two are swapped."""
+"""Minimum length of a word in which two letters are swapped."""
 
 SWAPPED_LETTERS_SUITE = "two letters swapped"
 

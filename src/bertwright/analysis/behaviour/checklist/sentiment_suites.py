@@ -22,7 +22,7 @@ SLOTS = {
     "love": "love like enjoy admire adore",
     "hate": "hate dislike detest despise loathe",
 }
-"""Words for the slots of templates."""
+"""Words that fill the slots of templates."""
 
 KNOWN_SENTIMENT_LABELS = (("positive", "negative"), ("pos", "neg"), ("good", "bad"))
 
@@ -39,7 +39,7 @@ class SentimentLabels:
 
 
 def sentiment_labels(task_name: str, labels: Sequence[str]) -> SentimentLabels | None:
-    """Return the sentiment labels of a task, if they have known names or it is SST-2."""
+    """Return the sentiment labels of a task; None unless it is SST-2 or the names are known."""
     if task_name == "sst-2" and set(labels) == {"0", "1"}:
         return SentimentLabels("1", "0")
     known = {label.lower(): label for label in labels}
@@ -51,7 +51,7 @@ def sentiment_labels(task_name: str, labels: Sequence[str]) -> SentimentLabels |
 
 @dataclass(frozen=True)
 class SuiteTemplate:
-    """A suite made from templates with positive and negative sentences."""
+    """A suite generated from templates of positive and negative sentences."""
 
     name: str
     capability: str
@@ -68,7 +68,7 @@ class SuiteTemplate:
     def sample_sentences(
         self, labels: SentimentLabels, max_items: int, seed: int
     ) -> dict[str, str]:
-        """Sample distinct sentences with their labels, evenly over templates."""
+        """Sample distinct sentences with their labels, equally many per template."""
         templates = [(template, labels.positive) for template in self.praise]
         templates += [(template, labels.negative) for template in self.blame]
         generator = np.random.default_rng(stream_key(seed, "suite", self.name))
@@ -129,7 +129,7 @@ def fill_template(template: str, generator: np.random.Generator) -> str:
 def sentiment_suites(
     labels: SentimentLabels, text_parts: Sequence[Sequence[PartWords]], max_items: int, seed: int
 ) -> list[BehaviouralSuite]:
-    """Build the template suites, then those with appended sentences."""
+    """Build the template suites, and the suites with appended sentences."""
     return [
         *(template.build_suite(labels, max_items, seed) for template in SENTIMENT_TEMPLATES),
         _intensifier_suite(labels, max_items, seed),

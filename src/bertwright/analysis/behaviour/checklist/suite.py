@@ -1,6 +1,7 @@
 """Behavioural tests of a classifier in the three forms of CheckList.
 
-Minimum functionality, invariance to a change, and the direction of a change (Ribeiro et al. 2020).
+The forms are minimum functionality, invariance to a change, and the direction of a change (Ribeiro
+et al. 2020).
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +28,7 @@ SuiteForm = Literal["minimum functionality", "invariance", "direction"]
 ClassProbabilities = Mapping[str, float]
 
 TOLERANCE = 0.1
-"""Tolerated drop of the probability of a class in directional tests."""
+"""Tolerated drop of the class probability in directional tests."""
 
 SHUFFLED_BASELINE = "by the predictions for other texts"
 
@@ -37,8 +38,8 @@ class SuiteItem(Settings):
 
     Attributes:
         text: A text or a pair of texts.
-        original_text: The text before the change; not for minimum functionality tests.
-        label: The correct class; in directional tests the class that must not become less likely.
+        original_text: The text before the change; None in minimum functionality tests.
+        label: The correct class; in directional tests, the class that must not become less likely.
     """
 
     text: str | tuple[str, str]
@@ -86,14 +87,14 @@ class BehaviouralSuite(Settings):
 
 @dataclass(frozen=True)
 class SuiteResult:
-    """Which items of a suite fail (N,), and which would with the predictions for other items."""
+    """Which items of a suite fail (N,), and which would with predictions of other items."""
 
     suite: BehaviouralSuite
     has_failed: NDArray[np.bool_]
     has_failed_shuffled: NDArray[np.bool_]
 
     def finding(self, metric: str) -> AnalysisFinding:
-        """Return the fraction of failures; the note holds form, capability and first failure."""
+        """Return the failure rate; its note has the form, the capability and the first failure."""
         interval = binomial_interval(int(self.has_failed.sum()), len(self.has_failed))
         baseline = BaselineValue(SHUFFLED_BASELINE, float(self.has_failed_shuffled.mean()))
         first = [
@@ -104,7 +105,7 @@ class SuiteResult:
 
 
 def run_suite(model: AnalysedModel, suite: BehaviouralSuite, seed: int) -> SuiteResult:
-    """Run a suite, also with every item paired with the prediction for another one."""
+    """Run a suite; for the baseline, also pair every item with another item's prediction."""
     after = class_probabilities(model, [split_text(item.text) for item in suite.items])
     before = class_probabilities(model, [split_text(item.original) for item in suite.items])
     order = np.random.default_rng(stream_key(seed, suite.name)).permutation(len(after))
@@ -114,7 +115,7 @@ def run_suite(model: AnalysedModel, suite: BehaviouralSuite, seed: int) -> Suite
 
 
 def split_text(text: str | tuple[str, str]) -> list[PartWords]:
-    """Split a text or a pair at spaces, by part."""
+    """Split a text or each text of a pair at spaces."""
     return [part.split(" ") for part in ([text] if isinstance(text, str) else text)]
 
 

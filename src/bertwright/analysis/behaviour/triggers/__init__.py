@@ -1,1 +1,1 @@
-"""Triggers."""
+"""Universal adversarial triggers, and the search for them."""

@@ -1,4 +1,4 @@
-"""Predictions with a trigger in front of texts, and a search for adversarial triggers by gradients.
+"""Predictions with a trigger in front of texts, and a gradient search for adversarial triggers.
 
 Wallace et al. (2019, section 2.2).
 """
@@ -31,15 +31,15 @@ from bertwright.models.text_batches import TextBatch
 TriggerTokens = tuple[int, ...]
 
 MASKED_TOKENS = "masked tokens"
-"""Stands for the class of a language model."""
+"""Placeholder for a class, in a language model."""
 
 MIN_TEXTS_PER_CLASS = 4
-"""Smallest number of texts of a class to search a trigger for."""
+"""Minimum number of texts of a class to search a trigger for."""
 
 
 @dataclass(frozen=True)
 class TriggerProbe:
-    """Texts and their target classes; without classes masked tokens are the targets."""
+    """Texts and their target classes; without classes, masked tokens are the targets."""
 
     model: AnalysedModel
     texts: Sequence[AnalysedText]
@@ -80,7 +80,7 @@ class TriggerProbe:
 def truncate_for_trigger(
     model: AnalysedModel, texts: Sequence[AnalysedText], trigger_length: int
 ) -> Sequence[AnalysedText]:
-    """Return the texts, truncated where they would be too long with the trigger."""
+    """Return the texts, truncated if they would be too long with the trigger."""
     longest = model.encoder.max_length
     if longest is None or max(map(len, texts)) + trigger_length <= longest:
         return texts
@@ -88,7 +88,7 @@ def truncate_for_trigger(
 
 
 def prepend_trigger(trigger: TriggerTokens, text: AnalysedText) -> AnalysedText:
-    """Insert a trigger behind the opening token; its tokens belong to no word."""
+    """Insert a trigger after the opening token; its tokens belong to no word."""
     positions = [1] * len(trigger)
     return replace(
         text,
@@ -103,7 +103,7 @@ def prepend_trigger(trigger: TriggerTokens, text: AnalysedText) -> AnalysedText:
 
 
 def missing_trigger_predictions(inputs: AnalysisInput) -> str | None:
-    """Require predictions with a trigger that can be scored."""
+    """Require predictions that can be scored with a trigger in front of the text."""
     if not is_classifier(inputs.model) and inputs.model.text_model.is_causal:
         return "it needs a classifier or a masked language model"
     return missing_predictions(inputs)
@@ -118,7 +118,7 @@ def is_transferable(inputs: AnalysisInput, other_model: AnalysedModel) -> bool:
 def probes_by_class(
     model: AnalysedModel, texts: Sequence[AnalysedText], seed: int
 ) -> Mapping[str, TriggerProbe]:
-    """Return a probe for every class with enough texts; for all texts without classes."""
+    """Return a probe for every class with enough texts; a single one if there are no classes."""
     labels = class_names(model)
     if not labels:
         return {MASKED_TOKENS: TriggerProbe(model, texts, None, seed)}
@@ -133,11 +133,11 @@ def probes_by_class(
 
 
 TOKEN_EMBEDDINGS_TAP = "embeddings.tokens"
-"""Token embeddings, before anything is added to them."""
+"""Token embeddings before anything is added to them."""
 
 
 def trigger_gradient(probe: TriggerProbe, trigger: TriggerTokens) -> Tensor:
-    """Return the gradient of the mean loss with respect to the trigger's embeddings, (k, E)."""
+    """Return the gradient of the mean loss with respect to the trigger embeddings, (k, E)."""
     inputs: list[Tensor] = []
 
     def replace_embeddings(embeddings: Tensor) -> Tensor:
@@ -175,11 +175,11 @@ def first_order_scores(
 
 @dataclass(frozen=True)
 class TriggerSearch:
-    """A greedy search: for each position the tokens with the best first-order scores are tried.
+    """A greedy search that tries the tokens with the best first-order scores at each position.
 
     Attributes:
         token_embeddings: (V, E).
-        allowed: Tokens that a trigger may contain, (V,) bool.
+        allowed: True for tokens that a trigger may contain, (V,) bool.
     """
 
     token_embeddings: Tensor
@@ -187,7 +187,7 @@ class TriggerSearch:
     num_candidates: int
 
     def step(self, probe: TriggerProbe, trigger: TriggerTokens) -> TriggerTokens:
-        """Return a trigger with a higher loss on these texts, or the same one."""
+        """Return a trigger with a higher loss on these texts; the same one if none is found."""
         scores = first_order_scores(probe, trigger, self.token_embeddings)
         scores = scores.masked_fill(~self.allowed, -torch.inf)
         number = min(self.num_candidates, int(self.allowed.sum()))
@@ -207,9 +207,9 @@ class TriggerSearch:
 
 
 def allowed_tokens(model: AnalysedModel, excluded_words: Collection[str] = ()) -> Tensor:
-    """Return the tokens that can be written, (V,) bool.
+    """Return which tokens can be written in a text, (V,) bool.
 
-    Without special and unused tokens, parts of characters, and ``excluded_words``.
+    Special and unused tokens, parts of characters, and ``excluded_words`` are excluded.
     """
     tokenizer = model.tokenizer
     allowed = torch.zeros(tokenizer.vocab_size, dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""Universal adversarial triggers: tokens that spoil the prediction for any text.
+"""Universal adversarial triggers: tokens that cause wrong predictions for any text.
 
 Wallace et al. (2019).
 """
@@ -52,18 +52,18 @@ ACCURACY_DROP = "accuracy, random minus searched triggers"
 LOSS_INCREASE = "loss, searched minus random triggers"
 
 MASKED_TOKENS_STREAM = "hidden pieces"
-"""Random stream of a language model's search; a change would change all its triggers."""
+"""Random stream of a language model's search; changing it changes all triggers found."""
 
 
 class UniversalTriggers(Analysis):
-    """The accuracy with ``trigger_length`` tokens in front of every text of a class.
+    """The accuracy when ``trigger_length`` tokens precede every text of a class.
 
-    The trigger is searched on one half of the texts and tested on the other, compared with
-    ``num_random_triggers``. Targets are labels, or else the original predictions. The search starts
-    with the most frequent token and passes ``steps`` times over the positions, each time with
-    ``texts_per_step`` random texts and ``num_candidates`` per position. For a language model the
-    targets are masked tokens of all texts. A second model with the same classes is tested with the
-    same triggers.
+    The trigger is searched for on one half of the texts and tested on the other half, in comparison
+    with ``num_random_triggers``. Targets are the labels, or else the original predictions. The
+    search starts with the most frequent token and makes ``steps`` passes over the positions, each
+    with ``texts_per_step`` random texts and ``num_candidates`` per position. For a language model
+    the targets are masked tokens of all texts. The same triggers are also tested on a second model
+    with the same classes.
     """
 
     kind: Literal["triggers"] = "triggers"
@@ -153,7 +153,7 @@ class UniversalTriggers(Analysis):
 
 @dataclass(frozen=True)
 class TriggerResult:
-    """Test scores of a class: without a trigger, after each search step, with random triggers."""
+    """Test scores of a class: without trigger, after each search step, with random triggers."""
 
     class_name: str
     trigger: TriggerTokens
@@ -190,7 +190,7 @@ class TriggerResult:
         return findings
 
     def transfer_finding(self, other_model: AnalysedModel, seed: int) -> AnalysisFinding:
-        """Return the accuracy of another model with the same trigger."""
+        """Return the finding for another model's accuracy with the same trigger."""
         trigger, probe = self.test_probe.transfer(self.trigger, other_model)
         triggered, without = probe.evaluate(trigger), probe.evaluate(())
         difference = bootstrap_difference(

@@ -1,7 +1,7 @@
-"""The axis of augmentations: how texts are changed into similar ones for a teacher to label.
+"""The axis of augmentations: how to vary texts into similar ones, which a teacher labels.
 
-The random numbers of a copy follow from the seed, the text and the number of the copy alone, not
-from the order of texts or their neighbours.
+The random numbers of a copy depend only on the seed, the text and the number of the copy, not on
+the order of texts or on other texts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,12 +19,12 @@ from bertwright.tasks.formats.examples import Example, TaskExample
 
 @dataclass(frozen=True)
 class AugmentationInputs:
-    """The inputs of an augmentation.
+    """The inputs for building an augmentation.
 
     Attributes:
         texts: the training texts of the task, which can be iterated over more than once.
         mask_token: the teacher's mask token.
-        augmenter: a masked language model, if there is one.
+        augmenter: a masked language model; None if there is none.
     """
 
     texts: Iterable[str]
@@ -34,11 +34,11 @@ class AugmentationInputs:
 
 
 AugmentationFunction = Callable[[Sequence[str]], list[list[str | None]]]
-"""Returns the copies of each text in order; None where no original word would be left."""
+"""Returns the copies of each text, in order; None for a copy without any original word."""
 
 
 class Augmentation(Config):
-    """The axis of augmentations; every text gets ``num_copies``.
+    """The axis of augmentations; every text gets ``num_copies`` copies.
 
     ``needs_augmenter`` is True for kinds that use a masked language model.
     """
@@ -48,7 +48,7 @@ class Augmentation(Config):
 
     @property
     def inserts_masks(self) -> bool:
-        """True if copies contain mask tokens, which the student must have."""
+        """True if copies contain mask tokens, which the student's vocabulary must have."""
         return False
 
     def build(self, inputs: AugmentationInputs) -> AugmentationFunction:
@@ -56,21 +56,21 @@ class Augmentation(Config):
         raise TypeError(f"{type(self).__name__} is an axis, not an augmentation")
 
     def random_key(self, seed: int, text: str) -> int:
-        """Return the key of the random numbers of a text."""
+        """Return the key for the random numbers of a text."""
         return stream_key(seed, "augmentation", self.kind_name(), text)
 
 
 PAIR_PATTERNS = ((True, False), (False, True), (True, True))
-"""Which texts of a pair a copy changes, in turn (Tang et al. 2019)."""
+"""Texts of a pair that successive copies change (Tang et al. 2019)."""
 
 
 def augment_examples(
     examples: Sequence[TaskExample], augment: AugmentationFunction
 ) -> Iterator[list[Example]]:
-    """Yield the unlabelled copies of each example, without duplicates and the example itself.
+    """Yield the unlabelled copies of each example, without duplicates or the example itself.
 
     Copies of a pair change the first text, the second, or both. Raises UserError for an example
-    that is not a text.
+    that is not a text or a pair.
     """
     texts = [text for example in examples for text in augmentable_texts(example)]
     copies = dict(zip(texts, augment(texts), strict=True)) if texts else {}
@@ -91,7 +91,7 @@ def augment_examples(
 
 
 def augmentable_texts(example: TaskExample) -> list[str]:
-    """Return the one or two texts of an example; raise UserError for other kinds of example."""
+    """Return the one or two texts of an example; raise UserError for other kinds of examples."""
     if not isinstance(example, Example):
         raise UserError(
             "augmentation changes words, and with them the words that tags and spans refer to: "

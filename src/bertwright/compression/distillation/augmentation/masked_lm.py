@@ -1,4 +1,4 @@
-"""Replacement of words by predictions of a masked language model.
+"""Replacement of words by a masked language model's predictions.
 
 Jiao et al. (2020, section 3.3).
 """
@@ -31,9 +31,9 @@ from bertwright.models.text_model import TextModel
 class MaskedLMAugmentation(Augmentation):
     """An augmentation that replaces words with probability ``replace_probability``.
 
-    A word of a single token is replaced by one of the model's ``num_candidates`` most likely
-    predictions, any other by one of as many words whose embeddings are nearest to the mean of its
-    tokens' embeddings.
+    A word that is a single token is replaced by one of the model's ``num_candidates`` most likely
+    predictions. A word of several tokens is replaced by one of the same number of words: those
+    whose embeddings are nearest to the mean embedding of its tokens.
     """
 
     kind: Literal["masked"] = "masked"
@@ -55,7 +55,7 @@ class MaskedLMAugmentation(Augmentation):
 
 @dataclass(frozen=True)
 class _Word:
-    """A word's span in a text, its token ids, and the index of the first."""
+    """The span of a word in its text, its token ids, and the index of the first one."""
 
     start: int
     stop: int
@@ -94,7 +94,7 @@ class _MaskedLMAugmenter:
 
 
 class _ReplacementCandidates:
-    """The possible replacements of words: tokens of a model that are whole words."""
+    """The possible replacements of words: those tokens of a model that are whole words."""
 
     def __init__(self, model: TextModel, num_candidates: int) -> None:
         self._model, self._tokenizer = model, model.tokenizer
@@ -110,7 +110,7 @@ class _ReplacementCandidates:
     def words_and_candidates(
         self, texts: Sequence[str]
     ) -> list[tuple[list[_Word], list[list[str]]]]:
-        """Return the words of each text, and the candidates of each word."""
+        """Return the words of each text, and the candidates for each word."""
         encoded = [self._tokenizer.encode_with_offsets(text) for text in texts]
         words = [
             list(_split_words(text, *encoding, self._max_tokens))
@@ -135,7 +135,7 @@ class _ReplacementCandidates:
         return None if max_length is None else max_length - 2
 
     def _predicted_words(self, text_words: Sequence[tuple[list[int], _Word]]) -> list[list[str]]:
-        """Return candidates for single-token words, each with the token ids of its text."""
+        """Return candidates for single-token words, given each word with its text's token ids."""
         model, specials = self._model.model, self._tokenizer.special_tokens
         sequences = [
             add_special_tokens(token_ids, specials, model.encoder.max_length)
@@ -178,12 +178,13 @@ class _ReplacementCandidates:
 
 
 def _whole_word_tokens(tokenizer: Tokenizer) -> dict[int, str]:
-    """Return the tokens that are whole words, with their text."""
+    """Return the token ids that are whole words, with their text."""
     words: dict[int, str] = {}
     for token_id in tokenizer.ids.tolist():
         text = tokenizer.decode([token_id]).strip()
         if word_spans(text) == [(0, len(text))] and text[:1].isalnum():
-            # After another word, because byte-level tokens include the space before them.
+            # The token is decoded after another word, because byte-level tokens include a leading
+            # space.
             ids, first = tokenizer.encode_pretokenized(["a", text])
             if ids[first[1] :] == [token_id]:
                 words[token_id] = text
@@ -193,7 +194,7 @@ def _whole_word_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 def _split_words(
     text: str, token_ids: list[int], spans: Sequence[tuple[int, int]], max_tokens: int | None
 ) -> Iterator[_Word]:
-    """Yield the words of letters and digits within the first ``max_tokens`` tokens of a text."""
+    """Yield the words (letters and digits) within the first ``max_tokens`` tokens of a text."""
     index = 0
     for start, stop in word_spans(text):
         while index < len(spans) and spans[index][1] <= start:
@@ -203,7 +204,7 @@ def _split_words(
             end += 1
         if max_tokens is not None and end > max_tokens:
             return
-        # Skips words that share a token with their neighbours.
+        # Skip words that share a token with a neighbour.
         is_inside = all(start <= a and b <= stop for a, b in spans[index:end])
         if end > index and is_inside and text[start].isalnum():
             yield _Word(start, stop, token_ids[index:end], index)

@@ -1,7 +1,7 @@
 """Masking and replacement of words, and sampling of n-grams (Tang et al. 2019).
 
-Words are replaced by others of the same part of speech, between the same neighbours, or equally
-frequent.
+Words are replaced by words of the same part of speech, with the same neighbours, or of the same
+frequency.
 """
 
 from array import array
@@ -23,12 +23,12 @@ from bertwright.data.tokenization.words import word_spans
 
 
 class WordAugmentation(Augmentation):
-    """An augmentation that masks words, or replaces them by others of the same part of speech.
+    """An augmentation that masks words or replaces them by words of the same part of speech.
 
-    With ``ngram_probability``, an n-gram of at most ``max_ngram`` words then stands for the whole
-    text. Copies without an original word are dropped. ``tagger`` is a spaCy pipeline; without one,
-    a word is replaced by one with the same neighbours in the training texts, or else by an equally
-    frequent one.
+    Afterwards, with ``ngram_probability``, an n-gram of at most ``max_ngram`` words replaces the
+    whole text. Copies without any original word are dropped. ``tagger`` is a spaCy pipeline.
+    Without a tagger, a word is replaced by a word with the same neighbours in the training texts,
+    or else by an equally frequent word.
     """
 
     kind: Literal["words"] = "words"
@@ -101,9 +101,9 @@ class _WordAugmenter:
 def _join_words(
     text: str, spans: Sequence[tuple[int, int]], words: Sequence[str], first: int, stop: int
 ) -> str:
-    """Join the words from ``first`` to ``stop`` with the characters between them in a text.
+    """Join the words from ``first`` to ``stop`` with the characters between them in the text.
 
-    At the ends of the text, what precedes or follows the words is included.
+    At the ends of the text, the characters before or after the words are included.
     """
     parts = [text[: spans[0][0]]] if first == 0 else []
     for index in range(first, stop):
@@ -115,17 +115,18 @@ def _join_words(
 
 
 UNKNOWN, BOUNDARY = -1, 0
-"""The id of a word of no text, and of the word before and after a text."""
+"""Ids of a word that is in no text, and of the position before and after a text."""
 
 Spans = Sequence[tuple[int, int]]
 
 
 class SimilarWords:
-    """A table of the words of texts, to substitute words by similar ones.
+    """A table of the words in some texts, for replacing words by similar ones.
 
     Words are similar if they share a context key: the part of speech, or the two neighbours.
-    Substitutes are drawn by their frequency in that context. With neighbours, a word without
-    similar ones is substituted by an equally frequent one, whose count has as many binary digits.
+    Substitutes are drawn by their frequency in that context. With neighbours as keys, a word
+    without similar words is replaced by an equally frequent word: its count has as many binary
+    digits.
     """
 
     def __init__(self, texts: Iterable[str], tagger: Tagger | None = None) -> None:
@@ -158,14 +159,14 @@ class SimilarWords:
             return [self._tag_ids.get(tag, UNKNOWN) for tag in self._tags_at(text, spans)]
         words = (self._word_ids.get(text[start:stop], UNKNOWN) for start, stop in spans)
         word_ids = [BOUNDARY, *words, BOUNDARY]
-        # One number of two below 2^31.
+        # Combines two numbers below 2^31 into one.
         return [
             UNKNOWN if UNKNOWN in (before, after) else (before << 31) + after
             for before, after in zip(word_ids, word_ids[2:], strict=False)
         ]
 
     def substitute(self, word: str, key: int, random_value: float) -> str:
-        """Return a similar word for a random value in [0, 1); the word itself if there is none."""
+        """Return a similar word for a random value in [0, 1); the word itself if it has none."""
         word_id = self._word_ids.get(word, UNKNOWN)
         start, stop = (
             np.searchsorted(self._sorted_keys, [key, key + 1]) if key != UNKNOWN else (0, 0)
@@ -185,7 +186,7 @@ class SimilarWords:
         return similar[similar != word_id]
 
     def _tags_at(self, text: str, spans: Spans) -> list[str]:
-        """Return the part of speech of each word; nothing without a tagger."""
+        """Return the part of speech of each word; empty without a tagger."""
         if self._tagger is None:
             return []
         tokens = list(self._tagger.parts_of_speech(text)) or [(0, "")]

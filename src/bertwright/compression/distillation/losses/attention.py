@@ -15,12 +15,12 @@ from bertwright.encoder.config import EncoderConfig
 
 
 class AttentionLossConfig(LayerLossConfig):
-    """A distillation loss on attention, summed over layer pairs, the mean over sequences.
+    """A distillation loss on attention: the mean over sequences, summed over layer pairs.
 
-    ``scores``: the mean squared difference over all heads and all pairs of positions that the
-    teacher's mask allows (Jiao et al. 2020). ``weights``: the mean KL(teacher || student) over
-    heads and positions (Aguilar et al. 2020). If the numbers of heads differ, the means over heads
-    are compared.
+    ``scores`` is the mean squared difference over all heads and all pairs of positions that the
+    teacher's mask allows (Jiao et al. 2020). ``weights`` is the mean KL(teacher || student) over
+    heads and positions (Aguilar et al. 2020). If the numbers of heads differ, means over heads are
+    compared.
     """
 
     kind: Literal["attention"] = "attention"
@@ -66,7 +66,7 @@ class AttentionLoss(LayerLoss[AttentionLossConfig]):
         allowed: Tensor,
         attention_mask: Tensor,
     ) -> Tensor:
-        """Return the distance between attentions (B, H, L, L), summed over sequences."""
+        """Return the distance between attention tensors (B, H, L, L), summed over sequences."""
         pairs = (
             attention_mask[:, None, :, None]
             & attention_mask[:, None, None, :]
@@ -85,7 +85,7 @@ class AttentionLoss(LayerLoss[AttentionLossConfig]):
 
 
 def _same_num_heads(student_attention: Tensor, teacher_attention: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both in float32 with the same number of heads."""
+    """Return both tensors in float32 with the same number of heads."""
     student_attention, teacher_attention = student_attention.float(), teacher_attention.float()
     if student_attention.shape[1] == teacher_attention.shape[1]:
         return student_attention, teacher_attention

@@ -1,4 +1,4 @@
-"""Distillation of hidden states, through a projection where the widths differ."""
+"""Distillation of hidden states, with a projection if the widths differ."""
 
 from typing import Literal
 
@@ -14,12 +14,12 @@ from bertwright.encoder.config import EncoderConfig
 
 
 class HiddenStateLossConfig(LayerLossConfig):
-    """A distillation loss on hidden states, summed over layer pairs, the mean over ``positions``.
+    """A distillation loss on hidden states: the mean over ``positions``, summed over layer pairs.
 
     ``squared`` is the squared difference, averaged over the width; ``cosine`` is 1 - cosine.
     ``normalisation`` divides states by their ``length`` (Sun et al. 2019) or standardises them to
-    mean 0 and ``deviation`` 1 (Sun et al. 2020). Where widths differ, a trained linear projection
-    maps the student's states: one ``shared`` by all layers (Jiao et al. 2020, the code) or one
+    mean 0 and ``deviation`` 1 (Sun et al. 2020). If widths differ, a trained linear projection maps
+    the student's states: one ``shared`` by all layers (Jiao et al. 2020, released code) or one
     ``per-layer``.
     """
 
@@ -47,7 +47,7 @@ class HiddenStateLossConfig(LayerLossConfig):
 
 
 class HiddenStateLoss(LayerStateLoss[HiddenStateLossConfig]):
-    """A loss on hidden states, with no projection, one for all pairs, or one per pair."""
+    """A loss on hidden states, with no projection, one for all layer pairs, or one per pair."""
 
     def __init__(
         self,
@@ -93,9 +93,9 @@ class HiddenStateLoss(LayerStateLoss[HiddenStateLossConfig]):
 class MomentLossConfig(LayerLossConfig):
     """A distillation loss on a moment of each hidden state over its width.
 
-    The squared difference of the ``mean`` or the absolute difference of the ``variance``, summed
-    over layer pairs, the mean over positions. The released code takes the teacher's moments over
-    all its layers at once; here they are those of the paired layer.
+    The loss is the squared difference of the ``mean``, or the absolute difference of the
+    ``variance``: the mean over positions, summed over layer pairs. The released code takes the
+    teacher's moments over all its layers at once; here they are taken from the paired layer.
     """
 
     kind: Literal["moments"] = "moments"

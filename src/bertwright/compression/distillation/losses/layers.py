@@ -1,4 +1,4 @@
-"""Distillation losses that compare pairs of layers, all at once or one after the other."""
+"""Distillation losses on pairs of layers, trained all at once or one after the other."""
 
 import re
 from typing import Generic, Literal, TypeVar
@@ -25,14 +25,14 @@ _PAIR = re.compile(r"(\d+)-(\d+)")
 
 
 class LayerMap(Settings):
-    """A choice of layer pairs (student, teacher).
+    """A choice of (student, teacher) layer pairs.
 
     Layer 0 is the embeddings, layer k the output of block k.
 
-    ``uniform`` pairs layer m of N with mL/N of L, ``last`` the student's layers with the teacher's
-    last ones, ``first`` with its first; or ``pairs`` are named, ``1-4 2-8``. ``subset`` keeps all,
-    all but the last (Sun et al. 2019), or the last alone (Sanh et al. 2019). ``embeddings`` adds
-    the pair of embeddings (Jiao et al. 2020).
+    ``uniform`` pairs layer m of N with layer mL/N of L, ``last`` pairs the student's layers with
+    the teacher's last ones, ``first`` with its first ones. ``pairs`` lists them explicitly: ``1-4
+    2-8``. ``subset`` keeps all pairs, all but the last (Sun et al. 2019), or only the last (Sanh et
+    al. 2019). ``embeddings`` adds the pair of embeddings (Jiao et al. 2020).
     """
 
     rule: LayerMapRule = "uniform"
@@ -50,7 +50,7 @@ class LayerMap(Settings):
     def layer_pairs(self, student_layers: int, teacher_layers: int) -> list[tuple[int, int]]:
         """Return the pairs for a student and a teacher with these numbers of layers.
 
-        Raises UserError for a layer that does not exist, and if no pair is left.
+        Raises UserError for a layer that does not exist, or if no pair is left.
         """
         if self.pairs is not None:
             pairs = [(int(a), int(b)) for a, b in _PAIR.findall(self.pairs)]
@@ -84,8 +84,8 @@ class LayerMap(Settings):
 class LayerLossConfig(DistillationTermConfig):
     """A distillation loss on layer pairs.
 
-    They are trained ``joint``; ``cumulative``, where every equal interval of the time adds a pair
-    (Aguilar et al. 2020); or ``sequential``, one pair per interval (Sun et al. 2020).
+    Pairs are trained ``joint``; ``cumulative``, adding a pair in each of several equal intervals
+    (Aguilar et al. 2020); or ``sequential``, with one pair per interval (Sun et al. 2020).
     """
 
     layers: LayerMap = LayerMap()
@@ -108,7 +108,7 @@ class LayerLoss(DistillationTerm, Generic[LayerConfigT]):
         self.config, self.pairs = config, pairs
 
     def active_pairs(self, fraction: float) -> range:
-        """Return the indices of the pairs trained now."""
+        """Return the indices of the pairs trained at a fraction of the training."""
         num_pairs = len(self.pairs)
         current = interval_index(fraction, num_pairs)
         if self.config.order == "joint":
@@ -117,7 +117,7 @@ class LayerLoss(DistillationTerm, Generic[LayerConfigT]):
 
 
 class LayerStateLoss(LayerLoss[LayerConfigT]):
-    """A base class of losses on hidden states of layer pairs, at every real position."""
+    """A base class of losses on the hidden states of layer pairs, at every real position."""
 
     def __init__(self, config: LayerConfigT, pairs: list[tuple[int, int]]) -> None:
         super().__init__(config, pairs)
@@ -138,7 +138,7 @@ class LayerStateLoss(LayerLoss[LayerConfigT]):
         return total
 
     def select_positions(self, hidden_states: Tensor, attention_mask: Tensor) -> Tensor:
-        """Return the states to compare, (M, D), of states (B, L, D)."""
+        """Return the states to compare, (M, D), from states (B, L, D)."""
         return hidden_states[attention_mask]
 
     def distance(self, pair_index: int, student_states: Tensor, teacher_states: Tensor) -> Tensor:
@@ -147,11 +147,11 @@ class LayerStateLoss(LayerLoss[LayerConfigT]):
 
 
 def interval_index(fraction: float, num_intervals: int) -> int:
-    """Return the index of the current one of equal intervals of the time."""
+    """Return the index of the interval that a fraction of the training is in."""
     # The tolerance keeps a boundary such as 29/100 on its side of a rounded product.
     return min(int(fraction * num_intervals + 1e-9), num_intervals - 1)
 
 
 def hidden_state_tap(layer: int) -> str:
-    """Return the tap of a layer: 0 is the embeddings, k the output of block k."""
+    """Return the tap of a layer: layer 0 is the embeddings, layer k the output of block k."""
     return f"blocks.{layer - 1}.residual" if layer else "embeddings.output"

@@ -1,4 +1,4 @@
-"""Distillation of outputs: the teacher's distribution, not only its best label.
+"""Distillation of outputs: the teacher's distribution instead of only its best label.
 
 Hinton et al. (2015).
 """
@@ -21,11 +21,11 @@ from bertwright.encoder.config import EncoderConfig
 class OutputLossConfig(DistillationTermConfig):
     """A distillation loss on the outputs of a head.
 
-    ``divergence`` is T^2 KL(softmax(t/T) || softmax(s/T)) over classes, yes and no for each of
-    several labels, start and end positions of an answer, or options. ``squared`` is the squared
-    difference of the outputs (Tang et al. 2019); regression always uses it, and similarity compares
-    cosines. Both are summed over classes; published code divides by their number (``mean``), so
-    its weights differ.
+    ``divergence`` is T^2 KL(softmax(t/T) || softmax(s/T)) over classes, over yes and no for each of
+    several labels, over start and end positions of an answer, or over options. ``squared`` is the
+    squared difference of the outputs (Tang et al. 2019). Regression always uses ``squared``, and
+    similarity compares cosines. Both are summed over classes; published code divides by the number
+    of classes (``mean``), so its weights differ.
     """
 
     kind: Literal["outputs"] = "outputs"
@@ -61,9 +61,9 @@ class OutputLoss(DistillationTerm):
 def soft_kl_divergence(
     student_logits: Tensor, teacher_logits: Tensor, temperature: float
 ) -> Tensor:
-    """Return T^2 KL(teacher || student) of logits (M, K), summed.
+    """Return T^2 KL(teacher || student) for logits (M, K), summed.
 
-    The factor keeps the size of the gradients whatever T.
+    The factor makes the size of the gradients independent of T.
     """
     student, teacher = (
         F.log_softmax(logits / temperature, -1) for logits in (student_logits, teacher_logits)

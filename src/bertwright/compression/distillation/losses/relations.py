@@ -1,6 +1,7 @@
 """Distillation of relations between positions in one layer (Wang et al. 2020, 2021: MiniLM).
 
-Queries, keys and values are compared among themselves, so widths and numbers of heads may differ.
+Queries, keys and values are each compared with themselves, so widths and numbers of heads may
+differ.
 """
 
 from typing import Literal
@@ -25,9 +26,10 @@ PROJECTIONS = ("query", "key", "value")
 class RelationLossConfig(DistillationTermConfig):
     """A distillation loss KL(teacher || student) of softmax(X X^T / sqrt(d)) within a sequence.
 
-    X is the queries, the keys and the values of the student's last layer, split into ``heads``
-    relation heads; the mean over positions, heads and sequences. ``layer`` is the teacher's, None
-    its last: in a deep teacher a lower layer works better (2021, section 4.3).
+    X stands for the queries, the keys and the values of the student's last layer, split into
+    ``heads`` relation heads; the loss is the mean over positions, heads and sequences. ``layer`` is
+    the teacher's layer, None for the last one: in a deep teacher a lower layer works better (2021,
+    section 4.3).
     """
 
     kind: Literal["relations"] = "relations"
@@ -57,7 +59,7 @@ class RelationLossConfig(DistillationTermConfig):
 
 
 class RelationLoss(DistillationTerm):
-    """A loss on the relations in a block of each model."""
+    """A loss on the relations in one block of each model."""
 
     def __init__(self, heads: int, student_block: int, teacher_block: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The axis of distillation terms: how a student is compared with its teacher."""
+"""The axis of distillation terms: ways to compare a student with its teacher."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from bertwright.objectives.objective import Loss
 
 @dataclass(frozen=True)
 class DistillationInputs:
-    """The outputs and hidden values of a student and its teacher for the same sequences.
+    """The outputs and hidden values of a student and its teacher, for the same sequences.
 
     Attributes:
         student_outputs, teacher_outputs: (M, K) float32.
         student_logits, teacher_logits: (N, C) float32 over classes; None for regression.
         student_values, teacher_values: hidden values by tap, (B, ...).
         attention_mask: (B, L) bool, False for padding and filler sequences.
-        fraction: of the training, from 0 to 1.
+        fraction: completed fraction of the training, from 0 to 1.
     """
 
     student_outputs: Tensor
@@ -36,7 +36,7 @@ class DistillationInputs:
 
 @dataclass(frozen=True)
 class BatchCounts:
-    """The numbers of sequences, of real tokens, and of targets (by weight) of a batch."""
+    """The numbers of sequences, of real tokens, and of targets (sum of weights) in a batch."""
 
     num_sequences: float
     num_tokens: float
@@ -44,10 +44,10 @@ class BatchCounts:
 
 
 class DistillationTerm(nn.Module):
-    """A distance between two models; its parameters are trained with the student.
+    """A distance between two models, whose parameters are trained with the student.
 
     Attributes:
-        student_taps, teacher_taps: the hidden values that it compares.
+        student_taps, teacher_taps: names of the hidden values that it compares.
         compares_outputs: True if it compares outputs.
     """
 
@@ -56,7 +56,7 @@ class DistillationTerm(nn.Module):
     compares_outputs: ClassVar[bool] = False
 
     def count(self, batch_counts: BatchCounts) -> float:
-        """Return the number that the sum over a batch is divided by."""
+        """Return the number by which the sum over a batch is divided."""
         raise TypeError(f"{type(self).__name__} does not implement count")
 
     def forward(self, inputs: DistillationInputs) -> Tensor:
@@ -64,11 +64,11 @@ class DistillationTerm(nn.Module):
         raise TypeError(f"{type(self).__name__} does not implement forward")
 
     def init(self, seed: int) -> None:
-        """Draw the weights of new parameters."""
+        """Initialise its parameters."""
 
 
 class DistillationTermConfig(Config):
-    """The axis of distillation terms; ``weight`` is the weight in the total loss."""
+    """The axis of distillation terms; ``weight`` is the factor in the total loss."""
 
     weight: NumberOrSchedule = ConstantSchedule(value=1.0)
 
@@ -78,10 +78,10 @@ class DistillationTermConfig(Config):
 
 
 class DistillationTerms(nn.Module):
-    """The terms of a distillation by name: the kind, with a number from the second of a kind on.
+    """Distillation terms by name: the kind, with a number from the second term of a kind on.
 
     Attributes:
-        student_taps, teacher_taps: the hidden values that they compare.
+        student_taps, teacher_taps: names of the hidden values that they compare.
         compares_outputs: True if a term compares outputs.
 
     Raises UserError if a term cannot compare the two encoders.
@@ -107,20 +107,20 @@ class DistillationTerms(nn.Module):
         self.compares_outputs = any(term.compares_outputs for term in terms)
 
     def init(self, seed: int) -> None:
-        """Draw the weights of new parameters."""
+        """Initialise the parameters of all terms."""
         for _, term in self._by_name.values():
             term.init(seed)
 
     def weights(self, fraction: float) -> dict[str, float]:
-        """Return the weights in the total loss."""
+        """Return the weights of the terms in the total loss."""
         return {name: config.weight.at(fraction) for name, (config, _) in self._by_name.items()}
 
     def counts(self, batch_counts: BatchCounts) -> dict[str, float]:
-        """Return the numbers that the losses of a batch are divided by."""
+        """Return the numbers by which the losses of a batch are divided."""
         return {name: term.count(batch_counts) for name, (_, term) in self._by_name.items()}
 
     def losses(self, inputs: DistillationInputs, batch_counts: BatchCounts) -> dict[str, Loss]:
-        """Return the losses of a batch."""
+        """Return the losses of a batch by name."""
         zero = inputs.student_outputs.new_zeros(())
         return {
             name: Loss(term(inputs), term.count(batch_counts), zero)

@@ -1,1 +1,1 @@
-"""Recipes of distillation in pre-training."""
+"""Recipes for distillation in pre-training."""

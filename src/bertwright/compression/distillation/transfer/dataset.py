@@ -1,4 +1,4 @@
-"""Texts with a teacher's outputs in files, memory-mapped and written chunk by chunk."""
+"""Texts with a teacher's outputs, in memory-mapped files that are written chunk by chunk."""
 
 import json
 import mmap
@@ -25,15 +25,15 @@ TEXTS, OUTPUTS, INDEX, CHUNKS = "texts.jsonl", "outputs.bin", "index.bin", "chun
 
 
 class TransferDataset(LazyExamples):
-    """The files of a :class:`TransferWriter`, read text by text.
+    """The files of a :class:`TransferWriter`, read one text at a time.
 
-    ``texts.jsonl`` has a line for each text with its label; ``outputs.bin`` the outputs of the
-    teacher's head, float32; ``index.bin`` the end of each text in both files.
+    ``texts.jsonl`` has a line for each text with its label, ``outputs.bin`` the float32 outputs of
+    the teacher's head, ``index.bin`` the end of each text in both files.
     """
 
     def __init__(self, folder: Path, teacher: FineTunedModel) -> None:
         self.teacher = teacher
-        # The folder name identifies the teacher, the chunks identify the texts.
+        # The folder name identifies the teacher; the chunks identify the texts.
         self.sha256 = sha256(folder.name.encode() + (folder / CHUNKS).read_bytes()).hexdigest()
         with open(folder / TEXTS, "rb") as file:
             self._texts = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -59,7 +59,7 @@ class TransferDataset(LazyExamples):
         return map(self.__getitem__, range(len(self)))
 
     def outputs(self, index: int) -> FloatArray:
-        """Return the outputs (k, K) of one text, over all its sequences."""
+        """Return the outputs (k, K) of one text for all its sequences."""
         start, stop = (int(end) for _, end in self._bounds(index))
         return np.array(self._outputs[start:stop])
 
@@ -68,7 +68,7 @@ class TransferDataset(LazyExamples):
         return np.diff(self._index[:, 1], prepend=0)
 
     def outputs_of(self, part: LazyEncodedTask) -> Sequence[Tensor]:
-        """Return the outputs (k, K) float32 of each sequence of a part, on training scale."""
+        """Return the outputs (k, K) float32 of each sequence of ``part``, on training scale."""
 
         def sequence_outputs(index: int) -> Tensor:
             sequence, start = part.sequences[index], int(part.sequences.first_outputs[index])
@@ -79,14 +79,14 @@ class TransferDataset(LazyExamples):
         return LazyList(len(part.sequences), sequence_outputs)
 
     def _bounds(self, index: int) -> NDArray[np.int64]:
-        """Return the start and the end of a text, (2, 2): in bytes of its line, and in outputs."""
+        """Return start and end of a text, (2, 2): in bytes of its line, and in outputs."""
         before = self._index[index - 1] if index else np.zeros(2, np.int64)
         return np.stack([before, self._index[index]])
 
 
 @dataclass(frozen=True)
 class TransferChunk:
-    """A chunk of texts: the hash of their sources, and the ends of the files after it."""
+    """A chunk of texts: the hash of their sources, and the file ends after the chunk."""
 
     key: str
     text_bytes: int
@@ -97,8 +97,8 @@ class TransferChunk:
 class TransferWriter:
     """A writer of transfer files, chunk by chunk.
 
-    An interrupted run resumes after the last complete chunk. From the first chunk with another key
-    on, existing chunks are discarded.
+    An interrupted run resumes after the last complete chunk. If a chunk has another key than
+    before, it and all later chunks are discarded.
     """
 
     def __init__(self, folder: Path, width: int) -> None:
@@ -109,7 +109,7 @@ class TransferWriter:
             self._chunks.pop()
 
     def skip_existing(self, key: str) -> bool:
-        """Return True and advance if the next chunk exists already."""
+        """Return True and move past the next chunk if it exists already."""
         if self._num_done < len(self._chunks) and self._chunks[self._num_done].key == key:
             self._num_done += 1
             return True
@@ -117,11 +117,11 @@ class TransferWriter:
 
     @property
     def num_texts(self) -> int:
-        """The number of texts in the chunks skipped or appended."""
+        """The number of texts in the chunks skipped or written so far."""
         return self._chunks[self._num_done - 1].num_texts if self._num_done else 0
 
     def last_examples(self) -> Iterator[TaskExample]:
-        """Yield the texts of the last chunk skipped."""
+        """Yield the texts of the last skipped chunk."""
         start = self._chunks[self._num_done - 2].text_bytes if self._num_done > 1 else 0
         with open(self._folder / TEXTS, "rb") as file:
             file.seek(start)
@@ -152,10 +152,10 @@ class TransferWriter:
         self._num_done += 1
 
     def truncate(self) -> None:
-        """Discard everything after the chunks skipped or appended."""
+        """Discard everything after the chunks skipped or written so far."""
         del self._chunks[self._num_done :]
         chunks = "".join(f"{json.dumps(asdict(chunk))}\n" for chunk in self._chunks)
-        # The chunk list first, so that it never names missing data.
+        # The chunk list is written first, so that it never lists missing data.
         sizes = {CHUNKS: len(chunks.encode()), **self._file_sizes(self._last_chunk)}
         for name, size in sizes.items():
             if (file := self._folder / name).exists():
@@ -171,7 +171,7 @@ class TransferWriter:
         }
 
     def _is_complete(self, chunk: TransferChunk) -> bool:
-        """Return True if the files contain a chunk completely."""
+        """Return True if the files contain the whole chunk."""
         files = ((self._folder / name, size) for name, size in self._file_sizes(chunk).items())
         return all(file.exists() and file.stat().st_size >= size for file, size in files)
 

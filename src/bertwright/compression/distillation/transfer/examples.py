@@ -1,4 +1,4 @@
-"""Unlabelled examples, and the labels that a teacher predicts for them."""
+"""Unlabelled examples, and their labels as predicted by a teacher."""
 
 import json
 from collections.abc import Iterator
@@ -19,12 +19,12 @@ from bertwright.tasks.prediction import read_inputs
 from bertwright.tasks.task import Task
 
 LABELLING_KINDS = ("class", "labels", "number")
-"""The output types whose labels a text can have."""
+"""Output types whose labels a text alone can have."""
 
 
 @dataclass(frozen=True)
 class UnlabelledFile:
-    """The inputs of a task in a file, which can be iterated over more than once."""
+    """The inputs of a task in a file that can be read more than once."""
 
     path: Path
     task: Task
@@ -34,7 +34,7 @@ class UnlabelledFile:
 
 
 def require_labelling(task: Task) -> None:
-    """Raise UserError for a task whose labels a text alone cannot have."""
+    """Raise UserError for a task whose labels cannot be predicted for a text alone."""
     if task.output_type.kind_name() not in (*LABELLING_KINDS, "tags"):
         raise UserError(
             f"task {task.name} needs more than a text per example: unlabelled texts cannot be used "
@@ -64,7 +64,7 @@ def without_label(example: TaskExample) -> TaskExample:
 
 
 def pseudo_labelled(example: TaskExample, prediction: Prediction) -> TaskExample:
-    """Return an example with its label, or else with the teacher's prediction."""
+    """Return an example with its own label, or else with the teacher's prediction."""
     if isinstance(example, TaggedSentence):
         return replace(example, tags=prediction.value) if example.tags is None else example
     assert isinstance(example, Example)
@@ -72,7 +72,7 @@ def pseudo_labelled(example: TaskExample, prediction: Prediction) -> TaskExample
 
 
 def to_json_line(example: TaskExample) -> str:
-    """Return an example as a line of JSON, without a line break."""
+    """Return an example as one line of JSON, without the line break."""
     is_tagged = isinstance(example, TaggedSentence)
     names = ("words", "tags") if is_tagged else ("text", "pair", "label")
     fields = {name: value for name in names if (value := getattr(example, name)) is not None}
@@ -80,7 +80,7 @@ def to_json_line(example: TaskExample) -> str:
 
 
 def from_json_line(line: str) -> TaskExample:
-    """Return the example of a line of :func:`to_json_line`."""
+    """Return the example in a line written by :func:`to_json_line`."""
     fields: dict[str, Any] = {
         n: tuple(v) if isinstance(v, list) else v for n, v in json.loads(line).items()
     }

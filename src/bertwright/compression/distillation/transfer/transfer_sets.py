@@ -1,4 +1,4 @@
-"""The examples that the stages of a method learn from."""
+"""The examples that the stages of a method train on."""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,14 +42,14 @@ ExampleSource = Literal["task", "unlabelled"]
 
 @dataclass(frozen=True)
 class TransferSets:
-    """The examples of all stages: those of the task, or texts labelled by the teacher.
+    """The examples for all stages: the task's own, or texts labelled by the teacher.
 
     Attributes:
         train: the training examples.
-        unlabelled: texts without labels; None uses those of the task.
-        folder: where teacher outputs are kept; an interrupted run resumes from it.
+        unlabelled: texts without labels; None uses the texts of the task.
+        folder: stores teacher outputs; an interrupted run resumes from it.
         augmenter: a masked language model, for augmentations that need one.
-        seed: of the augmentations.
+        seed: seed of the augmentations.
     """
 
     teacher: FineTunedModel
@@ -68,7 +68,7 @@ class TransferSets:
         """Return examples of the task or unlabelled texts, with augmented copies if any.
 
         Labels of the task are kept; the teacher labels all other texts. Raises UserError for a task
-        whose labels a text cannot have, and if there is no text.
+        whose labels a text alone cannot have, or if there is no text.
         """
         if source == "task" and augmentation is None:
             return self.train
@@ -77,7 +77,7 @@ class TransferSets:
         return self._cache[source, augmentation]
 
     def texts(self) -> Iterator[str]:
-        """Yield all texts before augmentation."""
+        """Yield all texts, before augmentation."""
         for example in chain(self.train, () if self.unlabelled is None else self.unlabelled):
             yield from example_texts(example)
 
@@ -120,7 +120,7 @@ class TransferSets:
     def _folder_name(
         self, source: ExampleSource, augmentation: Augmentation | None, first_hash: str
     ) -> str:
-        """Return a folder name with a hash of all inputs; of the texts only the first chunk."""
+        """Return a folder name with a hash of all inputs, but only the first chunk of texts."""
         inputs = [*prediction_fingerprint(self.teacher), first_hash]
         if augmentation is not None:
             inputs += [augmentation.model_dump_json(), str(self.seed)]
@@ -137,7 +137,7 @@ def _hash_of(examples: Examples) -> str:
 
 @dataclass(frozen=True)
 class _ExampleTexts:
-    """The texts of examples, which can be iterated over more than once."""
+    """The texts of examples; they can be iterated over more than once."""
 
     examples: Examples
 
@@ -146,7 +146,7 @@ class _ExampleTexts:
 
 
 class _SeenTexts:
-    """A set of texts, by fingerprint."""
+    """A set of texts, stored as fingerprints."""
 
     def __init__(self) -> None:
         self._fingerprints, self._num_texts = FingerprintTable(), 0
@@ -166,7 +166,7 @@ class _SeenTexts:
 def _with_new_copies(
     examples: Sequence[TaskExample], augment: AugmentationFunction, seen_texts: _SeenTexts
 ) -> list[TaskExample]:
-    """Return examples, each followed by its copies that are new."""
+    """Return the examples, each followed by its new copies."""
     augmented: list[TaskExample] = []
     for example, copies in zip(examples, augment_examples(examples, augment), strict=True):
         seen_texts.update([example])

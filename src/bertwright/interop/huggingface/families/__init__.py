@@ -1,1 +1,1 @@
-"""Model families: one module per stock architecture."""
+"""Model families, one module per stock architecture."""

@@ -28,9 +28,9 @@ BLOCK_PREFIX, UP_PROJECTION = "encoder.blocks.", "encoder.embeddings.up_projecti
 
 
 class Albert(Bert):
-    """Layers that share all parameters are one group.
+    """BERT with groups of layers; layers that share all parameters are one group.
 
-    If only a part is shared, every layer is a group of its own, with a copy of that part.
+    If only some parameters are shared, every layer is its own group, with a copy of them.
     """
 
     model_type = "albert"
@@ -107,7 +107,7 @@ class Albert(Bert):
         groups = depth.groups if depth.sharing == "all" else layers
         exported = {n: t for n, t in tensors.items() if not n.startswith(BLOCK_PREFIX)}
         width = model.recipe.encoder.width
-        # The stock class always projects, even from a table of the encoder's width.
+        # The stock class always has the projection, even if the table has the encoder's width.
         exported.setdefault(f"{UP_PROJECTION}.weight", torch.eye(width))
         exported.setdefault(f"{UP_PROJECTION}.bias", torch.zeros(width))
         for group in range(groups):

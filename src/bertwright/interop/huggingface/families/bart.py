@@ -39,14 +39,14 @@ def _stack_table(stack: str) -> TensorNameTable:
 
 
 FINAL_LOGITS_BIAS = "final_logits_bias"
-"""A buffer of zeros that training does not change; our model has none."""
+"""A buffer of zeros that training does not change; our model does not have it."""
 
 PER_STACK_KEYS = ("attention_heads", "ffn_dim")
-"""Keys of each stack that must agree."""
+"""Config keys that must agree between the two stacks."""
 
 
 class Bart(EncoderDecoderFamily):
-    """Two stacks of BERT's blocks; positions begin at row 2 of their tables."""
+    """Two stacks of BERT's blocks; positions begin at row 2 of the position tables."""
 
     model_type = "bart"
     class_name = "Bart"

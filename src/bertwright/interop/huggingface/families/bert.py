@@ -76,7 +76,7 @@ POOLER_HEAD = StockTaskHead(
 
 
 class Bert(ModelFamily):
-    """Post-norm, learned positions, a transform before the output layer.
+    """BERT: post-norm, learned positions, and a transform before the output layer.
 
     Biases and segments that a recipe leaves out are exported as zeros; rows of the position table
     before the offset are dropped.

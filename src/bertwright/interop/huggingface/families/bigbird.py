@@ -1,8 +1,8 @@
 """BigBird (Zaheer et al. 2020): BERT with window, global and random block attention.
 
-The stock class draws random blocks only in training, per head; otherwise it uses the first block.
-It is equivalent to ours up to (5 + 2 r) B tokens, for r random blocks of size B, where attention is
-full, and an approximation beyond.
+The stock class samples random blocks only in training, separately per head; otherwise it uses the
+first block. It is equivalent to our model up to (5 + 2 r) B tokens, for r random blocks of size B,
+where attention is full; beyond that it is an approximation.
 """
 
 from typing import Any
@@ -58,7 +58,7 @@ def block_sparse_visibility(block_size: int, num_random_blocks: int) -> OrVisibi
 
 
 class BigBird(Bert):
-    """BERT with a pooler in every stock class; a missing one is exported as zeros."""
+    """BERT with a pooler in every stock class; a missing pooler is exported as zeros."""
 
     model_type = "big_bird"
     class_name = "BigBird"
@@ -139,6 +139,6 @@ class BigBird(Bert):
 
 
 def _random_blocks(visibility: Visibility) -> RandomBlocksVisibility | None:
-    """Return the random blocks of a mask."""
+    """Return the random blocks of an attention mask; None if it has none."""
     rules = visibility.rules if isinstance(visibility, OrVisibility) else ()
     return next((rule for rule in rules if isinstance(rule, RandomBlocksVisibility)), None)

@@ -1,4 +1,4 @@
-"""Keys of config.json with their recipe keys, and the axes that have no key."""
+"""Keys of config.json with their recipe keys, and recipe axes without a config key."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ BOS_EOS_PAD = {"bos_token_id": "start", "eos_token_id": "end", "pad_token_id": "
 class ConfigKey:
     """A key of config.json, the equivalent recipe key, and the stock default.
 
-    ``value_map`` translates their values to ours where they differ.
+    ``value_map`` translates stock values to recipe values if they differ.
     """
 
     stock_key: str
@@ -24,7 +24,7 @@ class ConfigKey:
     value_map: Mapping[Any, Any] | None = None
 
     def to_recipe(self, config: StockConfig) -> Any:
-        """Return our value of a configuration."""
+        """Return the recipe value of this key in a configuration."""
         value = config.get(self.stock_key, self.default)
         if self.value_map is None:
             return value
@@ -34,7 +34,7 @@ class ConfigKey:
         return self.value_map[value]
 
     def to_stock(self, value: Any) -> Any:
-        """Return their value for ours; None if there is none."""
+        """Return the stock value of a recipe value; None if there is none."""
         if self.value_map is None:
             return value
         return next((theirs for theirs, ours in self.value_map.items() if ours == value), None)
@@ -65,7 +65,7 @@ UNSUPPORTED_AXES: dict[str, tuple[Any, ...]] = {
     "output.norm": (None,),
     "output.scaled": (False,),
 }
-"""Axes that hardly any stock class has, with the values that amount to not having them."""
+"""Axes that hardly any stock class has, with the values that are equivalent to not having them."""
 
 COMMON_AXES: dict[str, tuple[Any, ...]] = {
     "encoder.depth.kind": ("stack",),
@@ -85,7 +85,7 @@ COMMON_AXES: dict[str, tuple[Any, ...]] = {
 
 
 def without(axes: Mapping[str, tuple[Any, ...]], *paths: str) -> dict[str, tuple[Any, ...]]:
-    """Return axes without some."""
+    """Return the axes without those at ``paths``."""
     return {path: choices for path, choices in axes.items() if path not in paths}
 
 

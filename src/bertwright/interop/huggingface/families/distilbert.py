@@ -13,7 +13,7 @@ BLOCK, LAYER = "encoder.blocks.#", "transformer.layer.#"
 
 
 class DistilBert(ModelFamily):
-    """The epsilon of the norms is fixed."""
+    """DistilBERT; the epsilon of its norms is fixed."""
 
     model_type = "distilbert"
     class_name = "DistilBert"

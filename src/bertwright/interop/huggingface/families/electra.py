@@ -29,7 +29,7 @@ EMBEDDING_SIZE_KEY = ConfigKey("embedding_size", "encoder.embeddings.width", 128
 
 
 class Electra(Bert):
-    """Discriminator ``ElectraForPreTraining`` and generator ``ElectraForMaskedLM``.
+    """ELECTRA: discriminator ``ElectraForPreTraining`` and generator ``ElectraForMaskedLM``.
 
     No stock class has both, so a model with both is exported without its generator.
     """
@@ -67,7 +67,7 @@ class Electra(Bert):
     }
 
     def extra_mismatches(self, recipe: Recipe, special_tokens: SpecialTokens) -> list[str]:
-        """Return a mismatch for another activation than GELU, which the stock head also uses."""
+        """Return a mismatch if the activation is not GELU, which the stock head always uses."""
         kind: str = recipe.encoder.feed_forward.kind  # type: ignore[attr-defined]
         is_discriminator = any(
             o.capabilities.detects_replacements for o in recipe.objectives.values()
@@ -86,7 +86,7 @@ class Electra(Bert):
         return super().import_tensors(tensors, config)
 
     def adjust_recipe(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Replace a factorised embedding of the encoder's width by a plain one."""
+        """Replace a factorised embedding with the encoder's width by a plain one."""
         encoder = settings["encoder"]
         if encoder["embeddings"]["width"] == encoder["width"]:
             encoder["embeddings"]["kind"] = "tokens"

@@ -1,7 +1,8 @@
 """A family of stock classes: tensor names, configuration keys, and fixed axes.
 
-One description serves both directions: a configuration becomes the axes of a recipe on import, and
-the axes a configuration, or the reasons why the family cannot compute the recipe, on export.
+One description serves both directions: on import, a configuration becomes the axes of a recipe; on
+export, the axes become a configuration, or a list of reasons why the family cannot compute the
+recipe.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,70 +44,70 @@ from bertwright.recipes import Recipe
 
 
 class ModelFamily:
-    """The stock classes around one encoder."""
+    """The stock classes around one kind of encoder."""
 
     model_type: ClassVar[str]
     class_name: ClassVar[str]
     recipe_name: ClassVar[str]
-    """Our recipe that continues the training of an imported model."""
+    """Name of our recipe whose training settings an imported model gets."""
     lm_head_type: ClassVar[str] = MASKED_LM
     objective_head_types: ClassVar[Mapping[tuple[bool, str], str]] = {}
-    """Head type by whether there is an LM head, and by the objective that has another head."""
+    """Head type by (has LM head, objective with another head)."""
     stock_output_names: ClassVar[Mapping[str, str]] = {}
     """Stock output names by objective."""
     lm_objective: ClassVar[str] = "masked"
     """The objective that trains the LM head."""
     visibility: ClassVar[Visibility] = BidirectionalVisibility()
     base_model_prefix: ClassVar[str]
-    """The attribute of the encoder in a stock class with a head."""
+    """The attribute of a stock class with a head that holds the encoder."""
     encoder_table: ClassVar[TensorNameTable]
     head_table: ClassVar[TensorNameTable]
-    """The heads of pre-training."""
+    """The tensor names of pre-training heads."""
     task_heads: ClassVar[dict[str, StockTaskHead]] = {}
     """The task heads by head type; ``{prefix}`` in a stock name is ``base_model_prefix``."""
     config_keys: ClassVar[tuple[ConfigKey, ...]]
     fixed_axes: ClassVar[dict[str, tuple[Any, ...]]]
-    """Axes without a config key: the value of the stock classes first, then equivalent ones."""
+    """Axes without a config key: first the value of the stock classes, then equivalent values."""
     unsupported_axes: ClassVar[Mapping[str, tuple[Any, ...]]] = UNSUPPORTED_AXES
-    """Further axes, unless the recipe has no such axis or a key or ``fixed_axes`` covers it."""
+    """Further axes, for recipes that have them, unless a key or ``fixed_axes`` covers them."""
     tie_key: ClassVar[ConfigKey] = TIE_KEY
-    """Whether the token embedding is the output table."""
+    """Whether the token embedding is also the output table."""
     is_padding_sensitive: ClassVar[bool] = False
     """Whether padding changes the outputs of the stock classes."""
     embedding_aliases: ClassVar[tuple[str, ...]] = ()
-    """Other names of the token embedding, besides the output layer's."""
+    """Other names of the token embedding, except the output layer's."""
     transposed_tensors: ClassVar[tuple[str, ...]] = ()
-    """Endings of the stock names of matrices that are stored transposed."""
+    """Suffixes of stock tensor names whose matrices are stored transposed."""
     ignored_tensors: ClassVar[tuple[str, ...]] = ()
-    """Tensors in old files that stock classes ignore."""
+    """Tensors in old files, which stock classes ignore."""
     default_max_length: ClassVar[int]
-    """Maximum length if the configuration states none."""
+    """Maximum length if the configuration has none."""
     published_special_tokens: ClassVar[Mapping[str, str]] = {}
-    """Special tokens of published vocabularies with unusual roles, by role."""
+    """Special tokens of published vocabularies with unusual names, by role."""
     token_id_keys: ClassVar[Mapping[str, str]] = {"pad_token_id": "pad"}
     """Keys of special token ids, with their roles."""
     required_config: ClassVar[Mapping[str, Any]] = {}
-    """Keys of config.json that must have this value if stated."""
+    """Keys of config.json that must have this value if they are present."""
 
     @property
     def pretraining_head_types(self) -> Mapping[tuple[bool, str | None], str]:
-        """All head types of pre-training, by LM head and objective."""
+        """All pre-training head types, by (has LM head, objective)."""
         return {**self.objective_head_types, (True, None): self.lm_head_type, (False, None): BASE}
 
     @property
     def token_embedding_name(self) -> str:
-        """The token embedding in a stock class with a head."""
+        """Name of the token embedding in a stock class with a head."""
         table = self.name_table(self.lm_head_type)
         return find_stock_names(table, "encoder.embeddings.tokens.weight")[0]
 
     @property
     def output_layer_name(self) -> str:
-        """The output layer, which stock classes prefer to the tied table if stored."""
+        """Name of the output layer, which stock classes prefer to the tied table if stored."""
         return dict(self.head_table)["output.table"][0]
 
     @property
     def output_bias_name(self) -> str | None:
-        """The output bias, perhaps outside of the output layer; None for no bias."""
+        """Name of the output bias, which may be outside of the output layer; None for no bias."""
         names = dict(self.head_table).get("output.bias")
         return None if names is None else names[0]
 
@@ -115,11 +116,11 @@ class ModelFamily:
         return config
 
     def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
-        """Return the configuration with keys that no ``ConfigKey`` writes."""
+        """Return the configuration, with the keys that no ``ConfigKey`` writes."""
         return config
 
     def adjust_recipe(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the recipe settings adjusted after all keys are read."""
+        """Return the recipe settings, adjusted after all keys are read."""
         return settings
 
     def token_roles(self, recipe: Recipe) -> Mapping[str, str]:
@@ -127,11 +128,11 @@ class ModelFamily:
         return self.token_id_keys
 
     def export_tensors(self, model: EncoderModel) -> StateDict:
-        """Return the parameters that a stock class needs, under our names."""
+        """Return the parameters that a stock class needs, by our names."""
         return dict(model.named_parameters())
 
     def zero_pooler(self, model: EncoderModel) -> StateDict:
-        """Return zeros for the pooler of a bare stock class, which would initialise it randomly."""
+        """Return zeros for the pooler of a bare stock class, which would otherwise be random."""
         if self.head_type(model) != BASE or not find_stock_names(
             self.name_table(BASE), f"{POOLER}.weight"
         ):
@@ -140,15 +141,15 @@ class ModelFamily:
         return {f"{POOLER}.weight": torch.zeros(width, width), f"{POOLER}.bias": torch.zeros(width)}
 
     def import_tensors(self, tensors: StateDict, config: StockConfig) -> StateDict:
-        """Convert the parameters of a stock class, under our names, to our model's."""
+        """Convert the parameters of a stock class, already under our names, to our model's."""
         return tensors
 
     def to_stock_shape(self, tensors: StateDict, model: EncoderModel) -> StateDict:
-        """Convert tensors under stock names from our shapes."""
+        """Convert our shapes to stock shapes, for tensors under stock names."""
         return self._transpose(tensors)
 
     def from_stock_shape(self, tensors: StateDict) -> StateDict:
-        """Convert tensors under stock names to our shapes."""
+        """Convert stock shapes to our shapes, for tensors under stock names."""
         return self._transpose(tensors)
 
     def _transpose(self, tensors: StateDict) -> StateDict:
@@ -158,19 +159,19 @@ class ModelFamily:
         }
 
     def extra_inputs(self, visibility: Visibility, token_info: TokenInfo) -> Mapping[str, Tensor]:
-        """Return further inputs that the stock class needs to apply the attention mask."""
+        """Return additional inputs that the stock class needs for the attention mask."""
         return {}
 
     def usage_note(self, visibility: Visibility) -> str:
-        """Describe the inputs besides a text that the stock class needs, for the model card."""
+        """Describe the additional inputs that the stock class needs, for the model card."""
         return ""
 
     def max_equivalent_length(self, recipe: Recipe) -> int | None:
-        """Return the maximum length up to which the stock class is equivalent; None for any."""
+        """Return the length up to which the stock class is equivalent; None for any length."""
         return None
 
     def standalone_mismatch(self, recipe: Recipe, max_length: int | None) -> str | None:
-        """Return why the bare stock class differs for texts alone; None if it does not.
+        """Return why the bare stock class differs when given only texts; None if it does not.
 
         ``max_length`` is the maximum length of the texts.
         """
@@ -182,7 +183,7 @@ class ModelFamily:
         return None
 
     def head_type(self, model: EncoderModel) -> str:
-        """Return the head type of a model; heads that it does not have are dropped."""
+        """Return the head type for a model; heads that this type does not have are dropped."""
         if not isinstance(model, Model):
             return task_head_type(model)
         has_lm_head = model.output is not None
@@ -207,7 +208,7 @@ class ModelFamily:
         ]
 
     def extra_mismatches(self, recipe: Recipe, special_tokens: SpecialTokens) -> list[str]:
-        """Return further reasons why this family cannot compute a recipe."""
+        """Return additional reasons why this family cannot compute a recipe."""
         return []
 
     def name_table(self, head_type: str) -> TensorNameTable:
@@ -226,7 +227,7 @@ class ModelFamily:
     def recipe_settings(self, config: StockConfig) -> dict[str, Any]:
         """Return the recipe's ``encoder``, ``output`` and ``assembly.length`` for a configuration.
 
-        Raises UserError naming the key of config.json that no axis expresses.
+        Raises UserError naming the key of config.json that no axis supports.
         """
         for name, value in self.required_config.items():
             if config.get(name, value) != value:
@@ -270,7 +271,7 @@ class ModelFamily:
         ]
 
     def _used_keys(self, model: EncoderModel) -> list[ConfigKey]:
-        """Return the keys that apply, output keys only if the model has an output layer."""
+        """Return the keys that apply; output keys only if the model has an output layer."""
         keys = [*self.config_keys, self.tie_key]
         if uses_output_layer(model):
             return keys
@@ -323,7 +324,7 @@ class ModelFamily:
             yield f"pooler is true ({self.class_name}: none)"
 
     def _objective_mismatches(self, model: EncoderModel) -> Iterator[str]:
-        """Yield why the stock class would interpret the outputs of a recipe wrongly."""
+        """Yield reasons why the stock class would interpret a recipe's outputs wrongly."""
         recipe = model.recipe
         if not isinstance(model, Model) or not recipe.objectives:
             return
@@ -341,7 +342,7 @@ class ModelFamily:
 
 
 def _expand_recipe(recipe: Recipe) -> dict[str, Any]:
-    """Return a recipe as data, with derived widths filled in."""
+    """Return a recipe as plain data, with derived widths filled in."""
     data = recipe.as_dict()
     encoder = recipe.encoder
     data["encoder"]["embeddings"]["width"] = encoder.token_embedding_width

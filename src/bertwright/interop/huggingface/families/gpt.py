@@ -1,4 +1,4 @@
-"""GPT-2 (Radford et al. 2019) and GPT (2018): causal, with transposed matrices."""
+"""GPT-2 (Radford et al. 2019) and GPT (2018): causal, with matrices stored transposed."""
 
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.interop.huggingface.families.bert import ACTIVATION_NAMES
@@ -20,7 +20,7 @@ from bertwright.recipes import Recipe
 BLOCK, LAYER = "encoder.blocks.#", "h.#"
 
 OVERRIDDEN_KEYS = ("activation_function", "n_inner", "n_positions")
-"""Keys of GPT-2 that GPT does not have, or has in another form."""
+"""Keys of GPT-2 that GPT does not have, or has in a different form."""
 
 LAYER_TABLE: TensorNameTable = (
     (f"{BLOCK}.norms.attention", (f"{LAYER}.ln_1",)),
@@ -33,7 +33,7 @@ LAYER_TABLE: TensorNameTable = (
 
 
 class Gpt2(ModelFamily):
-    """Pre-norm, with a norm after the last block."""
+    """GPT-2: pre-norm, with a norm after the last block."""
 
     model_type = "gpt2"
     class_name = "GPT2"
@@ -88,7 +88,7 @@ class Gpt2(ModelFamily):
 
 
 class Gpt(Gpt2):
-    """Post-norm, without a norm after the last block."""
+    """GPT: post-norm, without a norm after the last block."""
 
     model_type = "openai-gpt"
     class_name = "OpenAIGPT"

@@ -23,17 +23,17 @@ from bertwright.recipes import Recipe
 ATTENTION = "encoder.blocks.#.sublayers.attention"
 STOCK_SELF_ATTENTION = "encoder.layer.#.attention.self"
 GLOBAL_POSITIONS_KEY = "global_positions"
-"""Our config key, which stock classes ignore: the positions with global attention."""
+"""Our own config key for the positions with global attention; stock classes ignore it."""
 TEXT_NAMES = ("first", "second")
-"""The texts of a pair; the second begins with the separator."""
+"""The texts of a pair; the second one begins with the separator."""
 
 
 class Longformer(Roberta):
-    """RoBERTa with a second projection for global attention.
+    """RoBERTa with separate projections for global attention.
 
-    Stock classes take a ``global_attention_mask`` per batch. Imported models have the class's
-    default: the first position for sequence classification and question answering, none otherwise;
-    :func:`with_global_question_attention` adds the question.
+    Stock classes take a ``global_attention_mask`` per batch. Imported models have the default of
+    the stock class: the first position for sequence classification and question answering,
+    otherwise none. :func:`with_global_question_attention` adds the question.
     """
 
     model_type = "longformer"
@@ -128,7 +128,7 @@ class Longformer(Roberta):
 
 
 def _window_and_global(visibility: Visibility) -> tuple[Visibility | None, GlobalVisibility | None]:
-    """Return the windows and the global positions of a rule that combines the two."""
+    """Return the window and the global part of a visibility that combines the two."""
     rules = visibility.rules if isinstance(visibility, OrVisibility) else ()
     if len(rules) != 2:
         return None, None

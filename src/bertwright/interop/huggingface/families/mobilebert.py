@@ -28,10 +28,10 @@ FEED_FORWARD_NAMES = {
     "feed_forward_3": ("ffn.2.intermediate", "ffn.2.output"),
     "feed_forward_4": ("intermediate", "output"),
 }
-"""Our feed-forwards in order, with the stock names of their two matrices."""
+"""Our feed-forward sublayers in order, with the stock names of their two matrices."""
 
 EXTENDED_OUTPUT_NAME = "cls.predictions.dense.weight"
-"""Stored as (width, tokens), unlike other tables."""
+"""Name of the output matrix, stored as (width, tokens) unlike other tables."""
 
 
 def _feed_forward_table() -> TensorNameTable:
@@ -46,10 +46,11 @@ def _feed_forward_table() -> TensorNameTable:
 
 
 class MobileBert(Bert):
-    """Norms are gains and biases without statistics, except the output norm.
+    """MobileBERT; all norms except the output norm are gains and biases without statistics.
 
-    The stock class reads padding as the token after the last one; ours reads nothing. The two agree
-    for unpadded sequences and for a zero padding embedding, the stock class's initial value.
+    In the trigram of the last token, the stock class reads the padding that follows; our model
+    reads zeros. The two agree for unpadded sequences and for a zero padding embedding, the stock
+    class's initial value.
     """
 
     model_type = "mobilebert"

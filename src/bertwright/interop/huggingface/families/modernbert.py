@@ -27,7 +27,7 @@ ROPE_BASES = {FULL_ATTENTION: 160_000.0, SLIDING_ATTENTION: 10_000.0}
 """Default rotary bases of the stock class."""
 
 LEGACY_ROPE_KEYS = {FULL_ATTENTION: "global_rope_theta", SLIDING_ATTENTION: "local_rope_theta"}
-"""Their keys in Transformers 4.48."""
+"""The keys of the rotary bases in Transformers 4.48."""
 
 ACTIVATION_NAMES = {
     "gelu": "gelu",
@@ -46,9 +46,9 @@ TASK_HEAD_TABLE: TensorNameTable = (
 
 
 class ModernBert(ModelFamily):
-    """Rotary positions of two bases, one for layers with a sliding window.
+    """ModernBERT: two rotary bases, one of them for layers with a sliding window.
 
-    The stock class has dropout inside the feed-forward, ours after it; the rate is carried over.
+    The stock class has dropout inside the feed-forward, our model after it; the rate is the same.
     """
 
     model_type = "modernbert"
@@ -136,7 +136,7 @@ class ModernBert(ModelFamily):
         }
 
     def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
-        """Write layer types and rotary bases for both Transformers 5 and 4.48."""
+        """Write layer types and rotary bases in the forms of both Transformers 5 and 4.48."""
         config = dict(config)
         base, _ = config.pop("rope_theta"), config.pop("sliding_window")
         lengths = [recipe.input_format_of(phase).length for phase in range(len(recipe.phases))]
@@ -164,7 +164,7 @@ class ModernBert(ModelFamily):
 
 
 def _sliding_window(config: StockConfig, layer_types: list[str]) -> dict[str, Any] | None:
-    """Return the layers with a sliding window as our axis; UserError for an irregular order."""
+    """Return the layers with a sliding window as a recipe axis; UserError if they are irregular."""
     if SLIDING_ATTENTION not in layer_types:
         return None
     full_layers = [index for index, kind in enumerate(layer_types) if kind == FULL_ATTENTION]
@@ -181,7 +181,7 @@ def _sliding_window(config: StockConfig, layer_types: list[str]) -> dict[str, An
 
 
 def _rope_settings(config: StockConfig, layer_type: str) -> dict[str, Any]:
-    """Return the rotary settings of a layer type, with defaults for all layers."""
+    """Return the rotary settings of a layer type; settings for all layers are the defaults."""
     shared: dict[str, Any] = config.get("rope_parameters") or {}
     specific = shared.get(layer_type) or {}
     if not isinstance(specific, dict):
@@ -190,7 +190,7 @@ def _rope_settings(config: StockConfig, layer_type: str) -> dict[str, Any]:
 
 
 def _rope_base(config: StockConfig, layer_type: str) -> float | None:
-    """Return the rotary base of a layer type; None for a window means the global base."""
+    """Return the rotary base of a layer type; None for window layers means the global base."""
     return _rope_settings(config, layer_type).get(
         "rope_theta", config.get(LEGACY_ROPE_KEYS[layer_type], ROPE_BASES[layer_type])
     )

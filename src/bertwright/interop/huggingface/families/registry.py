@@ -10,7 +10,7 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import EncoderModel
 
-# The first of equivalent families is preferred: RoBERTa before BERT, ELECTRA after it.
+# The first of several equivalent families is preferred: RoBERTa before BERT, ELECTRA after it.
 _CLASSES = {
     "roberta": "roberta.Roberta",
     "xlm-roberta": "roberta.XlmRoberta",
@@ -29,11 +29,11 @@ _CLASSES = {
     "t5": "t5.T5",
     "bart": "bart.Bart",
 }
-"""Module and class by ``model_type``."""
+"""Module name and class name by ``model_type``."""
 
 
 class _FamilyRegistry(Registry[ModelFamily]):
-    """The families by ``model_type``; those of the package are imported on first use."""
+    """Families by ``model_type``; those of this package are imported on first use."""
 
     def __getitem__(self, model_type: str) -> ModelFamily:
         family = super().__getitem__(model_type)
@@ -43,7 +43,7 @@ class _FamilyRegistry(Registry[ModelFamily]):
         return family
 
     def get(self, model_type: str, default: Any = None) -> Any:
-        # Not of the dictionary itself: families of the package are imported here.
+        # Not dict.get, which would not import the families of the package.
         return self[model_type] if model_type in self else default  # noqa: SIM401
 
 
@@ -53,7 +53,7 @@ FAMILIES = _FamilyRegistry(cast(Any, _CLASSES))
 def add_family(family: ModelFamily) -> ModelFamily:
     """Register a family under its ``model_type``, also from a plugin.
 
-    Errors: UserError where another family has it.
+    Errors: UserError if another family has the same ``model_type``.
     """
     if FAMILIES.get(family.model_type, family) != family:
         raise UserError(f"a family of model_type {family.model_type!r} exists already")
@@ -66,8 +66,9 @@ def find_family(
 ) -> ModelFamily:
     """Return the family that computes a model and drops the fewest heads.
 
-    Of several, the family it was imported from is preferred. ``model_type`` restricts the search to
-    one family. Raises UserError naming the axes that the nearest family does not have.
+    If there are several, the family that the model was imported from is preferred. ``model_type``
+    restricts the search to one family. Raises UserError naming the axes that the closest family
+    does not support.
     """
     if model_type is not None and FAMILIES.find(model_type) is None:
         raise UserError(f"unknown family {model_type!r}{did_you_mean(model_type, FAMILIES)}")

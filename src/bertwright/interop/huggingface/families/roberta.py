@@ -19,7 +19,7 @@ from bertwright.recipes import Recipe
 
 
 class Roberta(Bert):
-    """BERT with an offset of positions, a GELU output transform, and no objective on pairs."""
+    """BERT with a position offset, a GELU output transform, and no objective on text pairs."""
 
     model_type = "roberta"
     class_name = "Roberta"

@@ -1,4 +1,4 @@
-"""T5 (Raffel et al. 2020): version 1.0, and 1.1 with gated feed-forwards and an untied output."""
+"""T5 (Raffel et al. 2020): version 1.0; version 1.1 with gated feed-forwards and untied output."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -21,7 +21,7 @@ from bertwright.recipes import Recipe
 
 
 def _stack_table(stack: str, feed_forward_index: int) -> TensorNameTable:
-    """Return the names of one stack whose feed-forward is sublayer ``feed_forward_index``."""
+    """Return the tensor names of a stack whose feed-forward is sublayer ``feed_forward_index``."""
     block, layer = f"{stack}.blocks.#", f"{stack}.block.#.layer"
     ours_attention, ours_feed_forward = (
         f"{block}.sublayers.{name}" for name in ("attention", "feed_forward")
@@ -67,7 +67,7 @@ class EncoderDecoderFamily(ModelFamily):
     lm_head_type = CONDITIONAL_GENERATION
     lm_objective = "denoising"
     default_start_role: ClassVar[str]
-    """The role of the token that starts the decoder, unless the denoising objective states one."""
+    """Role of the token that starts the decoder, unless the denoising objective sets one."""
 
     def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
         return {**config, "is_encoder_decoder": True}
@@ -79,7 +79,7 @@ class EncoderDecoderFamily(ModelFamily):
 
 
 class T5(EncoderDecoderFamily):
-    """Two stacks without biases; the first block of each holds the relative position biases."""
+    """Two stacks without biases; each stack's first block holds the relative position biases."""
 
     model_type = "t5"
     class_name = "T5"
@@ -145,7 +145,7 @@ class T5(EncoderDecoderFamily):
         return self.encoder_table + self.head_table
 
     def normalise_config(self, config: StockConfig) -> StockConfig:
-        # The stated tie decides whether the output is scaled, even if the tables differ.
+        # Whether the output is scaled depends on the stated tie, even if the tables differ.
         stated = config.get(STATED_TIE_KEY, config.get("tie_word_embeddings", True))
         return {"scale_decoder_outputs": stated, **config}
 

@@ -28,11 +28,11 @@ SUMMARY: dict[str, Any] = {
     "summary_activation": None,
     "summary_proj_to_labels": True,
 }
-"""Supported configuration of the sequence classification head."""
+"""Supported configurations of the sequence classification head."""
 
 
 class Xlm(ModelFamily):
-    """Modules are listed by kind instead of layer; the feed-forward is four times the width.
+    """XLM; modules are listed by kind instead of by layer, and feed-forwards have 4x the width.
 
     The stock class adds language embeddings only if ``langs`` is passed.
     """

@@ -1,4 +1,4 @@
-"""XLNet (Yang et al. 2019): the content stream, which is all that is used after pre-training."""
+"""XLNet (Yang et al. 2019): only the content stream, which is all that fine-tuning uses."""
 
 from bertwright.interop.huggingface.families.config_keys import (
     BOS_EOS_PAD,
@@ -21,14 +21,14 @@ BLOCK, LAYER = "encoder.blocks.#", "layer.#"
 ATTENTION = f"{BLOCK}.sublayers.attention"
 
 INTO_HEADS = tuple(f".rel_attn.{name}" for name in "qkvr")
-"""Matrices (width, heads, head width)."""
+"""Matrices stored as (width, heads, head width)."""
 
 FROM_HEADS = (".rel_attn.o", ".r_w_bias", ".r_r_bias", ".r_s_bias", ".seg_embed")
 """Tensors whose last two dimensions are heads and head width."""
 
 
 class XlNet(ModelFamily):
-    """Relative attention whose matrices and biases are stored with a dimension of heads."""
+    """Relative attention whose matrices and biases are stored with a head dimension."""
 
     model_type = "xlnet"
     class_name = "XLNet"

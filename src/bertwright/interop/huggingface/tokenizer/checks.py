@@ -1,4 +1,4 @@
-"""Check that the files of a tokenizer agree."""
+"""Check that the files of a tokenizer agree with each other."""
 
 import copy
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,13 +18,13 @@ from bertwright.interop.huggingface.tokenizer.classes import (
 )
 
 ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
-"""Flags that decide where an added token matches in a text."""
+"""Flags that determine where an added token matches in a text."""
 
 
 def require_matching_ids(
     backend: library.Tokenizer, added_tokens: Iterable[Mapping[str, Any]], file: Path
 ) -> None:
-    """Raise UserError if the library assigns an added token another id than its file states."""
+    """Raise UserError if the library gives an added token another id than its file states."""
     for token in added_tokens:
         token_id = backend.token_to_id(token["content"])
         if token_id != token["id"]:
@@ -90,7 +90,7 @@ def require_declared_added_tokens(
     special_tokens: Collection[str],
     file: Path,
 ) -> None:
-    """Raise UserError for an added token that a class reading only the vocabulary would miss."""
+    """Raise UserError for added tokens that a class reading only the vocabulary would not have."""
     for token_id, token in backend.get_added_tokens_decoder().items():
         if token_id not in declared_ids and token.content not in special_tokens:
             raise UserError(
@@ -102,7 +102,7 @@ def require_declared_added_tokens(
 def register_special_tokens(
     backend: library.Tokenizer, special_tokens: Sequence[tuple[str, str, bool]], folder: Path
 ) -> None:
-    """Register special tokens (key, token, whether it strips the space before it): none is split.
+    """Register special tokens (key, token, whether it strips the space before it) as unsplittable.
 
     Raises UserError for a token that is not in the vocabulary.
     """

@@ -1,7 +1,7 @@
-"""Tokenizer classes of Transformers: how each splits text, given its configuration.
+"""Tokenizer classes of Transformers, and how each splits text, given its configuration.
 
-Some classes use tokenizer.json unchanged. Others read only its vocabulary and build the rest from
-tokenizer_config.json or defaults.
+Some classes use tokenizer.json as it is. Others read only its vocabulary and take the rest from
+tokenizer_config.json or from defaults.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,10 +20,10 @@ TokenizerJson = dict[str, Any]
 
 @dataclass(frozen=True)
 class StockTokenizerClass:
-    """A tokenizer class that reads only the vocabulary of tokenizer.json.
+    """A tokenizer class that reads only the vocabulary from tokenizer.json.
 
-    ``conform`` adapts a tokenizer.json to the class with a configuration;
-    ``files`` are read if there is no tokenizer.json.
+    ``conform`` changes a tokenizer.json to match the class and its configuration; ``files`` are
+    read if there is no tokenizer.json.
     """
 
     model_type: str
@@ -38,9 +38,9 @@ class TokenizerConflict(UserError):
 def find_class_name(
     folder: Path, config: Mapping[str, Any], model_config: Mapping[str, Any]
 ) -> str:
-    """Return the tokenizer class of a folder without the suffix "Fast"; "" if none is named.
+    """Return a folder's tokenizer class without the suffix "Fast"; "" if none is named.
 
-    A configuration that names none uses the default class of the model type.
+    If the configuration names no class, the default class of the model type is used.
     """
     model_type = model_config.get("model_type")
     if model_type in GENERIC_MODEL_TYPES and (folder / TOKENIZER_FILE).is_file():
@@ -52,7 +52,7 @@ def find_class_name(
 
 
 def find_stock_class(folder: Path, name: str) -> StockTokenizerClass | None:
-    """Return the class of this name; None for one that uses tokenizer.json unchanged.
+    """Return the class of this name; None if it uses tokenizer.json unchanged.
 
     Raises UserError for an unsupported class.
     """
@@ -68,9 +68,9 @@ def find_stock_class(folder: Path, name: str) -> StockTokenizerClass | None:
 
 
 def conform(tokenizer_json: TokenizerJson, name: str, config: Mapping[str, Any]) -> None:
-    """Modify a tokenizer.json to fit a class in ``STOCK_CLASSES``.
+    """Modify a tokenizer.json to match a class in ``STOCK_CLASSES``.
 
-    Raises TokenizerConflict if that is impossible.
+    Raises TokenizerConflict if it cannot match.
     """
     model = tokenizer_json["model"]
     if model["type"] != STOCK_CLASSES[name].model_type:
@@ -165,7 +165,7 @@ def _sentencepiece_class(
 
 
 def _require_equal(key: str, config: Mapping[str, Any], default: Any, actual: Any) -> None:
-    """Raise TokenizerConflict if a configuration, or its class's default, differs."""
+    """Raise TokenizerConflict if a configuration value, or the class's default, differs."""
     if config.get(key, default) != actual:
         stated = "states" if key in config else "leaves out, which means"
         raise TokenizerConflict(
@@ -235,7 +235,7 @@ FIXED_MODEL_SETTINGS: dict[str, TokenizerJson] = {
     "OpenAIGPTTokenizer": _BPE | {"end_of_word_suffix": "</w>"},
     "Unigram": {"byte_fallback": False},
 }
-"""Settings that no configuration changes, by model type, or class if listed."""
+"""Settings that no configuration can change, by model type, or by class if listed."""
 
 DEFAULT_CLASSES = {
     "bert": "BertTokenizer",

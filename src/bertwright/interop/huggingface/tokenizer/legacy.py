@@ -24,7 +24,7 @@ END_OF_WORD_SUFFIX = "</w>"
 
 
 def read_legacy_files(folder: Path, stock_class: StockTokenizerClass | None) -> library.Tokenizer:
-    """Return the tokenizer of the first set of files that is complete; UserError if none is."""
+    """Return the tokenizer from the first complete set of files; UserError if none is complete."""
     for files, build in LEGACY_READERS.items():
         if all((folder / name).is_file() for name in files) and (
             stock_class is None or stock_class.files == files
@@ -62,7 +62,7 @@ def _read_wordpiece(folder: Path) -> library.Tokenizer:
 
 
 def _read_byte_bpe(folder: Path) -> library.Tokenizer:
-    """Read byte-level BPE of RoBERTa or GPT-2, or GPT's BPE."""
+    """Read byte-level BPE as in RoBERTa and GPT-2, or GPT's BPE."""
     vocabulary: dict[str, int] = read_json_file(folder, VOCAB_JSON_FILE)
     require_small_ids(iter(vocabulary.values()), folder / VOCAB_JSON_FILE)
     files = str(folder / VOCAB_JSON_FILE), str(folder / MERGES_FILE)
@@ -101,13 +101,13 @@ def _read_word_bpe(folder: Path, vocab_file: str, merges_file: str) -> library.T
 def _mark_special_tokens(
     backend: library.Tokenizer, tokens: list[str | library.AddedToken]
 ) -> library.Tokenizer:
-    """Mark these tokens as special if they are in the vocabulary."""
+    """Mark tokens as special if they are in the vocabulary."""
     backend.add_special_tokens([n for n in tokens if backend.token_to_id(str(n)) is not None])
     return backend
 
 
 def _append_added_tokens(backend: library.Tokenizer, folder: Path) -> library.Tokenizer:
-    """Add the tokens of added_tokens.json; UserError if an id has a gap."""
+    """Add the tokens of added_tokens.json; UserError if there are gaps between ids."""
     added: dict[str, int] = read_json_file(folder, ADDED_TOKENS_FILE)
     require_small_ids(iter(added.values()), folder / ADDED_TOKENS_FILE)
     for token, token_id in sorted(added.items(), key=lambda item: item[1]):

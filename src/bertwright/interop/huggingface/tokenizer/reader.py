@@ -45,7 +45,7 @@ SPECIAL_TOKEN_KEYS = {
 
 ALL_SPECIAL_TOKEN_KEYS = frozenset(key for keys in SPECIAL_TOKEN_KEYS.values() for key in keys)
 SPECIAL_TOKEN_LISTS = ("additional_special_tokens", "extra_special_tokens")
-"""Keys of further special tokens."""
+"""Keys of additional special tokens."""
 
 TOKEN_ID_KEYS = {"start": "bos_token_id", "end": "eos_token_id", "pad": "pad_token_id"}
 """Model config keys of special token ids, by role."""
@@ -84,7 +84,7 @@ def read_tokenizer(
 def _read_tokenizer_json(
     folder: Path, name: str, config: Mapping[str, Any], model_config: Mapping[str, Any]
 ) -> library.Tokenizer:
-    """Return the tokenizer of tokenizer.json as the named class reads it."""
+    """Return the tokenizer in tokenizer.json, as the named class reads it."""
     file = folder / TOKENIZER_FILE
     backend = read_backend(file)
     require_matching_ids(
@@ -136,9 +136,9 @@ def _special_token_roles(
     model_config: Mapping[str, Any],
     published_special_tokens: Mapping[str, str],
 ) -> dict[str, str]:
-    """Return the special tokens that differ from the default names, by role.
+    """Return by role the special tokens whose names differ from the defaults.
 
-    A role without a token gets the end, unknown or start token: GPT-2 has one token for all.
+    A role without a token gets the end, unknown or start token: GPT-2 has one token for all roles.
     """
     settings = read_tokenizer_settings(folder)
     role_ids = {role: model_config.get(key) for role, key in TOKEN_ID_KEYS.items()}

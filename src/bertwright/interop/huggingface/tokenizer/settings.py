@@ -11,7 +11,7 @@ from bertwright.interop.huggingface.tokenizer.classes import TOKENIZER_CONFIG_FI
 SPECIAL_TOKENS_FILE, ADDED_TOKENS_FILE = "special_tokens_map.json", "added_tokens.json"
 
 NO_MAX_LENGTH = int(1e30)
-"""How stock tokenizers write an unlimited length."""
+"""The number that stock tokenizers write for an unlimited length."""
 
 JSON_TYPE_NAMES: dict[type, str] = {dict: "JSON object", list: "JSON list"}
 SETTING_TYPES: dict[str, Any] = {
@@ -27,9 +27,9 @@ SETTING_TYPES: dict[str, Any] = {
 def read_json_file(
     folder: Path, name: str = TOKENIZER_CONFIG_FILE, expected_type: type = dict
 ) -> Any:
-    """Return the object or list of a JSON file; an empty one if there is no file.
+    """Return the object or list in a JSON file; an empty one if there is no file.
 
-    Raises UserError for other content and settings of a wrong type.
+    Raises UserError for other content and for settings of the wrong type.
     """
     file = folder / name
     if not file.is_file():
@@ -46,7 +46,8 @@ def read_json_file(
 def read_tokenizer_settings(folder: Path) -> dict[str, Any]:
     """Return the settings of a tokenizer.
 
-    special_tokens_map.json is legacy: Transformers ignores it if there is an added_tokens_decoder.
+    The legacy special_tokens_map.json is ignored if there is an added_tokens_decoder, as in
+    Transformers.
     """
     config = read_json_file(folder)
     return (
@@ -57,12 +58,12 @@ def read_tokenizer_settings(folder: Path) -> dict[str, Any]:
 
 
 def token_text(token: Any) -> str | None:
-    """Return the text of a token, written as a string or as an object with ``content``."""
+    """Return the text of a token, given as a string or as an object with ``content``."""
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) else None
 
 
 def read_model_max_length(folder: Path) -> int | None:
-    """Return the maximum length that the tokenizer of a folder states, or None."""
+    """Return the maximum length in a folder's tokenizer settings; None if there is none."""
     stated = read_json_file(folder).get("model_max_length")
     return int(stated) if stated is not None and 0 < stated < NO_MAX_LENGTH else None

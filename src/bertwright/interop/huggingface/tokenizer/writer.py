@@ -25,8 +25,8 @@ def write_tokenizer(
 ) -> None:
     """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt.
 
-    ``num_separators`` is how many separators are between the texts of a pair. With
-    ``bos_token_id``, for a causal model, texts begin with that token and have no end token.
+    ``num_separators`` is the number of separators between the texts of a pair. ``bos_token_id`` is
+    for causal models: texts then begin with that token and have no end token.
     """
     backend = _with_post_processor(tokenizer, num_separators, has_segments, bos_token_id)
     backend.save(str(folder / TOKENIZER_FILE))
@@ -55,7 +55,7 @@ def write_tokenizer(
 def _vocab_lines(tokenizer: Tokenizer) -> str:
     """Return a line for every id.
 
-    The last of equal lines counts, so a line for an unused id repeats the next token.
+    Of equal lines the last one counts, so the line of an unused id repeats the next token.
     """
     lines: list[str] = []
     for index in tokenizer.ids.tolist():
@@ -64,9 +64,9 @@ def _vocab_lines(tokenizer: Tokenizer) -> str:
 
 
 def _bert_tokenizer_config(tokenizer_json: dict[str, Any], has_segments: bool) -> dict[str, Any]:
-    """Return the config of an equivalent ``BertTokenizer``, or nothing if there is none.
+    """Return the config of an equivalent ``BertTokenizer``; empty if there is none.
 
-    That class ignores tokenizer.json, so it is named only if equivalent.
+    That class ignores tokenizer.json, so it is only named if it is equivalent.
     """
     model, normaliser = tokenizer_json["model"], tokenizer_json["normalizer"] or {}
     is_equivalent = (
@@ -94,7 +94,7 @@ def _with_post_processor(
 ) -> library.Tokenizer:
     """Return the tokenizer with special tokens around texts.
 
-    The post-processor reproduces the training, unless a published tokenizer has one.
+    The post-processor adds the same tokens as in training; a published tokenizer keeps its own.
     """
     backend = library.Tokenizer.from_str(tokenizer.backend.to_str())
     processor = tokenizer.settings["post_processor"]
@@ -132,7 +132,7 @@ def _pair_template(tokenizer: Tokenizer, num_separators: int, has_segments: bool
 
 
 def _bos_template(tokenizer: Tokenizer, bos_token_id: int) -> Any:
-    """Return a template with one token before a text; a second text continues the first."""
+    """Return a template with one token before a text; a second text is appended to the first."""
     token = tokenizer.id_to_token(bos_token_id)
     return processors.TemplateProcessing(
         single=f"{token} $A", pair=f"{token} $A $B", special_tokens=[(token, bos_token_id)]
@@ -140,7 +140,7 @@ def _bos_template(tokenizer: Tokenizer, bos_token_id: int) -> Any:
 
 
 def _processor_json(processor: Any) -> Any:
-    """Return a processor as tokenizer.json states it."""
+    """Return a processor in the form of tokenizer.json."""
     bare = library.Tokenizer(models.WordLevel({}, unk_token=""))
     bare.post_processor = processor
     return json.loads(bare.to_str())["post_processor"]

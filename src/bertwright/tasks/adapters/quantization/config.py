@@ -1,7 +1,7 @@
 """Quantization-aware training of an encoder's weights and, optionally, activations.
 
-Q8BERT and Q-BERT are settings of it. The weights before rounding are trained; the finished model
-has the rounded ones, with the ranges of its activations.
+Q8BERT and Q-BERT are configurations of it. Training updates the unrounded weights; the finished
+model has the rounded weights and the ranges of its activations.
 """
 
 from collections.abc import Mapping
@@ -36,8 +36,8 @@ Bits = Annotated[int, Field(ge=BITS_RANGE[0], le=BITS_RANGE[1])]
 class ActivationQuantization(Settings):
     """The quantization of the inputs and outputs of linear layers.
 
-    ``tensors`` selects inputs, outputs or both. ``ranges`` are ``static``, as the ``observer`` saw
-    them during the first ``freeze_fraction`` of the training, or computed per ``token``.
+    ``tensors`` selects inputs, outputs or both. ``ranges`` are ``static``, as observed by the
+    ``observer`` during the first ``freeze_fraction`` of the training, or computed per ``token``.
     """
 
     bits: Bits = 8
@@ -48,7 +48,7 @@ class ActivationQuantization(Settings):
     freeze_fraction: float = Field(default=1.0, gt=0, le=1)
 
     def build(self, num_parts: int, clips_gradients: bool) -> FakeQuantize:
-        """Return a fake quantizer of values stored in ``num_parts`` parts."""
+        """Return a fake quantizer for values stored in ``num_parts`` parts."""
         fake_quantizer = StaticFakeQuantize if self.ranges == "static" else PerTokenFakeQuantize
         return fake_quantizer(num_parts, self.bits, self.scheme, clips_gradients)
 
@@ -56,12 +56,13 @@ class ActivationQuantization(Settings):
 class Quantization(AdaptationConfig):
     """An adaptation that trains all weights through fake quantization.
 
-    Matrices of blocks have ``bits``, one number for all blocks or one per block; embedding tables
-    and other matrices have ``other_bits``. ``granularity`` says which weights of a matrix share a
-    scale; tables have one per row. ``activations`` quantizes the inputs and outputs of linear
-    layers, None does not. Norms, biases, softmax, activation functions and the head stay as they
-    are. Gradients pass through rounding; with ``clip_gradients`` not beyond the range. Nothing is
-    quantized before ``start_fraction`` of the training.
+    Matrices in blocks have ``bits``, one number for all blocks or one per block; embedding tables
+    and other matrices have ``other_bits``. ``granularity`` determines which weights of a matrix
+    share a scale; tables have one scale per row. ``activations`` quantizes the inputs and outputs
+    of linear layers; None leaves them in floating point. Norms, biases, softmax, activation
+    functions and the head are not quantized. Gradients pass through rounding, but with
+    ``clip_gradients`` not beyond the range. Quantization starts at ``start_fraction`` of the
+    training.
     """
 
     kind: Literal["quantised"] = "quantised"
@@ -75,7 +76,7 @@ class Quantization(AdaptationConfig):
 
     @staticmethod
     def from_settings(settings: Mapping[str, Any]) -> "Quantization":
-        """Return validated settings; raise UserError that names what is wrong."""
+        """Return validated settings; raise UserError naming the invalid setting."""
         try:
             return Quantization.model_validate(dict(settings))
         except ValidationError as error:
@@ -130,7 +131,7 @@ def insert_fake_quantizers(
 ) -> None:
     """Replace the linear layers of an encoder by fake-quantized ones.
 
-    A layer that several blocks share stays shared; its ranges cover all its uses.
+    A layer shared by several blocks stays shared; its ranges cover all its uses.
     """
     roles = get_parameter_roles(encoder)
     num_parts = {id(p): roles[name].num_parts for name, p in encoder.named_parameters()}

@@ -46,7 +46,7 @@ def fake_quantize_weight(
 class FakeQuantize(nn.Module):
     """A module that rounds values (..., D) while ``is_enabled``, with a range per part of D.
 
-    ``observer_hook`` is called with the values before rounding.
+    ``observer_hook`` is called on the values before rounding.
     """
 
     is_enabled: Tensor
@@ -94,7 +94,7 @@ class StaticFakeQuantize(FakeQuantize):
 
 
 class PerTokenFakeQuantize(FakeQuantize):
-    """A fake quantizer with a range per position, whatever the other positions are."""
+    """A fake quantizer with a separate range for each position."""
 
     def value_range(self, grouped: Tensor) -> tuple[Tensor, Tensor]:
         return grouped.amin(-1), grouped.amax(-1)

@@ -9,7 +9,7 @@ from bertwright.core.config import Config
 
 
 class Granularity(Config):
-    """The axis of granularities; smaller groups are more exact and store more scales."""
+    """The axis of granularities; smaller groups are more exact but need more scales."""
 
     def group_shape(self, shape: Sequence[int], num_parts: int) -> tuple[int, int]:
         """Return the rows and columns of a group, for a matrix of ``num_parts`` stacked parts."""
@@ -17,7 +17,7 @@ class Granularity(Config):
 
 
 class PerTensor(Granularity):
-    """A granularity of one scale per matrix; of stacked matrices, each has its own."""
+    """A granularity with one scale per matrix; stacked matrices have one each."""
 
     kind: Literal["tensor"] = "tensor"
 
@@ -26,7 +26,7 @@ class PerTensor(Granularity):
 
 
 class PerRow(Granularity):
-    """A granularity of one scale per output."""
+    """A granularity with one scale per output."""
 
     kind: Literal["row"] = "row"
 
@@ -35,11 +35,11 @@ class PerRow(Granularity):
 
 
 class PerGroup(Granularity):
-    """A granularity of one scale per group of ``size`` neighbouring inputs of one output.
+    """A granularity with one scale per group of ``size`` neighbouring inputs of an output.
 
-    With ``axis: outputs``, a group is all weights of neighbouring outputs (Shen et al. 2020,
-    section 3.2). The last group may be smaller; of stacked matrices, each has its own groups of
-    equal size, the largest up to ``size`` that divides its outputs.
+    With ``axis: outputs``, a group holds all weights of neighbouring outputs (Shen et al. 2020,
+    section 3.2). The last group may be smaller. Stacked matrices each have groups of equal size:
+    the largest size up to ``size`` that divides their number of outputs.
     """
 
     kind: Literal["group"] = "group"

@@ -1,4 +1,4 @@
-"""The axis of observers: the ranges of activations, from their values in training."""
+"""The axis of observers: how activation ranges follow from the values seen in training."""
 
 from math import ceil
 from typing import Literal
@@ -15,7 +15,7 @@ class ObserverConfig(Config):
     """The axis of observers."""
 
     def build(self, num_parts: int, scheme: QuantizationScheme) -> "ActivationRangeObserver":
-        """Return an observer without values, for values in ``num_parts`` parts."""
+        """Return a new observer for values in ``num_parts`` parts."""
         settings = self.model_dump(exclude={"kind"})
         return ActivationRangeObserver(num_parts, scheme, **settings)
 
@@ -39,7 +39,7 @@ class MinMaxObserverConfig(ObserverConfig):
 class PercentileObserverConfig(ObserverConfig):
     """The moving average of a percentile of each batch's values.
 
-    Of absolute values, or with an asymmetric scheme at either end.
+    The percentile is of absolute values; an asymmetric scheme takes one at either end.
     """
 
     kind: Literal["percentile"] = "percentile"
@@ -48,9 +48,9 @@ class PercentileObserverConfig(ObserverConfig):
 
 
 class ActivationRangeObserver(nn.Module):
-    """The observed ranges ``low`` and ``high`` (parts,) float32, of ``count`` batches.
+    """Observed ranges ``low`` and ``high`` (parts,) float32, over ``count`` batches.
 
-    With ``decay`` a moving average, without it the minimum and maximum.
+    With ``decay`` they are moving averages, without it the minimum and maximum.
     """
 
     low: Tensor
@@ -74,13 +74,13 @@ class ActivationRangeObserver(nn.Module):
 
     @torch.no_grad()
     def reset(self) -> None:
-        """Forget all values."""
+        """Discard all observations."""
         for buffer in self.buffers():
             buffer.zero_()
 
     @torch.no_grad()
     def update(self, values: Tensor) -> None:
-        """Observe the values (N, parts, w) of one batch; an empty one changes nothing."""
+        """Observe the values (N, parts, w) of one batch; an empty batch changes nothing."""
         if not len(values):
             return
         flat = values.float().transpose(0, 1).flatten(1)

@@ -34,7 +34,7 @@ class QuantizationAwareTraining(WeightParametrisation):
         super().__init__()
         self.grids, self.clips_gradients = grids, clips_gradients
         self.start_fraction, self.freeze_fraction = start_fraction, freeze_fraction
-        # In a tuple, because they are modules of the encoder.
+        # In a tuple, so that these modules of the encoder are not registered with this module.
         self._fake_quantizers = tuple(fake_quantizers)
         self.has_inner_hooks = bool(fake_quantizers)
         self.observation = ObservationState()
@@ -60,7 +60,7 @@ class QuantizationAwareTraining(WeightParametrisation):
             )
 
     def update(self, fraction: float) -> None:
-        """Enable quantization and freeze ranges as a fraction of the training requires."""
+        """Enable quantization and freeze ranges when ``fraction`` of the training is due for it."""
         self.observation.is_enabled = fraction >= self.start_fraction
         self.observation.updates_ranges = fraction < self.freeze_fraction
         for hook in self._observer_hooks:
@@ -93,10 +93,10 @@ class QuantizationAwareTraining(WeightParametrisation):
 
 @dataclass
 class ObservationState:
-    """The state that all observer hooks share.
+    """The state shared by all observer hooks.
 
-    ``is_observing`` is True within a forward pass of training, whose ``attention_mask`` (B, L) and
-    flat ``output_positions`` (M,) are known then.
+    ``is_observing`` is True within a training forward pass; ``attention_mask`` (B, L) and the flat
+    ``output_positions`` (M,) then describe its batch.
     """
 
     is_enabled: bool = False
@@ -118,7 +118,7 @@ class ObservationState:
 
 
 class ObserverHook:
-    """A hook that observes the values of a fake quantizer and sets its range."""
+    """A hook that observes the values in a fake quantizer and sets its range."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class ObserverHook:
         fake_quantizer.observer_hook = self.observe
 
     def reset(self) -> None:
-        """Forget all values."""
+        """Discard all observations."""
         self.range_observer.to(self._fake_quantizer.is_enabled.device).reset()
         for buffer in self._fake_quantizer.buffers():
             buffer.zero_()

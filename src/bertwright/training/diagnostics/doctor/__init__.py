@@ -1,9 +1,9 @@
 """The doctor: find common causes of failed training before training.
 
-Reading order: ``diagnostic`` (the result of a check), ``data_checks`` with ``repetition`` (the
-text), ``recipe_checks`` (the recipe, without running it), ``batch_samples``, ``target_checks`` and
-``isolation`` (real batches), ``trial`` with ``memorisation``, ``range_test`` and ``short_run`` (a
-few minutes of training), ``report`` (all of it).
+Reading order: ``diagnostic`` (the result of a check); ``data_checks`` with ``repetition`` (the
+text); ``recipe_checks`` (the recipe, without running it); ``batch_samples``, ``target_checks`` and
+``isolation`` (real batches); ``trial`` with ``memorisation``, ``range_test`` and ``short_run`` (a
+few minutes of training); ``report`` (everything together).
 """
 
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic

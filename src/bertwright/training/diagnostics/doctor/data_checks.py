@@ -1,6 +1,6 @@
 """Checks of prepared text: repetition, encoding, vocabulary and size.
 
-Each check is a function of numbers, so that it can be tested on faulty ones.
+Each check takes plain numbers, so that tests can pass faulty ones.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ TOKEN_LOSS_DEVIATION = 3.0
 """Standard deviation of the loss of single tokens, in nats."""
 
 MAX_HARMLESS_UNSEEN = 256
-"""Number of unused embeddings that do no harm."""
+"""Maximum number of unused embeddings that is harmless."""
 
 
 def check_data(data: Dataset, recipe: Recipe) -> list[Diagnostic]:

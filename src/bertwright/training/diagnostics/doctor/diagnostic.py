@@ -58,7 +58,7 @@ def grade(
 
 
 def merge_phases(diagnostics: Iterable[Diagnostic]) -> list[Diagnostic]:
-    """Merge the diagnostics of each check over phases: all that are not ok, else the first."""
+    """Merge the diagnostics of each check over phases: keep all that are not ok, else the first."""
     by_check: dict[str, list[Diagnostic]] = {}
     for diagnostic in diagnostics:
         by_check.setdefault(diagnostic.check, []).append(diagnostic)

@@ -1,7 +1,7 @@
 """Check which positions influence each other, by changing tokens and comparing hidden states.
 
-The encoder is the recipe's with a single block: masks are the same in every block, and one block is
-fast at any size.
+Uses the recipe's encoder with a single block: masks are the same in every block, and one block is
+fast at any width.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ MAX_SEQUENCES = 8
 """Maximum number of sequences to compare."""
 
 MIN_CHANGE = 1e-6
-"""Smallest change of a float32 hidden state that counts."""
+"""A float32 hidden state that changes by less counts as unchanged."""
 
 
 def check_isolation(

@@ -1,4 +1,4 @@
-"""Check that the encoder can memorise one batch; without that it learns nothing else.
+"""Check that the encoder can memorise one batch; if it cannot, it will not learn anything else.
 
 Uses the recipe's model without dropout, and an optimiser that is known to work.
 """

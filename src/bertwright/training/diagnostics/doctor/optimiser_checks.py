@@ -23,7 +23,7 @@ The best learning rate falls as the width grows (Yang et al. 2022).
 USUAL_TABLE_LEARNING_RATE = 1e-2
 """Highest usual Adam learning rate under Muon, for embeddings, biases and norms.
 
-It need not fall with the width (our own studies, 3e-3 to 6e-3).
+It need not fall as the width grows (our own studies, 3e-3 to 6e-3).
 """
 
 MIN_LEARNING_RATE = 3e-5

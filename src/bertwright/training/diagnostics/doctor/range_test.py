@@ -21,10 +21,10 @@ from bertwright.training.diagnostics.doctor.trial import DiagnosticTrial, StopTr
 MIN_LEARNING_RATE, MAX_LEARNING_RATE = 1e-6, 10.0
 
 MIN_STEPS = 60
-"""With fewer steps the learning rate rises too fast for a conclusion."""
+"""Minimum number of steps; with fewer, the learning rate rises too fast to conclude anything."""
 
 DIVERGENCE_NATS, RISE_NATS = 1.0, 0.2
-"""Nats above the lowest smoothed loss that count as divergence, and as its start."""
+"""Nats above the lowest smoothed loss at which it has diverged, and at which it starts to."""
 
 
 class SmoothedLoss:

@@ -1,6 +1,6 @@
 """Checks of a recipe for settings known to work badly.
 
-Each check is a function of the recipe alone, None if it does not apply.
+Each check depends only on the recipe and returns None if it does not apply.
 """
 
 from collections.abc import Callable
@@ -37,7 +37,7 @@ def check_batch(recipe: Recipe) -> Diagnostic | None:
     if num_targets == 0:
         return None
     tokens, length = recipe.batch_tokens_at(phase, 1.0), recipe.input_format_of(phase).length
-    # The advice is for batch_tokens of the recipe, which the phase multiplies.
+    # The advice gives the recipe's batch_tokens, before the multiplier of the phase.
     required = max(tokens * ENOUGH_TARGETS / num_targets, length) / recipe.phases[phase].batch
     severity: Severity = "ok"
     if num_targets < MIN_TARGETS or tokens < length:
@@ -167,7 +167,7 @@ RECIPE_CHECKS: tuple[Callable[[Recipe], Diagnostic | None], ...] = (
 
 
 def _num_targets(recipe: Recipe, phase: int) -> float:
-    """Return the predicted tokens per step at the end of a phase; 0 without such objectives."""
+    """Return the predicted tokens per step at the end of a phase; 0 if nothing predicts tokens."""
     tokens, length = recipe.batch_tokens_at(phase, 1.0), recipe.input_format_of(phase).length
     masked = [selection.masking_rate.at(1.0) for _, selection in _masked_objectives(recipe, phase)]
     causal = [

@@ -16,7 +16,7 @@ MAX_TOKENS = 4_000_000
 """Tokens of the training split searched for repeated sentences."""
 
 MIN_SENTENCE_TOKENS = 8
-"""Minimum length of a counted sentence: repeating "Thank you." is no fault."""
+"""Minimum length of a counted sentence: a repeated "Thank you." is not a fault."""
 
 MAX_DOCUMENTS, MAX_SKETCHED_TOKENS = 2_000, 600_000
 """Size of the sample searched for near duplicates."""

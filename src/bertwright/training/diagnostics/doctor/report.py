@@ -30,7 +30,7 @@ MEMORISATION_FRACTION, RANGE_TEST_FRACTION, SHORT_RUN_FRACTION = 1 / 6, 1 / 2, 1
 """Fractions of the time of the trials."""
 
 MIN_RANGE_TEST_STEPS, MIN_SHORT_RUN_STEPS = 300, 50
-"""Steps that should fit into the time; else the batches are made smaller."""
+"""Minimum number of steps that should fit into the time; otherwise batches are made smaller."""
 
 MAX_RANGE_TEST_BATCH_TOKENS = 4096
 """Maximum number of tokens per step of the range test."""

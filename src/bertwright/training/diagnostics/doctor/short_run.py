@@ -15,7 +15,7 @@ from bertwright.training.pretraining.run import PretrainingResult
 from bertwright.training.step_monitor import NonFiniteError
 
 MIN_STEPS, MIN_TOKENS = 200, 500_000
-"""A sound recipe has left the plateau after these."""
+"""Steps and tokens after which a sound recipe has left the plateau."""
 
 
 def run_and_diagnose(

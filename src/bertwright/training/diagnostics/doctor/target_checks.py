@@ -1,7 +1,7 @@
 """Checks of real batches: masking, targets and labels.
 
 A batch is compared with its original sequences, so that a wrong selection, corruption or label is
-detected, whatever code made it.
+detected regardless of the code that made it.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ from bertwright.training.diagnostics.doctor.batch_samples import SampledBatches
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, Severity, grade
 
 MAX_DEVIATIONS = 5.0
-"""Deviations from an expected fraction, in standard errors, that are attributed to chance."""
+"""Largest deviation from an expected fraction attributed to chance, in standard errors."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def report_missing_targets(sample: TargetSample) -> Diagnostic:
 
 
 def check_masking_rate(sample: TargetSample, objective: Objective) -> Diagnostic | None:
-    """Check the fraction of masked tokens, given that every sequence masks a whole number."""
+    """Check the fraction of masked tokens, allowing for rounding to whole tokens per sequence."""
     if objective.mask_selection is None:
         return None
     rate = objective.mask_selection.masking_rate.at(0.5)
@@ -152,7 +152,7 @@ def _grade_rate(sample: TargetSample, achieved: float, rate: float, ratio: float
 
 
 def check_labels(sample: TargetSample, objective: Objective) -> Diagnostic | None:
-    """Check that the labels are the original tokens at the positions that they belong to."""
+    """Check that the labels are the original tokens at their positions."""
     if (positions := sample.label_positions(objective)) is None:
         return None
     expected = sample.originals.token_ids.take(positions, mode="wrap")
@@ -182,7 +182,7 @@ def check_special_tokens_unmasked(sample: TargetSample, objective: Objective) ->
 
 
 def check_targets_within_document(sample: TargetSample, objective: Objective) -> Diagnostic | None:
-    """Check that a target belongs to the same document, and is no padding or special token."""
+    """Check that a target is in the same document, and is not padding or a special token."""
     originals, label_positions = sample.originals, sample.label_positions(objective)
     if objective.capabilities.prediction != "causal" or label_positions is None:
         return None
@@ -300,7 +300,7 @@ def _same_positions(one: Batch, other: Batch, name: str) -> NDArray[np.bool_]:
 
 
 def check_balanced_labels(sample: TargetSample, objective: Objective) -> Diagnostic | None:
-    """Check that half of the pairs are random; one-sentence documents give no other pair."""
+    """Check that half of the pairs are random; one-sentence documents only yield random pairs."""
     if objective.capabilities.relations != ("next", "random"):
         return None
     fraction, number = float(sample.labels.mean()), len(sample.labels)
@@ -334,4 +334,4 @@ TARGET_CHECKS: tuple[TargetCheck, ...] = (
     check_mask_repetition,
     check_balanced_labels,
 )
-"""Checks of the targets alone. A check is None where the objective's capabilities exclude it."""
+"""Checks of the targets alone; they return None if the objective's capabilities rule them out."""

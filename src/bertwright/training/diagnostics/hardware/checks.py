@@ -32,7 +32,7 @@ from bertwright.runtime.process import allocator_description
 from bertwright.training.diagnostics.hardware.compiled_block import RECIPES_BY_POSITIONS
 
 DEADLINE_SECONDS = 50.0
-"""For all compiled steps together; an idle machine takes half a minute."""
+"""Time limit for all compiled steps together; an idle machine takes half a minute."""
 
 MIN_COSINE = 0.999
 """Minimum cosine similarity between int8 and float32 products."""

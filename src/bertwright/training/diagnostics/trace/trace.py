@@ -268,7 +268,7 @@ def distinct_phases(recipe: Recipe) -> list[int]:
 
 
 def limit_to_data(recipe: Recipe, data: Dataset) -> Recipe:
-    """Return the recipe with a length that the text can fill, and only usable mixture parts."""
+    """Return the recipe with a length that the text can fill and without unusable mixture parts."""
     train = data.split("train")
     num_special = 0 if recipe.assembly.is_sequential else 2
     longest = max(8, train.num_tokens + num_special)
