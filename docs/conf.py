@@ -1,5 +1,6 @@
 """Configuration of Sphinx: ``make docs``."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -36,6 +37,8 @@ nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+# Kernels force colours; pages show plain text.
+os.environ["TTY_COMPATIBLE"] = "0"
 
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
