@@ -1,4 +1,4 @@
-"""Type aliases of numpy arrays."""
+"""Type aliases for NumPy arrays."""
 
 import numpy as np
 from numpy.typing import NDArray

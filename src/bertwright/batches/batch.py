@@ -1,4 +1,4 @@
-"""Batches: sequences of a source with the targets of every objective of a step."""
+"""Batches: sequences of a source, with the targets of all objectives of a step."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,12 +14,13 @@ from bertwright.batches.vocabulary import Vocabulary
 class Batch:
     """The input of one process for one forward pass.
 
-    - ``token_ids``: (B, L) int32, as the encoder sees them
-    - ``targets``: by objective name
-    - ``num_tokens``: real tokens, special ones included
-    - ``first_sequence``: index of sequence 0 in the global batch
-    - ``continues_previous``: True if every sequence continues that of the batch before it
-    - ``teacher_batch``: the same text tokenized for another network; None without one
+    - ``token_ids``: (B, L) int32, the input of the encoder, after masking
+    - ``targets``: the targets of each objective, by name
+    - ``num_tokens``: the number of real tokens, special tokens included
+    - ``first_sequence``: the index of this batch's first sequence in the global batch
+    - ``continues_previous``: True if every sequence continues the one at its index in the previous
+      batch
+    - ``teacher_batch``: the same text, tokenized for a teacher; None without a teacher
     """
 
     token_ids: Int32Array
@@ -31,7 +32,7 @@ class Batch:
     teacher_batch: "Batch | None" = None
 
     def masked_counts(self, objective: str) -> tuple[float, float]:
-        """Return the numbers of masked and of real tokens."""
+        """Return the number of masked tokens of an objective, and the number of real tokens."""
         targets = self.targets[objective]
         if targets.masked_counts is not None:
             return targets.masked_counts
@@ -41,7 +42,7 @@ class Batch:
 TargetMaker = Callable[
     [SequenceBatch, IntArray, IntArray, Mapping[str, Targets]], tuple[SequenceBatch, Targets]
 ]
-"""Masks and labels sequences, given their epochs, their indices, and the targets made before."""
+"""Function from sequences, epochs, indices and earlier targets to masked sequences and targets."""
 
 
 def make_batch(
@@ -55,8 +56,8 @@ def make_batch(
 ) -> Batch:
     """Return sequences ``index`` (B,) of a source, each at its ``epoch`` (B,), with all targets.
 
-    Objectives mask in order, each seeing the sequences as the one before left them. None masks or
-    predicts a token that is reserved in the ``vocabulary``.
+    Objectives mask in order: each receives the sequences that the one before it has masked. Tokens
+    that are reserved in the ``vocabulary`` are neither masked nor predicted.
     """
     batch = source.sequences(index, epoch)
     if vocabulary is not None and vocabulary.reserved:

@@ -18,13 +18,14 @@ from bertwright.core.rng import CounterRng
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Targets:
-    """Prediction targets at M positions, M being the same in every step, sequence by sequence.
+    """Prediction targets at M positions, sequence by sequence; M is the same in every step.
 
-    - ``positions``: (M,) int64, flat positions in the (B * L) sequences
+    - ``positions``: (M,) int64, indices into the flattened batch (B * L)
     - ``labels``: (M,) int64
-    - ``weights``: (M,) float32, 0 for fillers, which only keep M constant
-    - ``extra_inputs``: further inputs of the prediction by name, (M,) int64 each
-    - ``masked_counts``: numbers of masked and of real tokens, where they differ from those of M
+    - ``weights``: (M,) float32, 0 for fillers, which keep M constant
+    - ``extra_inputs``: further inputs of the head by name, (M,) int64 each
+    - ``masked_counts``: numbers of masked and of real tokens; None if they follow from ``weights``
+      and the batch
     """
 
     positions: IntArray
@@ -35,7 +36,7 @@ class Targets:
 
 
 BatchWithTargets = tuple[SequenceBatch, Targets]
-"""Sequences, corrupted where an objective does so, and their targets."""
+"""Sequences, corrupted if the objective masks its input, and their targets."""
 
 
 def mask_tokens(
@@ -46,7 +47,7 @@ def mask_tokens(
     rng: CounterRng,
     progress: float,
 ) -> BatchWithTargets:
-    """Select positions, corrupt them, and return the corrupted batch and the targets."""
+    """Select positions, corrupt them, and return the corrupted batch with its targets."""
     rng = rng.at_epoch(corruption.repeated_epoch(rng.epoch))
     selected = selection.select(batch, vocabulary, rng.fold_in("selection"), progress)
     token_ids = corruption.corrupt(batch, selected, vocabulary, rng.fold_in("corruption"))
@@ -58,9 +59,10 @@ def mask_tokens(
 def next_token_targets(batch: SequenceBatch, shift: Literal[1, -1] = 1) -> Targets:
     """Return next-token targets at every position but the last (causal language model).
 
-    A position counts if the next one is real and of the same document: the end of a document is
-    predicted, but not the end of a sequence truncated within one, nor a special token spelled by
-    the text. Other positions have weight 0. With a ``shift`` of -1 all is read backwards.
+    A position has weight 1 if the next one is real and belongs to the same document, and weight 0
+    otherwise. So the end of a document is predicted, but not the end of a sequence that is
+    truncated within a document. Special tokens spelled out in the text are not predicted either.
+    With ``shift`` -1 the targets are the previous tokens.
     """
     positions, weights = _positions_with_next(batch)
     predicted = slice(1, None) if shift == 1 else slice(-1)
@@ -77,7 +79,10 @@ def all_position_targets(batch: SequenceBatch) -> Targets:
 
 
 def all_transition_targets(batch: SequenceBatch) -> Targets:
-    """Return a target with label 0 at every position that another of its document follows."""
+    """Return a target with label 0 at every position but the last.
+
+    Positions without a next position in their document have weight 0.
+    """
     targets = token_targets(batch, *_positions_with_next(batch))
     return replace(targets, labels=np.zeros_like(targets.labels))
 
@@ -105,7 +110,10 @@ def bidirectional_targets(batch: SequenceBatch) -> Targets:
 
 
 def _positions_with_next(batch: SequenceBatch) -> tuple[IntArray, NDArray[np.float32]]:
-    """Return positions (B, L - 1) and weight 1 where the next one is real and of its document."""
+    """Return positions and weights, (B, L - 1) each.
+
+    The weight is 1 if the next position is real and belongs to the same document, otherwise 0.
+    """
     document_ids = batch.token_info.document_ids
     num_sequences, length = batch.token_ids.shape
     is_followed = np.ones((num_sequences, length - 1), np.bool_)
@@ -115,9 +123,9 @@ def _positions_with_next(batch: SequenceBatch) -> tuple[IntArray, NDArray[np.flo
 
 
 def relation_targets(batch: SequenceBatch, classes: Sequence[Relation]) -> Targets:
-    """Return targets at the first position of each sequence: its relation, one of ``classes``.
+    """Return a target at the first position of each sequence: its relation, one of ``classes``.
 
-    Sequences of another relation have weight 0.
+    Sequences with another relation have weight 0.
     """
     if batch.relation is None:
         raise UserError(
@@ -136,9 +144,10 @@ def span_boundary_targets(
 ) -> Targets:
     """Return targets that predict masked tokens from the two positions around their span.
 
-    ``extra_inputs`` holds the flat ``left_positions`` and ``right_positions`` and the
-    ``span_offsets`` within the span, from 0. Weight is 0 for spans next to a special token or the
-    end of a sequence, and for offsets of ``max_offset`` or more.
+    ``extra_inputs`` holds ``left_positions`` and ``right_positions``, which are indices into the
+    flattened batch, and ``span_offsets``, the offset of each token in its span, from 0. The weight
+    is 0 for spans next to a special token or the end of a sequence, and for offsets of
+    ``max_offset`` or more.
     """
     num_positions = batch.token_ids.size
     positions = np.arange(num_positions)
@@ -172,7 +181,7 @@ def span_boundary_targets(
 def token_targets(
     batch: SequenceBatch, positions: IntArray, weights: NDArray[np.float32], shift: int = 0
 ) -> Targets:
-    """Return targets at positions (B, m): the tokens ``shift`` positions later."""
+    """Return targets at ``positions`` (B, m): the tokens ``shift`` positions later."""
     num_sequences, length = batch.token_ids.shape
     labels = np.take_along_axis(batch.token_ids, positions + shift, axis=1).astype(np.int64)
     flat_positions = positions + length * np.arange(num_sequences)[:, None]

@@ -1,4 +1,4 @@
-"""The part of a vocabulary that masking and noising need."""
+"""The properties of a vocabulary that masking and noising need."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,10 +12,10 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens, Tokenizer
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Token ids below ``size``: which are special, and how frequent each is.
+    """A vocabulary of token ids below ``size``, with its special tokens and frequencies.
 
-    ``counts`` is (size,), the frequencies in the training text; None if not counted. ``missing``
-    ids have no token; ``reserved`` ones are special tokens that a text may spell.
+    ``counts`` (size,) are the frequencies in the training text; None if not counted. ``missing``
+    ids have no token. ``reserved`` ids are special tokens that a text may spell out.
     """
 
     size: int
@@ -32,28 +32,31 @@ class Vocabulary:
 
     @cached_property
     def is_reserved(self) -> BoolArray:
-        """(size,) bool: the reserved ids."""
+        """Return which ids are reserved, (size,) bool."""
         result = np.zeros(self.size, np.bool_)
         result[list(self.reserved)] = True
         return result
 
     @cached_property
     def token_ids(self) -> IntArray:
-        """All token ids, ascending."""
+        """Return all token ids in ascending order."""
         return np.setdiff1d(np.arange(self.size), list(self.missing))
 
     @cached_property
     def text_token_ids(self) -> IntArray:
-        """The ids of non-special tokens, ascending."""
+        """Return the ids of non-special tokens in ascending order."""
         return np.setdiff1d(self.token_ids, list(self.specials.all))
 
     def token_at_quantile(self, quantiles: FloatArray) -> IntArray:
-        """Return the tokens at these quantiles, in [0, 1), of the text sorted by token id."""
+        """Return the token at each quantile in [0, 1) of the training text, sorted by token id.
+
+        With uniform quantiles, tokens are drawn by frequency.
+        """
         return np.searchsorted(self._cumulative_frequencies, quantiles, side="right")
 
     @cached_property
     def smoothed_counts(self) -> FloatArray:
-        """(size,): token counts, at least 1."""
+        """Return the token counts, at least 1 each, (size,)."""
         return np.maximum(self._required_counts, 1).astype(np.float64)
 
     @cached_property

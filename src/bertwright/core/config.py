@@ -3,7 +3,7 @@
 An axis is an abstract subclass of :class:`Config`. Each value of the axis is a concrete subclass
 with its own ``kind``, defined next to the code that it configures. A field typed with the axis
 accepts ``{kind: ..., ...}`` for every kind registered when the recipe is read. A class registers
-itself where it is defined, so importing a plugin is enough to add one.
+itself where it is defined, so importing a plugin is enough to add a kind.
 """
 
 import difflib
@@ -55,7 +55,7 @@ class Settings(BaseModel):
     def copy_with(self, subject: str, **changes: Any) -> Self:
         """Return a validated copy with some settings changed.
 
-        Errors: ValueError in one sentence, which names the ``subject``.
+        Errors: ValueError, one sentence that names the ``subject``.
         """
         try:
             return type(self).model_validate({**dict(self), **changes})
@@ -64,7 +64,7 @@ class Settings(BaseModel):
 
 
 class Config(Settings):
-    """A base of every axis (no ``kind``) and of every value of an axis (with a ``kind``)."""
+    """A base class of every axis (no ``kind``) and of every value of an axis (with a ``kind``)."""
 
     _registry: ClassVar[Registry[type[Any]]]
     """The values of this class's axis by kind."""
@@ -132,7 +132,7 @@ def _full_name(value: type) -> str:
 
 
 MAX_QUOTED_LENGTH = 200
-"""Characters of user input repeated in a message."""
+"""Maximum characters of user input that a message repeats."""
 
 
 def quote(value: object) -> str:
@@ -163,7 +163,7 @@ def did_you_mean(
 
 
 _UNION_MEMBER_NAMES = ("constrained-float", "constrained-int", "float", "int", "str")
-"""What pydantic adds to the path of a field with a union type."""
+"""Parts that pydantic adds to the path of a field with a union type."""
 
 
 _MESSAGES = {

@@ -19,7 +19,7 @@ class UserError(Exception):
 
 
 def _single_line(message: str) -> str:
-    """Return a message without control characters; a long one loses its middle."""
+    """Return a message without control characters; the middle of a long message is removed."""
     if len(message) > MAX_MESSAGE_LENGTH:
         half = MAX_MESSAGE_LENGTH // 2
         message = f"{message[:half]} ... {message[-half:]}"
@@ -43,7 +43,7 @@ class MissingExtra(UserError):
 
 
 class TokenizerError(UserError):
-    """A failure of a user's tokenizer to encode a text."""
+    """An error of a user's tokenizer that cannot encode a text."""
 
 
 class TrainingInterrupted(Exception):

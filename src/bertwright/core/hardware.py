@@ -16,7 +16,7 @@ def num_cores() -> int:
 
 
 def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """Return the CPU quota of this process's control group in cores; None if unlimited."""
+    """Return the CPU quota of this process's control group, in cores; None if unlimited."""
     with suppress(OSError, ValueError):  # version 2
         quota, period = (root / "cpu.max").read_text().split()
         return None if quota == "max" else int(quota) / int(period)
@@ -28,7 +28,7 @@ def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
 
 
 def memory_bytes(root: Path = Path("/sys/fs/cgroup")) -> int:
-    """Return the memory of this machine, or of the container that the process runs in."""
+    """Return the memory of this machine, or of the process's container, in bytes."""
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         return min(total, int((root / "memory.max").read_text()))
@@ -44,6 +44,6 @@ def load_average() -> float | None:
 
 
 def is_idle() -> bool:
-    """Return whether the load average leaves this process its cores; True if unknown."""
+    """Return whether the load average leaves enough cores for this process; True if unknown."""
     runnable = load_average()
     return runnable is None or runnable < 0.75 * num_cores()

@@ -52,7 +52,7 @@ def make_process_pool(
 ) -> ProcessPoolExecutor | None:
     """Return a process pool; None, with a message on stderr, if the system has no semaphores.
 
-    That is so where ``/dev/shm`` is missing, read-only or full.
+    Semaphores need a ``/dev/shm`` that exists, is writable and has free space.
     """
     try:
         return ProcessPoolExecutor(num_processes, context, initializer, arguments)
@@ -69,8 +69,8 @@ def map_in_order(
 ) -> Iterator[Result]:
     """Yield the results of ``make_function(*arguments)`` for every item, in order.
 
-    ``num_workers`` processes compute them; one worker is this process. Memory does not grow with
-    the number of items.
+    ``num_workers`` processes compute them; with one worker, this process does. Memory does not grow
+    with the number of items.
     """
     if num_workers < 1:
         raise UserError(f"the number of workers must be at least 1, not {num_workers}")
@@ -121,10 +121,10 @@ def _apply_worker(item: Any) -> Any:
 
 @contextmanager
 def _fork_safely() -> Generator[None]:
-    """Block what would disturb a fork.
+    """Make it safe to fork within the block.
 
-    SIGINT is blocked: Python could lose it, or wait for a worker that is half started. The
-    tokenizers library must not use threads that a fork does not copy. Python's warning about
+    SIGINT is blocked: Python could lose it, or wait for a worker that is half started. Threads of
+    the tokenizers library are disabled, because a fork does not copy them. Python's warning about
     forking with threads is silenced: workers use no lock that other threads may hold.
     """
     parallelism = os.environ.get(_PARALLELISM_VARIABLE)
@@ -142,7 +142,7 @@ def _fork_safely() -> Generator[None]:
 
 
 def _multiprocessing_context() -> BaseContext:
-    # Fork starts at once and needs no guard in the user's script; it is safe on Linux only.
+    # Fork is fast and needs no ``__main__`` guard in the user's script, but is safe on Linux only.
     return get_context("fork" if sys.platform == "linux" else "spawn")
 
 

@@ -1,7 +1,7 @@
-"""Registries: objects by name, which plugins extend.
+"""Registries: objects by name, which plugins can extend.
 
-A plugin is a module that registers when it is imported: a file of the user, or a module that an
-installed distribution names as an entry point of the group ``bertwright.plugins``.
+A plugin is a module that registers objects when it is imported: a user's file, or an entry point of
+an installed distribution in the group ``bertwright.plugins``.
 """
 
 import sys
@@ -19,15 +19,15 @@ Value = TypeVar("Value")
 
 
 class Registry(dict[str, Value]):
-    """Objects by name."""
+    """A dictionary of objects by name."""
 
     def register(self, name: str, value: Value, module: str = "") -> None:
-        """Add an object, in place of one of the same name; ``module`` defines its class."""
+        """Add or replace an object; ``module`` is the name of the module that defines it."""
         _registrations.append(_Registration(self, name, self.get(name), module))
         self[name] = value
 
     def find(self, name: Any) -> Value | None:
-        """Return an object, of an installed plugin if the name is new; None if there is none."""
+        """Return an object; None if neither this process nor an installed plugin registers it."""
         if name not in self:
             import_installed_plugins()
         return self.get(name)
@@ -41,14 +41,15 @@ class _Registration(NamedTuple):
 
 
 _registrations: list[_Registration] = []
-"""Everything registered by this process, in order."""
+"""All registrations of this process, in order."""
 
 
 @contextmanager
 def transaction() -> Generator[None]:
-    """Undo what the block has registered if it raises, but for modules of this package.
+    """Undo the registrations of the block if it raises, except those of this package's modules.
 
-    Modules that the block has imported are forgotten, so that another import registers again.
+    Modules that the block imported are removed from ``sys.modules``, so that another import
+    registers them again.
     """
     start, modules = len(_registrations), {*sys.modules}
     try:
@@ -71,9 +72,9 @@ def transaction() -> Generator[None]:
 
 @cache
 def import_installed_plugins() -> None:
-    """Import the entry points of installed distributions once.
+    """Import the plugins of installed distributions, once.
 
-    Errors: UserError for a module that cannot be imported; it registers nothing.
+    Errors: UserError for a module that cannot be imported; its registrations are undone.
     """
     for entry_point in entry_points(group=ENTRY_POINT_GROUP):
         try:

@@ -1,8 +1,8 @@
 """Counter-based random numbers.
 
-Every random number is a hash of (seed, stream, coordinates): the masks of sample 17 in epoch 3 do
-not depend on the order of the draws or on the process. So there is no state to save.
-The mixing function is the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
+Every random number is a hash of (seed, stream, coordinates). The masks of sample 17 in epoch 3, for
+example, do not depend on the order of the draws or on the process, and there is no state to save.
+The hash is the finaliser of SplitMix64 (Steele, Lea and Flood 2014).
 """
 
 from collections.abc import Callable, Iterable
@@ -55,11 +55,11 @@ STREAM_PARTS = {
     "logit": "out",
     "trunk": "enter",
 }
-"""Stream names of parts of parameter names. They never change, or published numbers would."""
+"""Stream names for parts of parameter names. Changing one would change published numbers."""
 
 
 def parameter_stream(name: str) -> str:
-    """Return the random stream that initialises the parameter of this name."""
+    """Return the name of the random stream that initialises a parameter."""
     first, *rest = name.split(".")
     first = "out" if first == "classifier" else STREAM_PARTS.get(first, first)
     return ".".join([first, *(STREAM_PARTS.get(part, part) for part in rest)])
@@ -76,7 +76,7 @@ def random_bits(key: int, *coordinates: Counters) -> NDArray[np.uint64]:
 
 
 def hash_ngrams(key: int, values: NDArray[np.integer[Any]], length: int) -> NDArray[np.uint64]:
-    """Return a hash of every ``length`` consecutive values."""
+    """Return a hash of every n-gram of ``length`` consecutive values."""
     num_ngrams = max(len(values) - length + 1, 0)
     return random_bits(key, *(values[n : n + num_ngrams] for n in range(length)))
 
@@ -137,9 +137,9 @@ Item = TypeVar("Item")
 
 
 def sample(items: Iterable[Item], num_samples: int) -> list[Item]:
-    """Return ``num_samples`` random items (or all), always the same ones.
+    """Return ``num_samples`` random items (or all, if fewer), the same ones in every call.
 
-    Only these are held in memory.
+    Only these items are held in memory.
     """
     rng = generator(stream_key(0, "sample"))
     scored = ((rng.random(), index, item) for index, item in enumerate(items))
@@ -147,10 +147,10 @@ def sample(items: Iterable[Item], num_samples: int) -> list[Item]:
 
 
 class RandomPermutation:
-    """A permutation of range(size) in O(1) memory: a shuffle without a shuffle buffer.
+    """A random permutation of range(size) in O(1) memory: a shuffle without a shuffle buffer.
 
-    A balanced Feistel network over the next even power of two is applied until the result lies in
-    the range (Black and Rogaway 2002).
+    A balanced Feistel network over the next even power of two is applied repeatedly until the
+    result lies in the range (Black and Rogaway 2002).
     """
 
     NUM_ROUNDS = 6

@@ -1,7 +1,7 @@
 """Schedules of learning rates, dropouts, sequence lengths, batch sizes and loss weights.
 
-A schedule is a number, or ``{kind: linear, from: .3, to: .15}``. It is evaluated at the progress of
-its training phase, a number from 0 to 1.
+A recipe states a number or, for example, ``{kind: linear, from: .3, to: .15}``. A schedule is a
+function of progress in the training phase, from 0 to 1.
 """
 
 import math
@@ -100,7 +100,7 @@ class WarmupSchedule(Schedule):
 
 
 class SquareRootSchedule(Schedule):
-    """A change from one value to another with the square root of progress.
+    """A change from one value to another in proportion to the square root of progress.
 
     From 1 to 0 it is the 1-sqrt cooldown (Haegele et al. 2024, section 3).
     """
@@ -114,7 +114,7 @@ class SquareRootSchedule(Schedule):
 
 
 class CubicSchedule(Schedule):
-    """A change with the cube of the remaining progress: sparsity (Zhu and Gupta 2017)."""
+    """A change with the cube of the remaining progress, as for sparsity (Zhu and Gupta 2017)."""
 
     kind: Literal["cubic"] = "cubic"
     start: float = Field(alias="from", default=1.0)
@@ -173,7 +173,7 @@ class ScheduleSegment(Settings):
 
 
 class PiecewiseSchedule(Schedule):
-    """A sequence of schedules, each over its fraction; fractions are scaled to a sum of 1."""
+    """A sequence of schedules, each over its fraction of the phase (scaled to a sum of 1)."""
 
     kind: Literal["parts"] = "parts"
     parts: tuple[ScheduleSegment, ...] = Field(min_length=1)

@@ -1,7 +1,7 @@
 """Bootstrap intervals, permutation tests and corrections for multiple tests.
 
-Texts are resampled, never tokens: tokens of the same text are not independent. A statistic is a
-ratio of two sums over texts, which covers accuracies over words, F1 and means per text.
+Texts are resampled, not tokens, because tokens of the same text are not independent. A statistic is
+a ratio of two sums over texts: an accuracy over words, F1, or a mean per text.
 """
 
 import math
@@ -16,14 +16,15 @@ from scipy import stats
 FloatArray = NDArray[np.float64]
 
 NUM_RESAMPLES, NUM_PERMUTATIONS = 2_000, 10_000
-"""Number of resamples of an interval, and of permutations of a test."""
+"""Number of resamples for an interval, and of permutations for a test."""
 
 
 @dataclass(frozen=True)
 class ConfidenceInterval:
     """A value with a two-sided percentile interval.
 
-    ``low`` and ``high`` are nan for a single unit; all are nan if the denominator is 0.
+    ``low`` and ``high`` are nan if there is only one unit to resample; all three are nan if the
+    denominator is 0.
     """
 
     value: float
@@ -94,9 +95,9 @@ def bootstrap_runs(
 ) -> ConfidenceInterval:
     """Return the mean ratio over R training runs, with an interval over runs and texts.
 
-    ``numerators`` are (R, N), ``denominators`` (N,). Texts are resampled; the mean over runs varies
-    by Student's t, as too few runs make a bootstrap too narrow. To compare two methods with paired
-    runs, pass the differences as numerators.
+    ``numerators`` are (R, N), ``denominators`` (N,). Texts are resampled; variation over runs
+    follows Student's t, because a bootstrap over few runs is too narrow. To compare two methods
+    with paired runs, pass the differences as numerators.
     """
     num_runs, num_texts = numerators.shape
     mean, value = numerators.mean(0), _ratio(numerators.sum() / num_runs, denominators.sum())
@@ -201,7 +202,7 @@ def holm(p_values: ArrayLike) -> FloatArray:
 
 
 def split_halves(num_items: int, seed: int = 0) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return two random halves of item indices: one for selection, one for evaluation."""
+    """Return the item indices in two random halves: one for selection, one for evaluation."""
     order = np.random.default_rng(seed).permutation(num_items)
     return np.sort(order[: num_items // 2]), np.sort(order[num_items // 2 :])
 

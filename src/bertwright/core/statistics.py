@@ -9,7 +9,7 @@ from scipy import special
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean over repetitions, with a two-sided interval of the given level."""
+    """A mean over repetitions, with a two-sided confidence interval at ``level``."""
 
     mean: float
     low: float
@@ -28,7 +28,7 @@ class Estimate:
 
 
 def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
-    """Return the mean and Student interval of repetitions; nan bounds for a single value."""
+    """Return the mean of repetitions with its Student t interval; nan bounds for a single value."""
     array = np.asarray(values, dtype=np.float64)
     if not len(array):
         raise ValueError("there are no values to estimate a mean of")
@@ -36,15 +36,15 @@ def estimate(values: Sequence[float], level: float = 0.95) -> Estimate:
     if count < 2:
         return Estimate(mean, float("nan"), float("nan"), float("nan"), count)
     deviation = float(array.std(ddof=1))
-    # The same quantile as scipy.stats, whose import takes a second.
+    # The same quantile as scipy.stats, but importing that takes a second.
     half = float(special.stdtrit(count - 1, 0.5 + level / 2)) * deviation / count**0.5
     return Estimate(mean, mean - half, mean + half, deviation, count)
 
 
 def expected_best(scores: Sequence[float]) -> list[float]:
-    """Return the expected best of 1, 2, ... N runs, drawn from N with replacement.
+    """Return the expected maximum score of 1, 2, ... N runs drawn from N with replacement.
 
-    Dodge et al. 2019, equation 4.
+    Source: Dodge et al. 2019, equation 4.
     """
     ordered = np.sort(np.asarray(scores))
     cumulative = np.arange(len(ordered) + 1) / len(ordered)
@@ -56,5 +56,5 @@ def expected_best(scores: Sequence[float]) -> list[float]:
 def paired_difference(
     first: Sequence[float], second: Sequence[float], level: float = 0.95
 ) -> Estimate:
-    """Return the mean of ``first - second`` of paired repetitions, with its interval."""
+    """Return the mean of ``first - second`` over paired repetitions, with its interval."""
     return estimate([a - b for a, b in zip(first, second, strict=True)], level)

@@ -13,10 +13,10 @@ from bertwright.data.tokenization.words import split_words
 
 
 class FingerprintTable:
-    """A hash table from 64-bit fingerprints to the first document index.
+    """A hash table from a 64-bit fingerprint to the index of the first document that has it.
 
-    Open addressing over two arrays takes 18 to 36 bytes per fingerprint: ten million take 300 MB
-    where a dictionary takes a gigabyte.
+    Open addressing over two arrays takes 18 to 36 bytes per fingerprint: 300 MB for ten million,
+    instead of a gigabyte for a dictionary.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class FingerprintTable:
         self._count = 0
 
     def first_index(self, fingerprint: int, index: int) -> int:
-        """Return the first index stored for a fingerprint; store ``index`` if there is none."""
+        """Return the index stored for a fingerprint; if none is, store and return ``index``."""
         fingerprint = fingerprint or 1
         if 3 * self._count >= 2 * len(self._fingerprints):
             self._grow()
@@ -64,7 +64,7 @@ class FingerprintTable:
 def drop_duplicates(documents: Iterable[Document], counts: ReadCounts) -> Iterator[Document]:
     """Yield documents that are not exact duplicates of an earlier one; count the others.
 
-    The probability of a false duplicate among n documents is n squared / 2^65: one in 370,000 for
+    The probability that any of n documents is dropped wrongly is n^2 / 2^65: one in 370,000 for
     ten million documents.
     """
     table = FingerprintTable()
@@ -76,7 +76,7 @@ def drop_duplicates(documents: Iterable[Document], counts: ReadCounts) -> Iterat
 
 
 MIN_SIMILARITY = 0.8
-"""Minimum estimated Jaccard similarity of the shingles of near duplicates."""
+"""Minimum Jaccard similarity of near duplicates, estimated from their shingles."""
 
 _SHINGLE_LENGTH = 5
 _MAX_WORDS = 1 << 17
@@ -105,7 +105,7 @@ def drop_near_duplicates(
 
 
 class MinHasher:
-    """A MinHash function from documents to sketches, (120,) uint32 each."""
+    """A function that computes the MinHash sketch of each document, (120,) uint32."""
 
     def __init__(self) -> None:
         numbers = random_bits(

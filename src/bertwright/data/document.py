@@ -1,8 +1,8 @@
 """Documents before tokenization.
 
-The text of a document is one string: its paragraphs, stripped and not empty, one per line, without
-NUL, carriage returns and lone surrogates. Paragraphs and documents that are too long for bounded
-memory are split, at the end of a sentence if possible.
+The text of a document is one string with one paragraph per line. Paragraphs are stripped and not
+empty, and contain no NUL, carriage return or lone surrogate. To bound memory, long paragraphs and
+documents are split, at the end of a sentence if possible.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ from bertwright.data.tokenization.sentences import sentence_ends
 
 MAX_PARAGRAPH_LENGTH = 1 << 16
 MAX_DOCUMENT_LENGTH = 1 << 20
-"""Length in characters beyond which a paragraph or a document is split."""
+"""Maximum characters of a paragraph and of a document; longer ones are split."""
 
 PHRASE = "phrase"
 """Label of a phrase; any other label is the type of an entity."""
@@ -33,8 +33,8 @@ class Annotation:
 class Document:
     """A text with optional language code, translation and annotations.
 
-    In a dialogue every line is a turn; ``speakers`` numbers the speaker of each, in order of first
-    appearance.
+    In a dialogue every line is a turn, and ``speakers`` holds the speaker of each turn as a number,
+    in order of first appearance.
     """
 
     text: str
@@ -65,7 +65,7 @@ class Document:
 
 @dataclass
 class ReadCounts:
-    """A count of what was read, for the report."""
+    """Counts of files, documents and problems in the input, for the report."""
 
     files: int = 0
     empty_files: int = 0
@@ -103,7 +103,7 @@ def split_at_blank_lines(lines: Iterable[str], counts: ReadCounts) -> Iterator[s
 
 
 def split_long_text(text: str, counts: ReadCounts) -> list[str]:
-    """Return the text of a table row as documents; more than one only if it is too long."""
+    """Return the text of a table row as a list of documents, several only if it is too long."""
     lines = _clean_text(text, counts).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     parts = (part for line in lines if line.strip() for part in split_long_line(line, counts))
     texts = list(split_at_blank_lines(parts, counts))
@@ -123,7 +123,7 @@ def split_long_line(line: str, counts: ReadCounts) -> Iterator[str]:
 
 
 def split_offset(text: str) -> int:
-    """Return where to split a text: at its last sentence end, or space, in the second half."""
+    """Return where to split a text: at the last sentence end (or space) in its second half."""
     half = len(text) // 2
     last_end = max((end for end in sentence_ends(text) if end >= half), default=0)
     space = text.rfind(" ", half)

@@ -1,8 +1,8 @@
 """Download of public data sets, with resumption, checksums and unpacking.
 
 A partial file is called ``NAME.part`` and renamed once its digest is verified. Digests are stored
-in the folder's ``SHA256SUMS`` (for ``sha256sum -c``), so a file without a published digest is at
-least the same in every later run.
+in the folder's ``SHA256SUMS`` (for ``sha256sum -c``), so later runs also detect changes to files
+without a published digest.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from bertwright.core.files import explain_full_disk, output_lock, sync_folder, w
 from bertwright.data.public_datasets import PublicDataset, RemoteFile
 
 ProgressCallback = Callable[[str, int, int | None], None]
-"""Called with a file name, the bytes downloaded so far and the total bytes, if known."""
+"""Callback with a file name, the bytes downloaded so far, and the total bytes if known."""
 
 DIGESTS_FILE = "SHA256SUMS"
 
@@ -43,10 +43,11 @@ def fetch(
 ) -> list[Path]:
     """Download the files of a data set into a folder, verify them and unpack archives.
 
-    Existing files are verified and not downloaded again. Return the files in the table's order.
+    Existing files are verified and not downloaded again. Return the files in the order of the
+    table of data sets.
 
-    Errors: UserError if a host is unreachable or the connection breaks, if a digest is wrong (the
-    file is then removed), or if the disk is full.
+    Errors: UserError if a host is unreachable, the connection breaks, a digest is wrong (the file
+    is then removed), or the disk is full.
     """
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -106,7 +107,7 @@ def _fetch_from_any(file: RemoteFile, partial_path: Path, progress: ProgressCall
 
 def _fetch(url: str, file: RemoteFile, partial_path: Path, progress: ProgressCallback) -> None:
     """Download a file, resuming after interruptions as long as each attempt makes progress."""
-    if file.sha256 is None:  # an earlier run's partial file may be of another version
+    if file.sha256 is None:  # an earlier run's partial file may be from another version
         partial_path.unlink(missing_ok=True)
     while True:
         offset = partial_path.stat().st_size if partial_path.exists() else 0
@@ -138,7 +139,7 @@ def _attempt(
                 ) from None
             if error.headers.get("Content-Range", "") == f"bytes */{offset}":
                 return True
-        partial_path.unlink()  # longer than the file, or of another version
+        partial_path.unlink()  # longer than the file, or from another version
         return False
     except (OSError, HTTPException) as error:
         cause = getattr(error, "reason", error)
@@ -173,7 +174,7 @@ def _write(
 
 
 def _read_block(response: Response) -> bytes | None:
-    """Return the next block, b"" at the end, None if the connection broke."""
+    """Return the next block; b"" at the end; None if the connection broke."""
     try:
         return response.read(_BLOCK_BYTES)
     except (OSError, HTTPException):

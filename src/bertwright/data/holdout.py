@@ -11,10 +11,10 @@ from bertwright.data.tokenization.sentences import sentence_ends
 TRAIN, HELDOUT = "train", "heldout"
 
 HELDOUT_TOLERANCE = 1.5
-"""Maximum ratio between the requested and the achieved held-out fraction of tokens."""
+"""Maximum ratio of the requested to the achieved held-out fraction of tokens, or vice versa."""
 
 _CHARACTER_TOLERANCE = 1.4
-"""The same ratio in characters, which is stricter, as tokens vary in length."""
+"""The same ratio in characters; it is stricter, because tokens vary in length."""
 
 _DEFAULT_FRACTION = 0.05
 
@@ -27,15 +27,16 @@ SplitAssignment = Iterator[tuple[str, Document]]
 def assign_splits(documents: Iterable[Document], fraction: float) -> SplitAssignment:
     """Yield (split, document) for every document; both splits get at least one.
 
-    A document is held out if its fingerprint, as a number in [0, 1), is below ``fraction``. If that
-    leaves a split empty among the first documents (all, in a small text), the one with the lowest
-    fingerprint is held out, or the one with the highest is kept.
+    A document is held out if its fingerprint, scaled to [0, 1), is below ``fraction``. If that
+    leaves a split empty among the first documents (all of them in a small text), the document with
+    the lowest fingerprint is held out, or the one with the highest is kept for training.
 
-    If documents are too few or too unequal for that, some are split at the end of a sentence: in a
-    small text the one that exceeds the fraction, in order of fingerprints; in a large text every
-    document longer than that fraction of the first documents.
+    With few documents or very unequal lengths, some are split at the end of a sentence. In a small
+    text, documents are held out in order of fingerprints, and the one that would exceed the
+    fraction is split. In a large text, every document longer than that fraction of the first
+    documents is split.
 
-    Errors: UserError for a text of a single sentence, pair of translations or dialogue.
+    Errors: UserError if the text is a single sentence, pair of translations or dialogue.
     """
     stream = iter(documents)
     first, is_complete = _lookahead(stream)
@@ -77,7 +78,7 @@ def heldout_warning(requested: float, achieved: float) -> str:
 
 
 def _lookahead(stream: Iterator[Document]) -> tuple[list[Document], bool]:
-    """Return the first documents, and whether these are all."""
+    """Return the first documents, and whether these are all documents."""
     first: list[Document] = []
     size = 0
     for document in stream:
@@ -112,7 +113,7 @@ def _assign_by_size(
 ) -> list[tuple[str, Document]]:
     """Hold out documents in order of fingerprints until the fraction is reached.
 
-    Of a document that would exceed it, only the end is held out.
+    If a document would exceed it, only the end of that document is held out.
     """
     remaining = target = fraction * sum(map(len, documents))
     heldout: dict[int, list[tuple[str, Document]]] = {}
@@ -147,7 +148,7 @@ def _split_near(document: Document, num_characters: float) -> tuple[Document, Do
 
 
 def _split_offsets(document: Document) -> list[int]:
-    """Return where a document may be split; dialogues and translations have no such offsets."""
+    """Return the offsets where a document may be split; none for dialogues and translations."""
     if document.translation is not None or document.speakers:
         return []
     return list(sentence_ends(document.text))

@@ -1,9 +1,9 @@
 """Interaction histories of users as documents whose tokens are items.
 
-A table of events becomes a data set in which every user is a document of each split, in the same
-order. A user's last item is held out for testing and the one before for validation (leave-one-out,
-Sun et al. 2019, section 4.2): ``train`` lacks both, ``heldout`` the last, ``test`` none. In the
-latter two only the last item is predicted.
+A table of events becomes a data set with one document per user in each split, in the same order. A
+user's last item is held out for testing and the one before for validation (leave-one-out, Sun et
+al. 2019, section 4.2): ``train`` lacks both items, ``heldout`` lacks the last, ``test`` has all.
+In ``heldout`` and ``test`` only the last item is predicted.
 """
 
 import json
@@ -38,7 +38,7 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.data.vocabulary_training import BERT_SPECIAL_TOKENS
 
 TEST = "test"
-"""Name of the split of complete histories."""
+"""Name of the split with complete histories."""
 
 NUM_HELD_OUT_ITEMS = {TRAIN: 2, HELDOUT: 1, TEST: 0}
 """Items removed from the end of every history, by split."""
@@ -49,9 +49,10 @@ MIN_HISTORY_LENGTH = 3
 
 @dataclass(frozen=True)
 class InteractionHistories:
-    """A set of histories: ``item_ids`` (n,) into ``item_codes``, by user and time.
+    """The histories of all users, one after the other, each in order of time.
 
-    ``lengths`` (users,) are the lengths of the histories.
+    ``item_ids`` (n,) are indices into ``item_codes``; ``lengths`` (users,) are the numbers of items
+    of the histories.
     """
 
     item_codes: Sequence[str]
@@ -72,12 +73,12 @@ def prepare_histories(
 ) -> Dataset:
     """Prepare a data set from a table of events (CSV, TSV, Parquet, JSON lines).
 
-    Users and items with fewer than ``min_events`` events are dropped, as counted in the input; then
-    users with fewer than three events left. Times are numbers or ISO dates; events at the same time
-    keep their order. Every item becomes a token, the most frequent first; with a ``tokenizer``, its
-    items are used.
+    Users and items with fewer than ``min_events`` events in the input are dropped, then users with
+    fewer than three remaining events. Times are numbers or ISO dates; events at the same time keep
+    their order. Every item becomes a token, the most frequent first; with a ``tokenizer``, only its
+    items do.
 
-    Errors: UserError for missing columns, an invalid time, and if no user is left.
+    Errors: UserError if a column is missing, a time is invalid, or no user is left.
     """
     started = clock.monotonic()
     output = Path(output)
@@ -142,7 +143,7 @@ def _as_events(source: TextSource, columns: tuple[str, str, str]) -> TextSource:
 def _read_events(
     sources: Sequence[TextSource], counts: ReadCounts
 ) -> Iterator[tuple[str, str, float]]:
-    """Yield user, item and time of every row."""
+    """Yield the user, item and time of every row."""
     for source in sources:
         for location, (user, item, time) in read_rows(source, counts):
             yield (
@@ -166,7 +167,7 @@ def _parse_code(value: Any, location: str, column: str) -> str:
 
 
 def _parse_time(value: Any, location: str) -> float:
-    """Return a time as a number: as in the table, or seconds of an ISO date."""
+    """Return a time as a number: the table's number, or the seconds of an ISO date."""
     if not isinstance(value, date):  # includes datetime
         with suppress(TypeError, ValueError, OverflowError):
             number = float(value)
@@ -179,7 +180,7 @@ def _parse_time(value: Any, location: str) -> float:
             f"{location}: {value!r} is not a time: write seconds, or a date such as "
             f"2018-09-24 14:27:30"
         ) from None
-    # Local time would make the order depend on the machine's time zone.
+    # With local time the order would depend on the machine's time zone.
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 

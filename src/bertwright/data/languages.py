@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from bertwright.core.errors import UserError
 
 MAX_LANGUAGES = 1000
-"""Maximum languages; a column with more distinct values does not hold languages."""
+"""Maximum number of languages; a column with more distinct values holds something else."""
 
 Language = TypeVar("Language")
 
@@ -29,7 +29,7 @@ def language_code(value: Any, location: str) -> str:
 
 
 def parse_input_languages(argument: str) -> tuple[tuple[str, ...], list[str]]:
-    """Return the languages of an input (none, one, or two of a translation), and its files.
+    """Return the languages of an input (none, one, or two for translations) and its files.
 
     Errors: UserError for an invalid code, and for two codes with the wrong number of files.
     """
@@ -60,7 +60,7 @@ def smooth_fractions(sizes: Sequence[float], alpha: float) -> list[float]:
 
 
 def upsampling_factors(sizes: Mapping[Language, float], alpha: float) -> dict[Language, float]:
-    """Return the repetition factor of each language that smooths the fractions; the least is 1."""
+    """Return the repetition factor of each language that smooths fractions; the smallest is 1."""
     fractions = dict(zip(sizes, smooth_fractions(list(sizes.values()), alpha), strict=True))
     ratios = {name: fractions[name] / size for name, size in sizes.items() if size}
     smallest = min(ratios.values(), default=1.0)

@@ -1,8 +1,8 @@
 """Preparation of a data set from text files.
 
-One process reads documents, drops duplicates and assigns splits; workers tokenize; the first
-process writes. Everything streams, so memory does not grow with the text, except for about 30 bytes
-per document for deduplication. The result does not depend on the number of workers.
+The main process reads documents, drops duplicates and assigns splits; workers tokenize; the main
+process writes. All steps stream, so memory grows only by about 30 bytes per document, for
+deduplication. The result does not depend on the number of workers.
 """
 
 import json
@@ -57,22 +57,22 @@ def prepare(
 ) -> Dataset:
     """Prepare a data set from files, folders and patterns (``-`` is standard input).
 
-    ``en=FILE`` is text in English; ``en,de=FILE,FILE`` are two files whose lines are translations
-    of each other, ``en,de=TABLE`` a table with a column for each language; ``language_column`` is
-    the column of languages in tables.
+    ``en=FILE`` is text in English. ``en,de=FILE,FILE`` are two files whose lines are translations
+    of each other, and ``en,de=TABLE`` is a table with a column for each language. In other tables
+    ``language_column`` states the language of each text.
 
-    Phrases and entities come from the column ``annotations_column`` of tables, or the file
-    ``story.txt.json`` next to plain text; from ``phrases``, a file with one per line (and the
-    entity type after a tab); and from ``tagger``, a spaCy pipeline. ``dialogues`` are additional
-    inputs: tables with a list of turns in ``dialogue_column``, or plain text with one turn per
-    line. ``capitals`` stores which words are capitalised, for a tokenizer that lower-cases.
+    Phrases and entities come from three sources: ``annotations_column`` of tables (or the file
+    ``story.txt.json`` next to plain text); ``phrases``, a file with one phrase per line (and the
+    entity type after a tab); and ``tagger``, a spaCy pipeline. ``dialogues`` are additional inputs:
+    tables with a list of turns in ``dialogue_column``, or plain text with one turn per line.
+    ``capitals`` stores which words are capitalised, for a tokenizer that lower-cases.
 
-    ``heldout`` is the held-out fraction of the text; ``near_duplicates`` also drops documents
-    similar to an earlier one; ``column`` is the text column of tables; ``format`` overrides the
+    ``heldout`` is the held-out fraction of the text. ``near_duplicates`` also drops documents that
+    are similar to an earlier one. ``column`` is the text column of tables. ``format`` overrides the
     format implied by file names. The folder is written atomically.
 
-    Errors: UserError for inputs that are missing, not text or empty, for translations that do not
-    match, for a full disk, and if ``output`` is not empty.
+    Errors: UserError if an input is missing, empty or not text, if translations do not match, if
+    the disk is full, or if ``output`` is not empty.
     """
     started = time.monotonic()
     output = Path(output)
@@ -155,7 +155,7 @@ def _as_dialogues(source: TextSource) -> TextSource:
 
 
 class _DocumentEncoder:
-    """A worker's function: tokenize and annotate a chunk of documents."""
+    """A function that tokenizes and annotates a chunk of documents in a worker process."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _DocumentEncoder:
     def __call__(
         self, chunk: tuple[str, list[Document]]
     ) -> tuple[str, EncodedDocuments, dict[str, NDArray[Any]], list[str]]:
-        """Return split, tokens, optional arrays and the language of each document with tokens."""
+        """Return the split, tokens, optional arrays, and language of each document with tokens."""
         split, documents = chunk
         sides = [side for document in documents for side in document.sides]
         encoded = self._cache.encode([part for side in sides for part in side.parts])
@@ -212,7 +212,7 @@ class _DocumentEncoder:
     def _annotation_spans(
         self, sides: Sequence[Document], encoded: EncodedDocuments
     ) -> dict[str, NDArray[np.int64]]:
-        """Return the starts and stops of phrases and of entities in tokens."""
+        """Return the first and last (exclusive) token positions of phrases and entities."""
         spans: dict[str, list[tuple[int, int]]] = {"phrase": [], "entity": []}
         begins = np.cumsum(encoded.document_lengths) - encoded.document_lengths
         for side, begin in zip(sides, begins.tolist(), strict=True):
@@ -233,7 +233,7 @@ class _DocumentEncoder:
 def _chunk_by_split(
     documents: Iterable[tuple[str, Document]],
 ) -> Iterator[tuple[str, list[Document]]]:
-    """Yield chunks of documents of the same split."""
+    """Yield chunks of consecutive documents of the same split."""
     pending: dict[str, list[Document]] = {TRAIN: [], HELDOUT: []}
     sizes = dict.fromkeys(pending, 0)
     for split, document in documents:
@@ -249,7 +249,7 @@ def _chunk_by_split(
 def temporary_dataset(
     texts: Sequence[str], tokenizer: Tokenizer, language: str = "en"
 ) -> Generator[Dataset]:
-    """Yield a temporary data set with one document per text, without held-out split.
+    """Yield a temporary data set with one document per text and no held-out split.
 
     Errors: UserError if the texts are empty.
     """

@@ -16,7 +16,7 @@ _NAME_SEPARATOR = "=>"
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file to download; ``urls`` are mirrors. Digest and size are None if not published."""
+    """A file to download from any of ``urls``; digest and size are None if not published."""
 
     name: str
     urls: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Deterministic training of tokenizer vocabularies.
 
-Words are counted on all cores, and the library's trainer gets the counted words in a fixed order,
-so memory grows with the number of distinct words only. Each trainer removes the library's remaining
-non-determinism.
+Words are counted on all cores, and memory grows only with the number of distinct words. The
+library's trainer receives the counted words in a fixed order. The functions here remove its
+remaining non-determinism.
 """
 
 import json
@@ -44,11 +44,11 @@ ROBERTA_SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 ROBERTA_MASK_TOKEN = "<mask>"
 
 MAX_TRAINING_WORDS = 10_000_000
-"""Counts of a larger text are scaled down to this total."""
+"""Maximum total of word counts; counts of a larger text are scaled down to it."""
 MAX_DISTINCT_WORDS = 2_000_000
-"""Beyond this many distinct words, words seen once are dropped while counting."""
+"""Maximum number of distinct words; beyond it, words seen once are dropped while counting."""
 CHARACTER_COVERAGE = 0.9999
-"""Fraction of a text's characters whose character is a token; the rest is unknown."""
+"""Fraction of the text that characters with a token cover; other characters are unknown."""
 
 _SEPARATOR = "\0"
 
@@ -102,8 +102,9 @@ def train_tokenizer_on_files(
 ) -> Tokenizer:
     """Train a tokenizer on files, folders and patterns, and write it into a new folder.
 
-    Duplicate documents count once. If inputs state their languages, as for ``prepare``, the
-    fraction of each language is raised to ``alpha``: below 1, small languages count for more.
+    Duplicate documents count once. If inputs state their languages (as for ``prepare``), the
+    fraction of each language is raised to ``alpha``; an ``alpha`` below 1 gives small languages
+    more weight.
 
     Errors: UserError for unreadable inputs and invalid configurations.
     """
@@ -134,7 +135,7 @@ def train_tokenizer_on_files(
 def _count_words(
     documents: Iterable[Document], backend: library.Tokenizer, num_workers: int, alpha: float
 ) -> Counter[str]:
-    """Return the normalised words with their counts, weighted by language."""
+    """Return the counts of normalised words, weighted by language."""
     pretokens: dict[str | None, Counter[str]] = {}
     sizes: dict[str | None, int] = {}
     settings = json.loads(backend.to_str())
@@ -214,8 +215,8 @@ def _train_wordpiece(
 ) -> None:
     """Train merges with an alphabet in a fixed order.
 
-    By default the trainer numbers continuing characters (``##e``) in the order of a hash map, which
-    differs between processes, and breaks ties between merges by these numbers.
+    By default the trainer numbers continuation characters (``##e``) in the order of a hash map,
+    which differs between processes, and breaks ties between merges by these numbers.
     """
     word_counts = _restrict_alphabet(word_counts, vocab_size // 2)
     firsts = sorted({word[0] for word in word_counts})
@@ -236,7 +237,7 @@ def _train_wordpiece(
 def _train_word_level(
     backend: library.Tokenizer, word_counts: Counter[str], vocab_size: int
 ) -> None:
-    """Take the most frequent words; ties are broken alphabetically."""
+    """Set the vocabulary to the most frequent words; ties are broken alphabetically."""
     ranked = sorted(word_counts, key=lambda word: (-word_counts[word], word))[
         : vocab_size - len(BERT_SPECIAL_TOKENS)
     ]
@@ -291,14 +292,14 @@ _TRAINERS: dict[
 
 
 def _special_token(name: str) -> library.AddedToken:
-    # RoBERTa's mask includes the space before it, like every word.
+    # RoBERTa's mask token includes the space before it, like every word.
     return library.AddedToken(
         name, special=True, normalized=False, lstrip=name == ROBERTA_MASK_TOKEN
     )
 
 
 def _sentinel_token(index: int) -> library.AddedToken:
-    # Not special to the library, which would drop them when decoding a decoder's output.
+    # Not marked as special, or the library would drop sentinels when it decodes generated text.
     return library.AddedToken(f"<extra_id_{index}>", special=False, normalized=False)
 
 
@@ -317,8 +318,8 @@ def _restrict_alphabet(
 ) -> Counter[str]:
     """Return the words whose characters are all frequent enough to be a token.
 
-    With ``keep_parts`` also the parts of words between other characters: in languages without
-    spaces a word may be a whole line. Errors: UserError if no word is left.
+    With ``keep_parts`` the parts of other words between rare characters are returned too, as in
+    languages without spaces a word may be a whole line. Errors: UserError if no word is left.
     """
     characters: Counter[str] = Counter()
     for word, count in word_counts.items():
@@ -356,7 +357,7 @@ def _train_backend(
 
 
 def _repeat_words(word_counts: Counter[str]) -> Iterator[str]:
-    """Yield every word as often as it was counted, in lines of bounded length."""
+    """Yield lines of bounded length that repeat every word as often as it was counted."""
     scale = min(1.0, MAX_TRAINING_WORDS / word_counts.total())
     for word in sorted(word_counts):
         remaining = int(word_counts[word] * scale + 0.5)

@@ -10,36 +10,36 @@ from bertwright.modules.dropout import Dropout
 from bertwright.modules.hooks import child_hooks, tap
 
 SUBLAYER_NAMES = {"s": "attention", "f": "feed_forward", "c": "cross_attention"}
-"""The letters of an order string; s is self-attention or another mixer."""
+"""Sublayers by their letter in an order string; s is self-attention or another mixer."""
 
 MIXER_SUBLAYERS = ("attention", "cross_attention")
-"""The sublayers that get the context of the block."""
+"""Names of the sublayers that get the context of the block."""
 
 ResidualFunction = Callable[[Tensor, Tensor], Tensor]
-"""Combines the input and the output of a sublayer into the next hidden states."""
+"""Function from the input and the output of a sublayer to the next hidden states."""
 
 
 def add_residual(x: Tensor, change: Tensor) -> Tensor:
-    """Return input plus output."""
+    """Return the input plus the output of a sublayer."""
     return x + change
 
 
 def no_residual(x: Tensor, change: Tensor) -> Tensor:
-    """Return the output alone."""
+    """Return only the output of a sublayer."""
     return change
 
 
 def nth_name(name: str, occurrence: int) -> str:
-    """Return the name of the n-th such sublayer in a block: ``name``, ``name_2``, ..."""
+    """Return the name of the n-th sublayer of a kind in a block: ``name``, ``name_2``, ..."""
     return name if occurrence == 1 else f"{name}_{occurrence}"
 
 
 class Block(nn.Module):
-    """Sublayers, each with norm, dropout and residual, in the order of the norm placement.
+    """A sequence of sublayers, each with norm, dropout and residual as the norm placement requires.
 
-    ``norms`` holds one norm per sublayer, possibly an identity. ``depth_averages`` combine the
-    output of a sublayer with all earlier ones, if configured. ``output_widths`` are the sublayers'
-    output widths. ``adapters`` follow sublayers; they are empty unless added later.
+    ``norms`` holds one norm per sublayer, possibly an identity. ``depth_averages``, if configured,
+    combine the output of a sublayer with all earlier ones. ``output_widths`` are the output widths
+    of the sublayers. ``adapters`` follow sublayers; there are none unless added later.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Block(nn.Module):
 
     @property
     def supports_output_positions(self) -> bool:
-        """Whether it can compute only some positions."""
+        """Return whether the block can compute only some positions."""
         return not self.depth_averages and not self.dropout.is_locked
 
     def forward(self, x: Tensor, context: BlockContext) -> Tensor:
@@ -75,9 +75,9 @@ class Block(nn.Module):
     def run_sublayers(
         self, x: Tensor, context: BlockContext, attention_input: Tensor | None = None
     ) -> Tensor:
-        """Run all sublayers on x (B, L, d), after the last mixer at the output positions only.
+        """Run all sublayers on x (B, L, d); those after the last mixer only at output positions.
 
-        Attention reads ``attention_input`` (B, L, D) instead of x, if set (bottleneck).
+        If ``attention_input`` (B, L, D) is set, attention reads it instead of x (bottleneck).
         """
         if context.output_positions is not None and not self.last_mixer:
             x, context = context.gather_positions(x)
@@ -102,7 +102,7 @@ class Block(nn.Module):
         context: BlockContext,
         attention_input: Tensor | None = None,
     ) -> Tensor:
-        """Return the output of a sublayer, numbered from 1, for the stream x (B, L, d)."""
+        """Return the output of a sublayer, numbered from 1, for a residual stream x (B, L, d)."""
         name = list(self.sublayers)[sublayer_number - 1]
         norm, sublayer = self.norms[name], self.sublayers[name]
         inner = norm(x) if self.is_pre_norm else x
@@ -129,7 +129,7 @@ class Block(nn.Module):
         hidden_states: Tensor,
         context: BlockContext,
     ) -> Tensor:
-        """Run a sublayer in ``dtype``, for a stream that is kept in another dtype."""
+        """Run a sublayer in ``dtype`` if the residual stream has another dtype."""
         output = self.run_sublayer(sublayer_number, hidden_states.to(dtype), context)
         return output.to(hidden_states.dtype)
 
@@ -144,7 +144,7 @@ class Block(nn.Module):
     def compile_parts(self, dynamic: bool = False) -> None:
         """Compile the block, as one graph for all blocks, and single sublayers.
 
-        With depth averages, whose inputs grow from block to block, only its sublayers are compiled.
+        With depth averages, whose inputs grow from block to block, only sublayers are compiled.
         """
         for part in self.sublayers.values() if self.depth_averages else (self,):
             part.compile(dynamic=dynamic)

@@ -1,4 +1,4 @@
-"""Bottleneck blocks, which work at a narrower width (Sun et al. 2020)."""
+"""Bottleneck blocks, with a narrower residual stream inside (Sun et al. 2020)."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 class BottleneckConfig(Settings):
-    """Sublayers of width ``width``, between an input and an output projection.
+    """Sublayers of width ``width`` between an input and an output projection.
 
-    The input projection gives the inner residual stream; another, if ``shared``, gives the input of
-    the queries and keys, otherwise these read the outer hidden states, as the values do. The output
-    projection is added to the outer states (section 3.1, figure 1). The inner width may exceed the
-    outer one, as in their teacher.
+    The input projection gives the inner residual stream. Values are computed from the outer hidden
+    states. Queries and keys are computed from them too, or, if ``shared``, from another projection
+    of them. The output projection is added to the outer hidden states (section 3.1, figure 1). The
+    inner width may exceed the outer one, as in the paper's teacher.
     """
 
     width: int = Field(default=128, ge=1, le=65_536)
     shared: bool = True
 
     def flops(self, outer_width: int) -> float:
-        """Return the FLOPs of a block per token beyond its sublayers."""
+        """Return the FLOPs per token of a block, without its sublayers."""
         num_projections, num_wide = (3, 1) if self.shared else (2, 3)
         extra_width = num_wide * (outer_width - self.width)
         return 2 * self.width * (num_projections * outer_width + extra_width)
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         mixer, orders = encoder.mixer, encoder.depth.sublayer_orders()
         is_plain = (
             isinstance(mixer, AttentionConfig)
@@ -85,7 +85,7 @@ class BottleneckConfig(Settings):
 
 
 class BottleneckProjection(nn.Module):
-    """norm(dense(x)): (B, L, D) to (B, L, d)."""
+    """A dense layer and a norm from (B, L, D) to (B, L, d)."""
 
     def __init__(self, outer_width: int, inner_width: int, norm: NormConfig) -> None:
         super().__init__()
@@ -97,7 +97,7 @@ class BottleneckProjection(nn.Module):
 
     @torch.no_grad()
     def fold_norm(self) -> None:
-        """Fold the norm into the matrix, if it is only a gain and a bias."""
+        """Fold the norm into the matrix if the norm is only a gain and a bias."""
         if isinstance(self.norm, NoNorm):
             self.dense.weight.mul_(self.norm.weight[:, None])
             self.dense.bias.mul_(self.norm.weight).add_(self.norm.bias)
@@ -105,7 +105,10 @@ class BottleneckProjection(nn.Module):
 
 
 class BottleneckQKVProjection(nn.Module):
-    """Queries and keys from a shared projection, values from x: (B, L, D) to (B, L, 3 d)."""
+    """A projection from x (B, L, D) to queries, keys and values (B, L, 3 * d).
+
+    Queries and keys are computed from a shared projection of x, values from x itself.
+    """
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
         "query_key.weight": ParameterRole("matrix", num_parts=2)

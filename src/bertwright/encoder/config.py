@@ -1,4 +1,4 @@
-"""The configuration of an encoder: a choice on each axis, and what follows from them."""
+"""The configuration of an encoder: a choice on each axis, and properties that follow from them."""
 
 from collections.abc import Iterator
 from itertools import chain, pairwise
@@ -40,7 +40,7 @@ REGISTERED_KINDS = (
     LSTMConfig,
     RandomFeaturesConfig,
 )
-"""Imported only to register the kinds of axes that are defined in several files."""
+"""Modules that are imported only to register their kinds."""
 
 
 class EncoderConfig(Settings):
@@ -61,18 +61,18 @@ class EncoderConfig(Settings):
     initialisation: InitialisationConfig = PublishedInitialisationConfig()
     pruned_sizes: PrunedSizes | None = None
     memory_length: int = Field(default=0, ge=0, le=1 << 20)
-    """How many earlier tokens are remembered across steps; 1 carries a recurrent state."""
+    """Number of earlier tokens kept from step to step; 1 carries a recurrent state."""
 
     @property
     def sliding_window_positions(self) -> PositionsConfig:
-        """The position encoding of the blocks with a sliding window."""
+        """Return the position encoding of the blocks with a sliding window."""
         if self.sliding_window is None or self.sliding_window.base is None:
             return self.positions
         return self.positions.model_copy(update={"base": self.sliding_window.base})
 
     @property
     def has_dropout(self) -> bool:
-        """Whether there is any dropout in training."""
+        """Return whether the encoder has dropout in training."""
         return (
             has_dropout(self.dropout)
             or self.mixer.has_dropout
@@ -81,37 +81,37 @@ class EncoderConfig(Settings):
 
     @property
     def is_stochastic(self) -> bool:
-        """Whether training is random, or differs from inference, other than by dropout."""
+        """Return whether training differs from inference in other ways than dropout."""
         return self.mixer.is_stochastic or self.depth.skips_blocks
 
     @property
     def has_segments(self) -> bool:
-        """Whether embeddings or relative positions distinguish segments."""
+        """Return whether embeddings or relative positions distinguish segments."""
         return self.embeddings.segments > 1 or self.positions.distinguishes_segments
 
     @property
     def distinguishes_segments(self) -> bool:
-        """Whether segments matter: in embeddings, positions or visibility."""
+        """Return whether embeddings, positions or attention masks depend on segments."""
         return self.has_segments or self.visibility.distinguishes_segments
 
     @property
     def num_directions(self) -> int:
-        """The parts of a hidden state: two where its halves read in different directions."""
+        """Return the number of parts of a hidden state, 2 if its halves read in two directions."""
         return 2 if is_split_by_direction(self.visibility) else 1
 
     @property
     def direction_width(self) -> int:
-        """The width of one part of a hidden state, which predictions are made from."""
+        """Return the width of one part of a hidden state, from which tokens are predicted."""
         return self.width // self.num_directions
 
     @property
     def token_embedding_width(self) -> int:
-        """The width of the token table."""
+        """Return the width of the token table."""
         return self.embeddings.table_width(self.direction_width)
 
     @property
     def hidden_widths(self) -> list[int]:
-        """The widths of the hidden states before, between and after the blocks."""
+        """Return the widths of the hidden states before, between and after the blocks."""
         embeddings_width = self.embeddings.sum_width(self.direction_width) * self.num_directions
         return self.mixer.hidden_widths(
             embeddings_width, self.width, len(self.depth.sublayer_orders())
@@ -119,12 +119,12 @@ class EncoderConfig(Settings):
 
     @property
     def embeddings_width(self) -> int:
-        """The width of the embeddings, which are repeated for each direction."""
+        """Return the width of the embeddings, which are repeated for each direction."""
         return self.hidden_widths[0] // self.num_directions
 
     @property
     def block_widths(self) -> list[tuple[int, int]]:
-        """The input and output width of the sublayers of every block."""
+        """Return the input and output width of the sublayers of every block."""
         if self.bottleneck is not None:
             return [(self.bottleneck.width, self.bottleneck.width)] * len(
                 self.depth.sublayer_orders()
@@ -133,7 +133,7 @@ class EncoderConfig(Settings):
 
     @property
     def last_block_width(self) -> int:
-        """The output width within the last block; the model's if there are no blocks."""
+        """Return the output width within the last block; the model's if there are no blocks."""
         return self.block_widths[-1][1] if self.block_widths else self.width
 
     def mixer_at(self, block: int) -> MixerConfig:
@@ -152,12 +152,12 @@ class EncoderConfig(Settings):
 
     @property
     def max_lookback(self) -> int | None:
-        """How far every token can see back before its sequence; None if unlimited."""
+        """Return how many positions before a sequence its tokens attend to; None if unlimited."""
         return None if self.mixer.is_recurrent else self.memory_length or None
 
     @property
     def supports_cache(self) -> bool:
-        """Whether a sequence can be read in parts: every block has keys and values."""
+        """Return whether a sequence can be read in parts: every block has keys and values."""
         return self.mixer.supports_cache and self.depth.runs_every_block
 
     @model_validator(mode="after")
@@ -175,7 +175,7 @@ class EncoderConfig(Settings):
         return self
 
     def _memory_conflicts(self) -> Iterator[str]:
-        """Yield why the encoder cannot have this memory, one sentence each."""
+        """Yield a sentence for each reason why the encoder cannot have this memory."""
         if not self.memory_length:
             return
         if self.positions.is_additive or self.positions.is_per_block:

@@ -1,7 +1,7 @@
-"""The decoder: a second stack of the same blocks, which attends to the encoder's output.
+"""The decoder: a second stack of the same blocks that attends to the encoder's output.
 
-Every block has a cross-attention sublayer, the letter c of its order. Otherwise it is a causal
-encoder, which shares the token embeddings of the encoder (Vaswani et al. 2017).
+Every block has a cross-attention sublayer, letter c in its order. Otherwise the decoder is a causal
+encoder that shares the token embeddings of the encoder (Vaswani et al. 2017).
 """
 
 from collections.abc import Iterator
@@ -20,13 +20,13 @@ from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
 
 DECODER_STREAM = 1000
-"""The dropout stream of a decoder within a step: beyond the number of blocks."""
+"""Dropout stream of a decoder within a step; larger than any number of blocks."""
 
 
 class DecoderConfig(Settings):
-    """A decoder, where it differs from its encoder.
+    """Settings of a decoder that differ from its encoder's.
 
-    ``layers``, ``positions`` and ``mixer`` None mean the encoder's; ``order`` is the order of
+    ``layers``, ``positions`` and ``mixer`` are the encoder's if None. ``order`` is the order of
     sublayers in a block. A decoder is causal and has no segment or task embeddings.
     """
 
@@ -46,7 +46,7 @@ class DecoderConfig(Settings):
         return order
 
     def conflicts(self, encoder: EncoderConfig) -> Iterator[str]:
-        """Yield why an encoder cannot have this decoder, one sentence each."""
+        """Yield a sentence for each reason why an encoder cannot have this decoder."""
         if not isinstance(encoder.depth, StackConfig):
             yield "it needs a plain stack of blocks: set encoder.depth.kind to stack"
         mixer = self.mixer or encoder.mixer
@@ -73,7 +73,7 @@ class DecoderConfig(Settings):
     def stack_config(self, encoder: EncoderConfig) -> EncoderConfig:
         """Return the configuration of the decoder as a stack.
 
-        Errors: ValueError if such an encoder cannot have a decoder.
+        Errors: ValueError if this encoder cannot have a decoder.
         """
         mixer = self.mixer or encoder.mixer
         for sentence in self.conflicts(encoder):
@@ -94,9 +94,9 @@ class DecoderConfig(Settings):
 
 
 class Decoder(Encoder):
-    """Maps the tokens so far, and the encoder's output, to hidden states.
+    """A module from the tokens so far and the encoder's output to hidden states.
 
-    Its taps are the encoder's, under names that begin with ``decoder``.
+    It shares the encoder's hooks; names of its values begin with ``decoder``.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class Decoder(Encoder):
         language_ids: Tensor | None = None,
         dropout_rng: DropoutRng | None = None,
     ) -> Tensor:
-        """Return the hidden states (B, T, D) that predict the token after each of token_ids (B, T).
+        """Return hidden states (B, T, D) that predict the token after each of token_ids (B, T).
 
-        ``position_ids`` (B, T) None means consecutive ones, ``language_ids`` (B, T) None the first
-        language.
+        ``position_ids`` (B, T) are consecutive if None; ``language_ids`` (B, T) are the first
+        language if None.
         """
         index = TokenInfo.from_token_ids(token_ids).index
         token_info = TokenInfo(index, position_ids, language_ids=language_ids)

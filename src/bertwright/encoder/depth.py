@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class DepthConfig(Config):
-    """The sublayers of every block, and which blocks share parameters.
+    """The sublayers of every block, and the parameters that blocks share.
 
-    ``sharing`` is what the blocks of a group share, norms included: nothing, attention,
-    feed-forward or ``all`` (Lan et al. 2020); bottleneck projections are never shared. There are
-    ``groups`` of consecutive blocks. In training each block is dropped with probability ``drop``;
-    otherwise every ``every``-th block runs, which layer dropout makes possible (Fan et al. 2020).
+    Consecutive blocks form ``groups`` groups. The blocks of a group share ``sharing``, norms
+    included: nothing, attention, feed-forward or ``all`` (Lan et al. 2020). Bottleneck projections
+    are never shared. In training each block is dropped with probability ``drop``. In inference only
+    every ``every``-th block runs, which layer dropout makes possible (Fan et al. 2020).
     """
 
     sharing: Literal["none", "all", "attention", "feed-forward"] = "none"
@@ -27,15 +27,15 @@ class DepthConfig(Config):
     every: int = Field(default=1, ge=1, le=1_024)
 
     runs_every_block: ClassVar[bool] = True
-    """Whether every block runs for every token, apart from layer dropout."""
+    """True if every block runs for every token, apart from layer dropout."""
 
     @property
     def skips_blocks(self) -> bool:
-        """Whether blocks are dropped at random or regularly."""
+        """Return whether some blocks are skipped, at random or regularly."""
         return self.drop > 0.0 or self.every > 1
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         may_skip = self.skips_blocks or not self.runs_every_block
         if may_skip and (encoder.memory_length or encoder.residual.needs_sublayer_outputs):
             yield (
@@ -54,7 +54,7 @@ class DepthConfig(Config):
         return LayerStack(self.drop, self.every)
 
     def flops(self, width: int) -> float:
-        """Return the FLOPs per block and token beyond the block itself."""
+        """Return the FLOPs per block and token in addition to the block itself."""
         return 0.0
 
     def owner_block(self, block: int, letter: str) -> int:
@@ -102,9 +102,9 @@ class StackConfig(RepeatedBlocksConfig):
 
 
 class HaltingStackConfig(RepeatedBlocksConfig):
-    """At most ``layers`` blocks with shared parameters; each token halts by itself.
+    """At most ``layers`` blocks with shared parameters; each token halts independently.
 
-    A token halts where its halting probabilities sum to 1 - ``epsilon`` (Dehghani et al. 2019,
+    A token halts when its halting probabilities sum to 1 - ``epsilon`` (Dehghani et al. 2019,
     section 2.2).
     """
 

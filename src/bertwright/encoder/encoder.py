@@ -36,10 +36,10 @@ from bertwright.runtime.compiler import configure_compiler, mark_batch_dynamic
 
 
 class Encoder(nn.Module):
-    """Maps token IDs and token attributes to hidden states.
+    """An encoder from token ids and token metadata to hidden states.
 
-    ``taps`` records and replaces values inside; ``num_running_blocks`` is the number of blocks that
-    run.
+    ``taps`` holds the hooks that record and replace intermediate values. ``num_running_blocks`` is
+    the number of blocks that run.
     """
 
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
@@ -76,7 +76,7 @@ class Encoder(nn.Module):
 
     @property
     def taps(self) -> Taps:
-        """The hooks of the current thread."""
+        """Return the hooks of the current thread."""
         return self.thread_taps.current
 
     def forward(
@@ -93,12 +93,12 @@ class Encoder(nn.Module):
     ) -> Tensor:
         """Map token_ids (B, L) int64 to hidden states (B, L, D).
 
-        With flat ``output_positions`` (M,) only these are returned, (M, D), and what follows the
-        last mixer is computed for these alone. ``visibility`` replaces the encoder's own;
-        ``stop_after`` ends after that block, without the final norm. ``memory`` holds the text
-        before the sequences and records the next memory; a ``KeyValueCache`` is for sequences read
-        in parts. ``aux_outputs`` is filled in by some layer stacks. ``source`` is what a decoder's
-        blocks attend to.
+        With flat ``output_positions`` (M,) the result is (M, D), and everything after the last
+        mixer is computed only for these positions. ``visibility`` replaces the encoder's attention
+        rule. ``stop_after`` ends the pass after that block, without the final norm. ``memory``
+        holds the text before the sequences and records the next memory; a ``KeyValueCache`` is for
+        sequences that are read in parts. Some layer stacks add to ``aux_outputs``. ``source`` is
+        the encoder output that a decoder attends to.
         """
         token_info = token_info or TokenInfo.from_token_ids(token_ids)
         hooks = None if self.taps.is_idle else HookPoint(self.taps, self.prefix)
@@ -164,7 +164,7 @@ class Encoder(nn.Module):
         cross_attention: CrossAttentionContext | None,
         hooks: HookPoint | None,
     ) -> list[AttentionContext]:
-        """Return the context of each block, shared by blocks with the same visibility."""
+        """Return the context of each block; blocks with the same attention rule share one."""
         if self.scan_directions and not supports_recurrence(visibility):
             raise UserError(
                 f"a recurrent mixer reads token by token, which rules out {visibility!r}"
@@ -203,14 +203,17 @@ class Encoder(nn.Module):
         return memory.layer_past(block, x, token_info)
 
     def _reads_attention(self, blocks: Sequence[int], hooks: HookPoint | None) -> bool:
-        """Return whether hooks read scores or weights, which need a dense mask."""
+        """Return whether hooks read attention scores or weights, which need a dense mask."""
         return hooks is not None and any(
             hooks.child(f"blocks.{index}.attention").is_requested("scores", "weights")
             for index in blocks
         )
 
     def compile_parts(self, dynamic: bool = False) -> None:
-        """Compile the block, as one graph for all, and the embedding sum; dynamic for any shape."""
+        """Compile the blocks, as one graph for all, and the embedding sum.
+
+        ``dynamic`` compiles for any shape.
+        """
         configure_compiler()
         self.is_compiled = True
         self.embeddings.sum.compile(dynamic=dynamic)
@@ -218,21 +221,20 @@ class Encoder(nn.Module):
             block.compile_parts(dynamic)
 
     def compile_softmax(self) -> None:
-        """Let attention compile its softmax into one loop at the first call."""
+        """Let attention compile its softmax into one loop when it is first called."""
         for module in self.modules():
             if isinstance(module, Attention):
                 module.may_compile = True
 
     @property
     def max_length(self) -> int | None:
-        """The maximum sequence length of the position encoding; None if there is no limit."""
+        """Return the maximum sequence length of the position encoding; None for no limit."""
         return self.embeddings.positions.max_length
 
     def allowed_pairs(self, block: int, token_info: TokenInfo) -> Tensor:
-        """Return which pairs may attend in a block, under the encoder's own visibility.
+        """Return the allowed query-key pairs of a block under the encoder's own attention rule.
 
-        (B, 1, L, L) bool, or (B, H, L, L) where heads differ; queries that are padding are
-        undefined.
+        They are (B, 1, L, L) bool, or (B, H, L, L) if heads differ. Rows of padding are undefined.
         """
         return allowed_pairs(
             visibility_at_block(block, self.visibility, self.sliding_window),
@@ -243,21 +245,21 @@ class Encoder(nn.Module):
     def record(
         self, *patterns: str, output_gradients: bool = False
     ) -> AbstractContextManager[dict[str, Tensor]]:
-        """Collect the values with these names in this thread while the context is open."""
+        """Collect the values with these names within the block, in this thread."""
         return self.taps.record(*patterns, output_gradients=output_gradients)
 
     def replace(
         self, pattern: str, function: Callable[[Tensor], Tensor]
     ) -> AbstractContextManager[None]:
-        """Replace the values with this name by ``function(value)``."""
+        """Replace the values with this name with ``function(value)`` within the block."""
         return self.taps.replace(pattern, function)
 
     @contextmanager
     def gate(self, gates: dict[str, Tensor]) -> Generator[None]:
         """Multiply the values with these names, e.g. ``blocks.3.attention.context`` by (H, 1, 1).
 
-        A gate of shape (B, H, 1, 1) acts per example; gradients with respect to a gate measure the
-        importance of what it gates.
+        A gate of shape (B, H, 1, 1) has one factor per example. The gradient with respect to a gate
+        measures the importance of the values that it multiplies.
         """
         with ExitStack() as stack:
             for name, gate in gates.items():
@@ -270,7 +272,7 @@ class Encoder(nn.Module):
 
     @contextmanager
     def mask_attention(self, block: int, masked_pairs: Tensor) -> Generator[None]:
-        """Mask pairs in a block, bool, broadcast to (B, H, L, L); True is masked."""
+        """Mask pairs in a block where ``masked_pairs``, broadcastable to (B, H, L, L), is True."""
 
         def mask_scores(scores: Tensor) -> Tensor:
             return scores.masked_fill(masked_pairs, torch.finfo(scores.dtype).min)
@@ -355,5 +357,5 @@ def _build_sublayer(
 
 
 def get_blocks(encoder: Encoder) -> list[Block]:
-    """Return the blocks of an encoder, typed."""
+    """Return the blocks of an encoder as a typed list."""
     return [cast(Block, block) for block in encoder.blocks]

@@ -14,18 +14,18 @@ from bertwright.modules.dropout_rng import DropoutRng, uniform_for_step
 from bertwright.modules.parameter_roles import ParameterRole
 
 AuxOutputs = dict[str, Tensor]
-"""Other outputs of a forward pass, by name."""
+"""Outputs of a forward pass besides the hidden states, by name."""
 
 LAYER_DROP_STREAM = 65
-"""The random stream of layer dropout."""
+"""Random stream of layer dropout."""
 
 
 @dataclass(frozen=True, eq=False)
 class BlockCall:
-    """A block with its inputs, other than the hidden states, in one pass.
+    """A block with all its inputs in one pass except the hidden states.
 
-    ``position_signal`` (L or B x L, D) is added to the hidden states before it; ``get_past``
-    returns the block's earlier tokens, given its input.
+    ``position_signal``, (L, D) or (B, L, D), is added to the hidden states before the block.
+    ``get_past`` returns the earlier tokens of the block, given its input.
     """
 
     block: Block
@@ -37,19 +37,19 @@ class BlockCall:
         """Map hidden states (B, L, D) to (B, L, D), or (M, D)."""
         if self.position_signal is not None:
             x = x + self.position_signal.to(x.dtype)
-        # Hooks need the uncompiled block.
+        # Hooks work only in the uncompiled block.
         run = self.block if self.context.hooks is None else self.block.forward
         return run(x, self._context_with_past(x))
 
     def run_sublayer(
         self, dtype: torch.dtype, sublayer_number: int, hidden_states: Tensor
     ) -> Tensor:
-        """Return the output of a sublayer for the stream (B, L, D), computed in ``dtype``."""
+        """Return the output of a sublayer for a stream (B, L, D), computed in ``dtype``."""
         context = self._context_with_past(hidden_states, dtype)
         return self.block.run_sublayer_in_dtype(dtype, sublayer_number, hidden_states, context)
 
     def _context_with_past(self, x: Tensor, dtype: torch.dtype | None = None) -> BlockContext:
-        """Return the context with the earlier tokens, which ``x`` in ``dtype`` joins."""
+        """Return the context with the earlier tokens of the block, given its input."""
         if self.get_past is None:
             return self.context
         return replace(self.context, past=self.get_past(x.to(dtype or x.dtype)))
@@ -57,10 +57,10 @@ class BlockCall:
 
 @dataclass(frozen=True, eq=False)
 class StackContext:
-    """Inputs of a layer stack, other than the hidden states, in one pass.
+    """Inputs of a layer stack in one pass, except the hidden states.
 
-    ``get_call`` returns the call of a block by its index. ``is_real`` (B, L) bool excludes padding.
-    ``aux_outputs`` is filled in.
+    ``get_call`` returns the call of a block by its index. ``is_real`` (B, L) bool is False at
+    padding. The stack adds its auxiliary outputs to ``aux_outputs``.
     """
 
     get_call: Callable[[int], BlockCall]
@@ -70,21 +70,21 @@ class StackContext:
 
 
 class LayerStack(nn.Module):
-    """Runs blocks one after the other.
+    """A stack that runs blocks one after the other.
 
-    In training each is dropped with probability ``drop_rate``, for all sequences of a step alike
-    (Fan et al. 2020). Otherwise every ``every``-th block runs.
+    In training each block is dropped with probability ``drop_rate``, for all sequences of a step
+    (Fan et al. 2020). In inference every ``every``-th block runs.
     """
 
     supports_output_positions: ClassVar[bool] = True
-    """Whether the last block's output is used only for the final hidden states."""
+    """True if only the final hidden states depend on the output of the last block."""
 
     def __init__(self, drop_rate: float = 0.0, every: int = 1) -> None:
         super().__init__()
         self.drop_rate, self.every = drop_rate, every
 
     def forward(self, x: Tensor, blocks: Sequence[int], context: StackContext) -> Tensor:
-        """Map x (B, L, D) to (B, L, D), or (M, D) at output positions, by some of the blocks."""
+        """Map x (B, L, D) to (B, L, D), or (M, D) at output positions, with the given blocks."""
         for index in self.select_blocks(blocks, context.dropout_rng):
             x = context.get_call(index)(x)
         return x
@@ -110,13 +110,13 @@ class LayerStack(nn.Module):
 class AdaptiveComputationTime(LayerStack):
     """Each token passes through blocks until it halts (Graves 2016; Dehghani et al. 2019).
 
-    Before every block a token gets a halting probability. Where these sum to more than 1 -
-    ``epsilon``, and at the last block, the remainder to 1 is used instead. The result is the mean
-    of the hidden states after every block, weighted by these numbers. A halted token no longer
-    changes but can still be attended to; padding never starts.
+    Before every block a token gets a halting probability. When the sum of these exceeds
+    1 - ``epsilon``, and at the last block, the remainder to 1 is used instead. The result is the
+    mean of the hidden states after each block, weighted by these numbers. A halted token no longer
+    changes, but other tokens can still attend to it. Padding does not enter the blocks.
 
-    Auxiliary outputs: ``ponder`` (B, L), the number of blocks plus the last weight, and ``halted``
-    (B, L) bool, whether a token halted before the last block.
+    Auxiliary outputs: ``ponder`` (B, L), the number of blocks plus the last weight; ``halted``
+    (B, L) bool, True for tokens that halted before the last block.
     """
 
     supports_output_positions: ClassVar[bool] = False
@@ -134,7 +134,7 @@ class AdaptiveComputationTime(LayerStack):
         if is_running is None:
             is_running = torch.ones_like(x[..., 0], dtype=torch.bool)
         halted, mean = torch.zeros_like(is_running), torch.zeros_like(x)
-        # In float32 at least: the sum of many is compared with 1.
+        # In float32 at least, because a sum of many probabilities is compared with 1.
         total = x.new_zeros(x.shape[:2], dtype=torch.promote_types(x.dtype, torch.float32))
         ponder = total
         for index in blocks:
@@ -148,7 +148,7 @@ class AdaptiveComputationTime(LayerStack):
             halted = halted | (is_running & is_done) if index != blocks[-1] else halted
             total = total + weight
             is_running = is_running & ~ends
-            # An exported graph has all blocks; halted tokens pass them unchanged.
+            # An exported graph runs all blocks; halted tokens pass through them unchanged.
             if not torch.compiler.is_exporting() and not is_running.any():
                 break
         if context.aux_outputs is not None:

@@ -1,4 +1,4 @@
-"""The sizes of blocks after structured pruning."""
+"""The sizes of the blocks after structured pruning."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
@@ -17,7 +17,7 @@ BlockSizes = tuple[Annotated[int, Field(ge=0, le=1 << 20)], ...]
 
 
 class PrunedSizes(Settings):
-    """The remaining ``heads`` and feed-forward ``units`` of every block, None if not pruned."""
+    """The remaining ``heads`` and feed-forward ``units`` of every block; None if not pruned."""
 
     heads: BlockSizes | None = Field(default=None, min_length=1)
     units: BlockSizes | None = Field(default=None, min_length=1)
@@ -30,7 +30,7 @@ class PrunedSizes(Settings):
         return sizes
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         yield from self._size_conflicts(encoder, "heads", self.heads, "s")
         yield from self._size_conflicts(encoder, "units", self.units, "f")
         if encoder.norm.placement == "sub":

@@ -26,17 +26,17 @@ class ResidualConfig(Config):
     """The residual connections of an encoder."""
 
     needs_sublayer_outputs: ClassVar[bool] = False
-    """Whether sublayers read all earlier outputs, so that no block may be skipped."""
+    """True if sublayers read all earlier outputs, so no block may be skipped."""
 
     is_reversible: ClassVar[bool] = False
-    """Whether activations are recomputed in the backward pass instead of stored."""
+    """True if activations are recomputed in the backward pass instead of stored."""
 
     def residual_function(self, block: int) -> ResidualFunction:
         """Return the residual function of a block."""
         return add_residual
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         for block, (before, after) in enumerate(pairwise(encoder.hidden_widths)):
             if before != after and self.residual_function(block) is add_residual:
                 yield (
@@ -45,18 +45,18 @@ class ResidualConfig(Config):
                 )
 
     def build_depth_average(self, num_outputs: int) -> nn.Module | None:
-        """Build the average after a sublayer, given the number of earlier outputs."""
+        """Build the average after a sublayer, given the number of outputs; None for none."""
         return None
 
     def build_layer_stack(self, layer_stack: LayerStack) -> LayerStack:
-        """Return the layer stack, given the one of the depth."""
+        """Return the layer stack to use, given the one that the depth builds."""
         return layer_stack
 
 
 class AdditiveResidualConfig(ResidualConfig):
     """Sublayer outputs are added to their inputs (He et al. 2016), from block ``start`` on.
 
-    Before it they replace them (``start`` is 1 in ELMo).
+    In earlier blocks they replace their inputs (``start`` is 1 in ELMo).
     """
 
     kind: Literal["plain"] = "plain"
@@ -78,8 +78,8 @@ class NoResidualConfig(ResidualConfig):
 class DepthWeightedResidualConfig(ResidualConfig):
     """A learned weighted sum of the embeddings and all sublayer outputs so far.
 
-    It starts as the last output (Pagliardini et al. 2024; after every sublayer, Charpentier and
-    Samuel 2024). All outputs stay in memory until the last block.
+    It is initialised to the last output (Pagliardini et al. 2024; after every sublayer, Charpentier
+    and Samuel 2024). All outputs stay in memory until the last block.
     """
 
     kind: Literal["weighted"] = "weighted"
@@ -91,7 +91,7 @@ class DepthWeightedResidualConfig(ResidualConfig):
 
 
 class DepthWeightedAverage(nn.Module):
-    """sum_j w_j x_j over all outputs so far."""
+    """A learned weighted sum of all outputs so far."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {"weights": ParameterRole("mixture")}
 
@@ -108,10 +108,11 @@ class DepthWeightedAverage(nn.Module):
 
 
 class ReversibleResidualConfig(ResidualConfig):
-    """Two reversible streams, which both start as the embeddings.
+    """Two reversible streams that both start as the embeddings.
 
-    Attention reads the second and adds to the first, the feed-forward reads the first and adds to
-    the second. The result is their mean (Gomez et al. 2017; Kitaev et al. 2020, section 3).
+    Attention reads the second stream and adds to the first; the feed-forward reads the first and
+    adds to the second. The result is the mean of the streams (Gomez et al. 2017; Kitaev et al.
+    2020, section 3).
     """
 
     kind: Literal["reversible"] = "reversible"

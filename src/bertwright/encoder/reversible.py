@@ -1,8 +1,8 @@
 """Reversible blocks, which recompute activations in the backward pass.
 
-Only the final streams are stored in training: the input of each block is recomputed from its output
+Training stores only the final streams, and recomputes the input of each block from its output
 (Gomez et al. 2017; Kitaev et al. 2020, section 3). The memory for activations does not grow with
-the depth, at the cost of computing the blocks once more.
+the depth, but the blocks are computed once more.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,10 +19,10 @@ from bertwright.modules.hooks import tap
 
 
 class ReversibleLayerStack(LayerStack):
-    """Two streams, both the embeddings at first, which attention and feed-forward add to in turn.
+    """A stack with two streams, to which attention and feed-forward add in turn.
 
-    The result is their mean. Activations are stored as usual with hooks, which may change values,
-    with memory, and where parameters are not leaves.
+    Both streams start as the embeddings, and the result is their mean. Activations are stored as
+    usual with hooks (which may change values), with memory, and if parameters are not leaves.
     """
 
     supports_output_positions: ClassVar[bool] = False
@@ -41,7 +41,7 @@ class ReversibleLayerStack(LayerStack):
 
 @dataclass(frozen=True)
 class ReversibleUpdate:
-    """What a sublayer adds to one stream, as a function of the other, and its parameters."""
+    """A sublayer as a function of one stream that is added to the other, with its parameters."""
 
     function: Callable[[Tensor], Tensor]
     parameters: tuple[nn.Parameter, ...]
@@ -59,7 +59,7 @@ def block_updates(call: BlockCall, dtype: torch.dtype) -> list[ReversibleUpdate]
 
 
 def run_storing_activations(x: Tensor, calls: Sequence[BlockCall]) -> Tensor:
-    """Run x (B, L, D) through the blocks, storing all activations: the definition."""
+    """Run x (B, L, D) through the blocks and store all activations, as the definition."""
     first = second = at_least_float32(x)
     for call in calls:
         second = tap(call.context.hooks, "input", second)
@@ -74,7 +74,7 @@ def run_storing_activations(x: Tensor, calls: Sequence[BlockCall]) -> Tensor:
 
 
 def run_recomputing_activations(x: Tensor, calls: Sequence[BlockCall]) -> Tensor:
-    """Run x (B, L, D) through the blocks, storing the final streams only."""
+    """Run x (B, L, D) through the blocks and store only the final streams."""
     updates = [update for call in calls for update in block_updates(call, x.dtype)]
     parameters = [parameter for update in updates for parameter in update.parameters]
     start = at_least_float32(x)
@@ -85,7 +85,7 @@ def run_recomputing_activations(x: Tensor, calls: Sequence[BlockCall]) -> Tensor
 class _ReversibleFunction(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, updates: list[ReversibleUpdate], *tensors: Tensor) -> Any:
-        # The streams are read and added to in turn.
+        # Each update reads one stream and adds to the other.
         read, written = tensors[1], tensors[0]
         for update in updates:
             read, written = written + update.function(read), read
@@ -99,7 +99,7 @@ class _ReversibleFunction(torch.autograd.Function):
         written_gradient, read_gradient = output_gradients
         parameter_gradients: list[tuple[Tensor | None, ...]] = []
         for update in reversed(ctx.updates):
-            # This update read the stream that is now ``written``.
+            # In the forward pass, this update read the stream that is now ``written``.
             update_input = written.requires_grad_()
             with torch.enable_grad():
                 change = update.function(update_input)

@@ -1,7 +1,8 @@
 """Parameters, FLOPs, memory and training time of a recipe.
 
-FLOPs count the necessary matrix products, a multiplication and an addition as two. The vocabulary
-projection counts at target positions only; lookups and pointwise operations do not count.
+FLOPs count only the necessary matrix products; a multiplication and an addition count as two. The
+vocabulary projection counts only at target positions. Lookups and pointwise operations do not
+count.
 """
 
 from dataclasses import dataclass
@@ -23,14 +24,14 @@ from bertwright.runtime.matmul_throughput import default_precision
 from bertwright.runtime.process import default_device
 
 TRAINING_TO_FORWARD_FLOPS = 3
-"""A training step costs three forward passes: each product has two in the backward pass."""
+"""Forward passes that a training step costs, as each product has two in the backward pass."""
 
 BYTES_PER_PARAMETER = 16
-"""Float32 master, gradient and two moments; bf16 gradients and copies share four bytes."""
+"""Float32 master, gradient and two moments; a bf16 gradient and a bf16 copy share four bytes."""
 
 
 def num_parameters_by_part(recipe: Recipe, vocab_size: int | None = None) -> dict[str, int]:
-    """Return the number of parameters by part, shared parameters counted once."""
+    """Return the number of parameters by part; shared parameters count once."""
     size = vocab_size or recipe.text.tokenizer.vocab_size
     with torch.device("meta"):
         model = Model(recipe, size)
@@ -55,20 +56,20 @@ def num_parameters_by_part(recipe: Recipe, vocab_size: int | None = None) -> dic
 
 @dataclass(frozen=True)
 class FlopsPerToken:
-    """FLOPs of a forward pass, per token."""
+    """The FLOPs of a forward pass, per token."""
 
     projections: float
-    """Products with weights: proportional to width squared, independent of length."""
+    """Products with weights, which are proportional to width squared and independent of length."""
     attention: float
-    """Attention scores and weighted sums: proportional to the length."""
+    """Attention scores and weighted sums, which are proportional to the length."""
     vocabulary: float
-    """LM head transform and vocabulary projection, at target positions."""
+    """The LM head's transform and vocabulary projection, at target positions."""
     decoder: float = 0.0
     """The decoder without its vocabulary projection."""
     generator: float = 0.0
     """The generator encoder without its vocabulary projection."""
     skipped: float = 0.0
-    """Products after the last token mixing, at positions that no objective reads."""
+    """Products after the last token mixer, at positions that no objective reads."""
 
     @property
     def forward(self) -> float:
@@ -138,7 +139,7 @@ def _stack_flops(
 
 
 def _skippable_flops(config: EncoderConfig, num_blocks: int) -> float:
-    """Return FLOPs per position after the last token mixing, or 0 if they are always needed."""
+    """Return the FLOPs per position after the last token mixer; 0 if they are always needed."""
     layer_stack = config.residual.build_layer_stack(config.depth.build_layer_stack(config.width))
     is_locked = isinstance(config.dropout, LockedDropoutConfig)
     needs_all = config.residual.needs_sublayer_outputs or config.bottleneck is not None or is_locked
@@ -164,7 +165,7 @@ def _attended_fraction(config: EncoderConfig, block: int, length: int) -> float:
 
 
 def _decoder_flops(decoder: EncoderConfig, num_targets: float, length: int) -> float:
-    """Return decoder FLOPs per target, including keys and values of the source."""
+    """Return the decoder's FLOPs per target, including keys and values of the source."""
     mixers = sum(order.count("c") for order in decoder.depth.sublayer_orders())
     projections, attention = decoder.mixer.flops(decoder.width, length)
     cross_attention = mixers * (projections / 2 * (1 + length / num_targets) + attention)
@@ -180,7 +181,7 @@ def training_flops(recipe: Recipe, vocab_size: int | None = None) -> float:
 
 
 def training_memory_bytes(recipe: Recipe, vocab_size: int | None = None) -> int:
-    """Return the bytes of parameters, optimiser state and activations of a micro-batch."""
+    """Return the bytes of parameters, optimiser state, and activations of one micro-batch."""
     num_parameters = sum(num_parameters_by_part(recipe, vocab_size).values())
     tokens = min(recipe.micro_batch_tokens, int(recipe.batch_tokens.at(1.0)))
     length = max(recipe.input_format_of(n).length for n in range(len(recipe.phases)))
@@ -191,8 +192,8 @@ def training_memory_bytes(recipe: Recipe, vocab_size: int | None = None) -> int:
 
 
 def _activation_size(encoder: EncoderConfig, length: int) -> int:
-    """Return how many values per token are kept for the backward pass."""
-    # A reversible stack keeps one block's activations at a time.
+    """Return the number of values per token that are kept for the backward pass."""
+    # A reversible stack keeps the activations of one block at a time.
     orders = encoder.depth.sublayer_orders()
     sublayers = orders[0] if encoder.residual.is_reversible else "".join(orders)
     mixers, ffns = sublayers.count("s"), sublayers.count("f")
@@ -211,11 +212,11 @@ PEAK_FLOPS = {
     "h100": 989e12,
     "h200": 989e12,
 }
-"""Dense 16-bit matrix FLOPs per second, from the vendors' data sheets."""
+"""Dense 16-bit matrix FLOP/s by GPU, from the vendors' data sheets."""
 
 
 def training_hours(flops: float, gpu: str, utilisation: float) -> float:
-    """Return the hours that ``flops`` take on a named GPU at a fraction of its peak."""
+    """Return the hours that ``flops`` take on a GPU at a fraction ``utilisation`` of its peak."""
     if gpu not in PEAK_FLOPS:
         raise UserError(f"--gpu {gpu} is not in the table{did_you_mean(gpu, PEAK_FLOPS)}")
     if not 0.0 < utilisation <= 1.0:

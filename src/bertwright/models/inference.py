@@ -1,4 +1,4 @@
-"""Faster copies of an encoder for inference: lower precision and prepacked weights."""
+"""Faster copies of an encoder for inference, with lower precision and packed weights."""
 
 import copy
 
@@ -14,9 +14,9 @@ from bertwright.runtime.matmul_throughput import supports_bfloat16
 def inference_encoder(
     encoder: Encoder, precision: InferencePrecision, device: torch.device
 ) -> Encoder:
-    """Return a copy in a precision, or the encoder itself for float32.
+    """Return a copy of the encoder in ``precision``, or the encoder itself for float32.
 
-    Copies have no taps inside.
+    Copies do not support hooks on intermediate values.
     """
     if precision == "float32":
         return encoder

@@ -1,4 +1,4 @@
-"""Select layers and combine their hidden states (Peters et al. 2018; Devlin et al. 2019, 5.3).
+"""Selection and combination of layers (Peters et al. 2018; Devlin et al. 2019, section 5.3).
 
 Layer 0 is the embeddings, layer k the output of block k; the last layer includes the final norm.
 """
@@ -24,7 +24,7 @@ _LAST = re.compile(r"last(?:-(\d+))?")
 
 @dataclass(frozen=True)
 class LayerSelection:
-    """Layer indices and how their hidden states are combined; ``width`` is the combined width."""
+    """Indices of layers, and the combination of their hidden states to ``width`` features."""
 
     indices: tuple[int, ...]
     mix: LayerReduction
@@ -38,7 +38,7 @@ class LayerSelection:
         dropout_rng: DropoutRng | None = None,
         output_positions: Tensor | None = None,
     ) -> Tensor:
-        """Return (B, L, width), or (M, width) at the flat ``output_positions`` (M,) only.
+        """Return hidden states (B, L, width), or (M, width) at flat ``output_positions`` (M,).
 
         Blocks above the highest selected layer are not computed.
         """
@@ -63,9 +63,9 @@ class LayerSelection:
 def select_layers(layers: str, mix: LayerReduction, widths: Sequence[int]) -> LayerSelection:
     """Parse ``last``, ``last-but-one``, ``last-4``, ``7``, ``5-8``, ``2,4,6`` or ``all``.
 
-    ``widths`` begin with the embeddings. ``all`` excludes the embeddings;
-    ``last-4`` takes fewer in a shallower model. Raises UserError for unknown layers and for unequal
-    widths that cannot be summed or averaged.
+    ``widths`` are the widths of the embeddings and of all blocks. ``all`` excludes the embeddings;
+    ``last-4`` selects fewer layers if the model has fewer. Errors: UserError for unknown layers,
+    and for layers of unequal width that are to be summed or averaged.
     """
     if mix not in get_args(LayerReduction):
         raise UserError(f"unknown layer mix {mix!r}: choose {', '.join(get_args(LayerReduction))}")

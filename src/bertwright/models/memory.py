@@ -1,4 +1,4 @@
-"""Check that a model fits into memory before allocating it."""
+"""Check that a model fits into memory before it is allocated."""
 
 from torch import nn
 
@@ -7,7 +7,7 @@ from bertwright.core.hardware import memory_bytes
 
 
 def require_memory(module: nn.Module, name: str) -> None:
-    """Raise UserError if a module, which may be on meta, exceeds the memory of this machine."""
+    """Raise UserError if a module is larger than this machine's memory; it may be on ``meta``."""
     num_bytes = sum(4 * parameter.numel() for parameter in module.parameters())
     if num_bytes > (available := memory_bytes()):
         raise UserError(

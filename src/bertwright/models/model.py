@@ -1,4 +1,4 @@
-"""The encoder, decoder, LM head and objective heads of a recipe."""
+"""The model of a recipe: encoder, decoder, LM head and objective heads."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -70,7 +70,7 @@ def _targets_to_device(targets: Targets, device: torch.device | str) -> DeviceTa
 class Model(nn.Module):
     """The encoder of a recipe with its decoder, LM head and objective heads, if any.
 
-    ``heads`` are keyed by objective name. ``distillation_loss`` holds parameters that are trained
+    ``heads`` maps objective names to heads. ``distillation_loss`` holds parameters that are trained
     with the model but not saved.
     """
 
@@ -99,8 +99,9 @@ class Model(nn.Module):
     def build(recipe: Recipe, vocab_size: int, tokenizer: Tokenizer | None = None) -> "Model":
         """Return a model initialised from the recipe's seed.
 
-        Character embeddings take each token's spelling from ``tokenizer``; without one, they spell
-        token ids in digits. Raises UserError for a model larger than the memory of this machine.
+        Character embeddings take the spelling of each token from ``tokenizer``; without one, they
+        spell token ids in digits. Errors: UserError if the model is larger than this machine's
+        memory.
         """
         with torch.device("meta"):
             require_memory(Model(recipe, vocab_size), f"recipe {recipe.name}")
@@ -119,12 +120,12 @@ class Model(nn.Module):
 
     @property
     def memory_length(self) -> int:
-        """How many positions of the previous segment each sequence can attend to."""
+        """Return the number of earlier positions that a sequence can attend to, as memory."""
         return self.recipe.encoder.memory_length
 
     @property
     def embedding_table(self) -> Tensor:
-        """The token embedding table (V, E), or the table that token embeddings are made from."""
+        """Return the token table (V, E), or the table that token embeddings are computed from."""
         return self.encoder.embeddings.table
 
     def losses(
@@ -134,7 +135,7 @@ class Model(nn.Module):
         dropout_rng: DropoutRng | None = None,
         memory: Memory | None = None,
     ) -> dict[str, Loss]:
-        """Return one loss per objective in the batch.
+        """Return the loss of each objective in the batch by name.
 
         Generator objectives run first and replace tokens; all others share one encoder pass.
         ``memory`` is updated for the next batch.
@@ -186,25 +187,25 @@ class Model(nn.Module):
         visibility: Visibility | None = None,
         stop_after: int | None = None,
     ) -> Tensor:
-        """Return hidden states (B, L, D) of token ids (B, L) int64."""
+        """Return the hidden states (B, L, D) of token ids (B, L) int64; see ``Encoder.forward``."""
         states: Tensor = self.encoder(token_ids, token_info, visibility, stop_after=stop_after)
         return states
 
     def logits(self, hidden_states: Tensor) -> Tensor:
-        """Return logits (M, V) of hidden states (M, D), with -inf for rows that are no token.
+        """Return logits (M, V) of hidden states (M, D); -inf for table rows without a token.
 
-        Bidirectional states of two halves use the forward half.
+        If hidden states have a forward and a backward half, the forward half is used.
         """
         return self._lm_head().logits(self._forward_direction(hidden_states), self.embedding_table)
 
     def full_logits(self, hidden_states: Tensor) -> Tensor:
-        """Return logits for every row of the embedding table, as stock classes do."""
+        """Return logits for every row of the embedding table, as Hugging Face models do."""
         return self._lm_head().full_logits(
             self._forward_direction(hidden_states), self.embedding_table
         )
 
     def restrict_to_vocabulary(self, tokenizer: Tokenizer) -> None:
-        """Predict only the tokenizer's ids; the embedding table may have further rows."""
+        """Predict only the tokenizer's ids, as the embedding table may have more rows."""
         ids = torch.from_numpy(tokenizer.ids)
         for module in self.modules():
             if isinstance(module, LMHead):
@@ -240,7 +241,7 @@ class Model(nn.Module):
 
 
 def _output_positions(batch: DeviceBatch, objectives: Mapping[str, Objective]) -> Tensor | None:
-    """Return the flat positions (M,) that the objectives read, or None if these are over half."""
+    """Return the flat positions (M,) that objectives read; None if these are more than half."""
     positions: list[Tensor] = []
     for name, targets in batch.targets.items():
         if not objectives[name].capabilities.is_generator:

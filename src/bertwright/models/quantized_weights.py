@@ -1,7 +1,7 @@
 """Weights on a quantization grid: integers of few bits times a shared scale.
 
 A scale has 16 significant bits, so its product with an 8-bit integer is exact in float32. Rounding
-a weight on the grid again does not change it, and the stored integers restore it bit for bit.
+a weight that is on the grid does not change it, and the stored integers restore it bit for bit.
 """
 
 import json
@@ -17,25 +17,25 @@ from torch import Tensor, nn
 from bertwright.core.files import loads_json
 
 QuantizationScheme = Literal["symmetric", "asymmetric"]
-"""Whether 0 is in the middle of the range or anywhere in it."""
+"""Whether 0 is in the middle of the range (symmetric) or anywhere in it (asymmetric)."""
 
 BITS_RANGE = (2, 8)
-"""Minimum and maximum bits per integer."""
+"""Minimum and maximum number of bits of an integer."""
 
 SCALE_DROPPED_BITS = (1 << 8) - 1
-"""Low significand bits of a float32 that are 0 in a scale."""
+"""Number of low significand bits of a float32 that are 0 in a scale."""
 
 
 @dataclass(frozen=True)
 class QuantizationSteps:
-    """A grid: ``scale`` of one step and the range of integers; float32, broadcast to the values."""
+    """A grid: the ``scale`` of a step and the range of integers, broadcastable float32 tensors."""
 
     scale: Tensor
     min_level: Tensor
     max_level: Tensor
 
     def quantize(self, values: Tensor) -> Tensor:
-        """Return the integers of values as float32, rounding half to even."""
+        """Return the integers of values as float32, rounded half to even."""
         return torch.round(values / self.scale).clamp(self.min_level, self.max_level)
 
     def round(self, values: Tensor) -> Tensor:
@@ -46,7 +46,7 @@ class QuantizationSteps:
 def quantization_steps(
     low: Tensor, high: Tensor, bits: int, scheme: QuantizationScheme
 ) -> QuantizationSteps:
-    """Return a grid of ``bits`` that covers ``low`` to ``high`` and 0; scale 1 where both are 0."""
+    """Return a grid of ``bits`` that covers ``low``, ``high`` and 0; scale 1 if both are 0."""
     low, high = low.float().clamp(max=0.0), high.float().clamp(min=0.0)
     if scheme == "symmetric":
         top = max_level(bits, scheme)
@@ -70,7 +70,7 @@ def _asymmetric_steps(
 
 
 def _divide(values: Tensor, divisor: int) -> Tensor:
-    """Divide with one rounding: GPUs multiply by the reciprocal of a Python number instead."""
+    """Divide with one rounding; for a Python number, GPUs multiply by its reciprocal instead."""
     return values / torch.full_like(values, divisor)
 
 
@@ -82,9 +82,9 @@ def _exact_scale(scale: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class QuantizationGrid:
-    """How a matrix is quantized: blocks of ``rows`` by ``columns`` weights share a scale.
+    """A quantization of a matrix in which groups of ``rows`` by ``columns`` weights share a scale.
 
-    The last blocks may be smaller.
+    The last groups may be smaller.
     """
 
     bits: int
@@ -100,7 +100,7 @@ class QuantizationGrid:
 
     @staticmethod
     def from_groups(groups: Tensor, shape: torch.Size) -> Tensor:
-        """Return groups as a weight of ``shape`` (R, C)."""
+        """Return groups (A, rows, B, columns) as a weight of ``shape`` (R, C)."""
         return groups.flatten(2, 3).flatten(0, 1)[: shape[0], : shape[1]]
 
     def steps(self, groups: Tensor) -> QuantizationSteps:
@@ -114,7 +114,7 @@ class QuantizationGrid:
         return self.from_groups(self.steps(groups).round(groups), weight.shape)
 
     def levels_if_on_grid(self, weight: Tensor) -> tuple[QuantizationSteps, Tensor] | None:
-        """Return steps and integers (R, C) of a weight on this grid, or None if it is off it."""
+        """Return steps and integers (R, C) of a weight; None if it is not on this grid."""
         groups = self.to_groups(weight.float())
         steps = self.steps(groups)
         if self.scheme == "asymmetric":
@@ -125,7 +125,7 @@ class QuantizationGrid:
         return steps, self.from_groups(levels, weight.shape)
 
     def _steps_of_rounded(self, groups: Tensor, steps: QuantizationSteps) -> QuantizationSteps:
-        """Return the steps of weights rounded before, which may not use the highest integer."""
+        """Return the steps of already rounded weights, which may not use the highest integer."""
         low = groups.amin((1, 3), keepdim=True).clamp(max=0.0)
         high = groups.amax((1, 3), keepdim=True).clamp(min=0.0)
         top = max_level(self.bits, self.scheme)
@@ -145,9 +145,9 @@ PACKED_PARTS = ("codes", "scale", "zero")
 def pack_state(
     module: nn.Module, grids: Mapping[str, QuantizationGrid] | None = None
 ) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Return the tensors of a module and the metadata, as a safetensors file holds them.
+    """Return the tensors and the metadata of a module for a safetensors file.
 
-    Parameters are float32, shared ones stored once; those that lie on their grids are packed.
+    Parameters are float32, and shared ones are stored once; those on their grids are packed.
     """
     grids, tensors, packed_metadata = (
         grids or {},
@@ -175,7 +175,7 @@ def num_stored_bytes(module: nn.Module, grids: Mapping[str, QuantizationGrid] | 
 
 
 def unpack_state(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> dict[str, Tensor]:
-    """Return the tensors of a file, packed ones restored as weights."""
+    """Return the tensors of a file, with packed ones restored as weights."""
     result = dict(tensors)
     for name, grid in loads_json(metadata.get(PACKED_KEY, "{}")).items():
         shape = torch.Size(grid.pop("shape"))
@@ -186,7 +186,10 @@ def unpack_state(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> 
 
 
 def pack_weight(weight: Tensor, grid: QuantizationGrid) -> dict[str, Tensor] | None:
-    """Return a weight (R, C) as ``codes``, ``scale`` and perhaps ``zero``; None if off the grid."""
+    """Return a weight (R, C) as ``codes``, ``scale`` and, if asymmetric, ``zero``.
+
+    Return None if the weight is not on the grid.
+    """
     quantized = grid.levels_if_on_grid(weight)
     if quantized is None:
         return None
@@ -222,7 +225,7 @@ def pack_bits(codes: Tensor, bits: int) -> Tensor:
 def unpack_bits(packed: Tensor, bits: int, num_values: int) -> Tensor:
     """Return ``num_values`` integers (num_values,) uint8 from :func:`pack_bits`.
 
-    Raises ValueError for truncated data.
+    Errors: ValueError for truncated data.
     """
     if len(packed) != -(-num_values * bits // 8):
         raise ValueError(f"{len(packed)} bytes are not {num_values} numbers of {bits} bits")
@@ -234,6 +237,6 @@ def unpack_bits(packed: Tensor, bits: int, num_values: int) -> Tensor:
 
 
 def _broadcast_groups(group_values: Tensor, grid: QuantizationGrid, shape: torch.Size) -> Tensor:
-    """Spread values of groups (A, 1, B, 1) over the weights (R, C)."""
+    """Return values of groups (A, 1, B, 1) for every weight, (R, C)."""
     spread = group_values.expand(-1, grid.rows, -1, grid.columns)
     return QuantizationGrid.from_groups(spread, shape)

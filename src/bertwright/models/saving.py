@@ -1,6 +1,7 @@
 """A model folder: recipe.yaml, model.safetensors, tokenizer.json, training.json, README.md.
 
-Nothing is pickled. The recipe is stored resolved, so a folder needs no recipe file of any version.
+Nothing is pickled. The stored recipe is fully resolved, so a folder does not depend on the recipe
+files of any version.
 """
 
 import json
@@ -36,7 +37,7 @@ _DAMAGED_FILE_ERRORS = (
     AttributeError,
     RuntimeError,
 )
-"""Exceptions raised by truncated files and wrong tensor metadata."""
+"""Exceptions for truncated files and wrong tensor metadata."""
 
 RECIPE_FILE, WEIGHTS_FILE, TRAINING_FILE, CARD_FILE, TASK_FILE = (
     "recipe.yaml",
@@ -55,7 +56,7 @@ def is_fine_tuned(folder: Path) -> bool:
 def save_model(
     folder: Path, model: Model, tokenizer: Tokenizer, training: Mapping[str, Any] | None = None
 ) -> None:
-    """Write a model folder, weights last: a new folder that has weights is complete."""
+    """Write a model folder, weights last, so that a new folder with weights is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     tokenizer.save(folder)
     write_text(folder / RECIPE_FILE, model.recipe.as_yaml())
@@ -67,9 +68,9 @@ def save_model(
 def save_weights(
     path: Path, module: nn.Module, grids: Mapping[str, QuantizationGrid] | None = None
 ) -> None:
-    """Write parameters and buffers, shared parameters once.
+    """Write parameters and buffers; shared parameters are written once.
 
-    Parameters are float32, or packed where they lie on the quantization grids in ``grids``.
+    Parameters are float32, or packed if they lie on the quantization grids in ``grids``.
     """
     tensors, metadata = pack_state(module, grids)
     with atomic_file(path) as temporary:
@@ -84,7 +85,8 @@ def is_model_folder(folder: Path) -> bool:
 def load_model(folder: Path) -> tuple[Model, Tokenizer]:
     """Read a model folder in float32.
 
-    Raises UserError for a missing or truncated folder and for other parameters than the recipe's.
+    Errors: UserError if the folder is missing or incomplete, or if parameters do not match the
+    recipe.
     """
     if not is_model_folder(folder):
         raise UserError(
@@ -100,10 +102,10 @@ def load_model(folder: Path) -> tuple[Model, Tokenizer]:
 
 
 def stored_vocab_size(tensors: Mapping[str, Tensor], tokenizer: Tokenizer, origin: str) -> int:
-    """Return the vocabulary size of stored tensors: table rows, or the tokenizer's size if none.
+    """Return the number of rows of the stored table, or the tokenizer's size if there is none.
 
-    Published tables may have more rows than the tokenizer has tokens. Raises UserError if they have
-    fewer; ``origin`` names the file.
+    Published tables may have more rows than the tokenizer has tokens. Errors: UserError if a table
+    has fewer; ``origin`` names the file.
     """
     tables = (tensors.get(f"encoder.embeddings.tokens.{name}") for name in ("weight", "spelling"))
     vocab_size = next((len(table) for table in tables if table is not None), tokenizer.vocab_size)
@@ -118,7 +120,7 @@ def stored_vocab_size(tensors: Mapping[str, Tensor], tokenizer: Tokenizer, origi
 def model_from_tensors(
     recipe: Recipe, vocab_size: int, tensors: dict[str, Tensor], origin: str
 ) -> Model:
-    """Return a model with these parameters; UserError naming ``origin`` if they do not fit."""
+    """Return a model with these parameters; UserError that names ``origin`` if they do not fit."""
     with torch.device("meta"):
         model = Model(recipe, vocab_size)
     load_tensors(model, tensors, origin)
@@ -131,9 +133,9 @@ def build_empty(
     *args: Arguments.args,
     **kwargs: Arguments.kwargs,
 ) -> AnyModule:
-    """Return a module of a recipe with uninitialised parameters, on the CPU.
+    """Return the module that ``build`` returns for a recipe, uninitialised on the CPU.
 
-    Errors: UserError for a module larger than the memory of this machine.
+    Errors: UserError if the module is larger than this machine's memory.
     """
     with torch.device("meta"):
         module = build(recipe, *args, **kwargs)
@@ -145,7 +147,7 @@ def build_empty(
 def allocate_parameters(module: nn.Module) -> None:
     """Allocate uninitialised CPU memory for the parameters and buffers of a meta module.
 
-    ``to_empty`` also works, but imports sympy, which takes as long as a short command.
+    ``to_empty`` would also work, but imports sympy, which takes as long as a short command.
     """
     for submodule in module.modules():
         for name, parameter in list(submodule.named_parameters(recurse=False)):
@@ -166,9 +168,10 @@ def load_recipe(folder: Path) -> Recipe:
 
 @torch.no_grad()
 def load_tensors(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> None:
-    """Copy tensors into the parameters and buffers of a module, allocating meta ones.
+    """Copy tensors into the parameters and buffers of a module; allocate those on ``meta``.
 
-    Raises UserError naming ``origin`` for wrong names, shapes or dtypes, before allocating.
+    Errors: UserError that names ``origin`` for wrong names, shapes or dtypes, before anything is
+    allocated.
     """
     state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     if mismatched := sorted(state.keys() ^ tensors.keys()):
@@ -193,9 +196,9 @@ def load_tensors(module: nn.Module, tensors: dict[str, Tensor], origin: str) -> 
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of a safetensors file, packed ones as weights.
+    """Return the tensors of a safetensors file, with packed ones restored as weights.
 
-    Raises UserError for a missing or truncated file, NaN and infinity.
+    Errors: UserError for a missing or truncated file, and for NaN or infinity.
     """
     if not path.is_file():
         raise UserError(f"{path} is missing: only safetensors weights are read")

@@ -1,4 +1,4 @@
-"""Padded inference batches of tokenized texts by token budget."""
+"""Padded inference batches of tokenized texts, limited by their number of tokens."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,15 +13,15 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.modules.token_tensors import TokenInfo
 
 BATCH_TOKENS = 1024
-"""Tokens per batch: enough to keep two cores busy, few enough for their cache."""
+"""Tokens of a batch, enough to keep two cores busy and few enough for their cache."""
 
 INT8_BATCH_TOKENS = 2048
-"""The same for int8, where the fixed cost of a batch weighs more."""
+"""Tokens of a batch in int8, which is larger because the fixed cost of a batch weighs more."""
 
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Some of the texts: their indices, padded token ids (B, L), token info, and lengths (B,)."""
+    """A batch of texts: their indices, padded token ids (B, L), token info, and lengths (B,)."""
 
     indices: NDArray[np.int64]
     token_ids: Tensor
@@ -39,8 +39,8 @@ def text_batches(
 ) -> Iterator[TextBatch]:
     """Yield padded batches of at most ``batch_tokens`` tokens, longest sequences first.
 
-    ``segment_ids`` mark the texts of a pair; ``document_ids`` separate texts of one sequence that
-    do not attend to one another.
+    ``segment_ids`` distinguish the texts of a pair; ``document_ids`` distinguish texts of a
+    sequence that do not attend to each other.
     """
     lengths = np.array([len(token_ids) for token_ids in sequences], dtype=np.int64)
     order = np.argsort(-lengths, kind="stable")

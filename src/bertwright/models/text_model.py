@@ -1,4 +1,4 @@
-"""A model with its tokenizer: embeddings, masked tokens, generated text and scores of texts."""
+"""A model with its tokenizer: embeddings, masked-token predictions, generated text and scores."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -53,8 +53,8 @@ class TokenPrediction:
 class TextModel:
     """A trained model with its tokenizer. Do not change its weights after the first use.
 
-    ``precision`` defaults to bfloat16 where the device multiplies it natively, else float32.
-    ``int8`` quantises the encoder's weight matrices and their inputs and runs on the CPU. Raises
+    ``precision`` is by default bfloat16 if the device multiplies it natively, else float32.
+    ``int8`` quantises the encoder's weight matrices and their inputs, and runs on the CPU. Errors:
     UserError for another precision, and for int8 on an unsupported processor.
     """
 
@@ -89,8 +89,8 @@ class TextModel:
     ) -> list[FloatMatrix]:
         """Return the hidden states (tokens, D) of every text, special tokens included.
 
-        ``layers`` and ``mix`` are as in :meth:`embed`. ``language`` names the texts' language, for
-        an encoder with language embeddings; None means its first language.
+        ``layers`` and ``mix`` are as in :meth:`embed`. ``language`` is the language of the texts,
+        for an encoder with language embeddings; None means its first language.
         """
         texts = _as_list(texts)
         result: list[FloatMatrix] = [np.empty((0, 0), np.float32)] * len(texts)
@@ -112,9 +112,9 @@ class TextModel:
     ) -> FloatMatrix:
         """Return one vector per text, (N, D) float32.
 
-        ``pooling`` is the ``mean`` over tokens or ``cls``, the first token; None takes the
-        recipe's. ``layers`` is ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``,
-        ``last-4`` or ``all``; ``mix`` combines several by ``concat``, ``sum`` or ``mean``.
+        ``pooling`` is the ``mean`` over tokens or ``cls``, the first token; None for the recipe's
+        setting. ``layers`` is ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``,
+        ``last-4`` or ``all``; ``mix`` combines several layers by ``concat``, ``sum`` or ``mean``.
         ``language`` is as in :meth:`encode`.
         """
         sequences = self.encode_ids(_as_list(texts))
@@ -152,15 +152,16 @@ class TextModel:
     ) -> list[list[TokenPrediction]]:
         """Return the best predictions for every masked position of a text, in float32.
 
-        Write ``[MASK]``, or the tokenizer's own mask token. ``language`` is as in :meth:`encode`.
+        A masked position is ``[MASK]`` or the tokenizer's mask token. ``language`` is as in
+        :meth:`encode`.
         """
         return self.fill_mask_ids(self.encode_masked(text), top_k, language)
 
     def encode_masked(self, text: str) -> list[int]:
         """Return the token ids of a text with masks, special tokens included.
 
-        Raises UserError for a model that predicts no masked tokens, a text without masks, and masks
-        beyond the maximum length.
+        Errors: UserError if the model does not predict masked tokens, the text has no masks, or a
+        mask is beyond the maximum length.
         """
         self.require_lm_head("fill-mask")
         if not self.is_masked_lm:
@@ -221,15 +222,15 @@ class TextModel:
     ) -> list[GeneratedText]:
         """Return ``num_samples`` continuations of every prompt, in order, computed in float32.
 
-        ``settings`` are those of :class:`~bertwright.models.generation.config.GenerationConfig`:
+        ``settings`` are fields of :class:`~bertwright.models.generation.config.GenerationConfig`:
         ``max_new_tokens`` (64), ``temperature`` (1; 0 is greedy), ``top_k``, ``top_p``,
         ``repetition_penalty``, ``stop``, ``sweeps``, ``num_beams``, ``length_penalty`` and
-        ``seed``. With several beams, the samples are the best finished beams. Samples depend on
-        the seed, the prompt and the sample number only. ``objective`` selects an objective of the
+        ``seed``. With several beams, the samples are the best finished beams. Samples depend only
+        on the seed, the prompt and the sample number. ``objective`` selects an objective of the
         recipe. ``language`` applies to the prompts, ``target_language`` to a decoder's output.
 
-        Raises UserError for a model that cannot generate, a prompt that is too long, and invalid
-        settings.
+        Errors: UserError if the model cannot generate, a prompt is too long, or a setting is
+        invalid.
         """
         try:
             config = GenerationConfig.model_validate(settings)
@@ -245,9 +246,10 @@ class TextModel:
     def score(self, texts: str | Sequence[str], language: str | None = None) -> list[float]:
         """Return the log-likelihood of every text, in nats, computed in float32.
 
-        A causal model sums over tokens given those before them. Any other model gives the
-        pseudo-log-likelihood: each token is masked in turn, with the later tokens of its word (Kauf
-        and Ivanova 2023). ``language`` is as in :meth:`encode`.
+        For a causal model, it is the sum of the log-probabilities of all tokens given those before
+        them. For other models it is the pseudo-log-likelihood: each token is masked in turn,
+        together with the later tokens of its word (Kauf and Ivanova 2023). ``language`` is as in
+        :meth:`encode`.
         """
         self.require_lm_head("score")
         scores = log_likelihoods if self.is_causal else pseudo_log_likelihoods
@@ -267,10 +269,10 @@ class TextModel:
     def hidden_states(
         self, layers: LayerSelection, batch: TextBatch, output_positions: Tensor | None = None
     ) -> Tensor:
-        """Return hidden states (B, L, width), or (M, width) at the flat ``output_positions`` (M,).
+        """Return hidden states (B, L, width), or (M, width) at flat ``output_positions`` (M,).
 
-        Inner layers, and calls with active taps, use the float32 encoder: faster copies have no
-        taps.
+        Inner layers, and calls with active hooks, use the float32 encoder, because faster copies
+        do not support hooks.
         """
         is_fast = self.model.encoder.taps.is_idle and layers.indices == (
             len(self.model.encoder.blocks),
@@ -282,23 +284,23 @@ class TextModel:
 
     @property
     def is_causal(self) -> bool:
-        """Whether the last training phase has a causal objective."""
+        """Return whether the last training phase has a causal objective."""
         return final_objective(self.model, "causal") is not None
 
     @property
     def max_length(self) -> int | None:
-        """Maximum sequence length in tokens; None if unlimited."""
+        """Return the maximum sequence length in tokens; None if unlimited."""
         limits = (self.model.recipe.vectors.longest, self.model.encoder.max_length)
         return min((limit for limit in limits if limit is not None), default=None)
 
     @property
     def batch_tokens(self) -> int:
-        """Tokens per batch."""
+        """Return the number of tokens of a batch."""
         return INT8_BATCH_TOKENS if self.precision == "int8" else BATCH_TOKENS
 
     @property
     def has_lm_head(self) -> bool:
-        """Whether the encoder's hidden states predict tokens, not only the decoder's."""
+        """Return whether hidden states of the encoder predict tokens, not only of a decoder."""
         if self.model.output is None:
             return False
         return any(
@@ -308,7 +310,7 @@ class TextModel:
 
     @property
     def is_masked_lm(self) -> bool:
-        """Whether the model predicts masked tokens."""
+        """Return whether the model predicts masked tokens."""
         has_masked_lm = final_objective(self.model, "masked") is not None
         return self.has_lm_head and (has_masked_lm or not self.is_causal)
 
@@ -325,7 +327,7 @@ class TextModel:
             )
 
     def require_text_tokenizer(self, command: str) -> None:
-        """Raise UserError if tokens are items, to which any text is unknown."""
+        """Raise UserError if the tokens are items, so that any text would be unknown."""
         if self.tokenizer.kind == "items":
             raise UserError(
                 f"{command} reads text, and {self.model.recipe.name} knows items: use evaluate or "
@@ -335,7 +337,7 @@ class TextModel:
     def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token ids of texts, without special tokens or truncation.
 
-        Raises UserError for unknown items.
+        Errors: UserError for unknown items.
         """
         for text in texts:
             self._require_known_items(text)

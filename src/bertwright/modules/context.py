@@ -1,4 +1,4 @@
-"""Inputs of blocks and mixers, other than the hidden states."""
+"""Inputs of blocks and mixers other than the hidden states."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ from bertwright.modules.hooks import HookPoint, child_hooks
 
 @dataclass(frozen=True, eq=False)
 class CrossAttentionContext:
-    """Encoder hidden states (B, S, D) for a decoder, and the mask over them."""
+    """Encoder hidden states (B, S, D) that a decoder attends to, and their mask."""
 
     hidden_states: Tensor
     mask: AttentionMask
@@ -23,9 +23,9 @@ class CrossAttentionContext:
 
 @dataclass(frozen=True, eq=False)
 class AttentionContext:
-    """Inputs of every mixer in one pass, shared by blocks with the same visibility.
+    """Inputs of every mixer in one pass, shared by all blocks with the same attention rule.
 
-    ``key_rotary`` is set where keys have other positions than queries: memory comes before them.
+    ``key_rotary`` is set if keys have other positions than queries, because memory precedes them.
     ``runs`` are the token runs of a recurrent mixer, by direction.
     """
 
@@ -38,7 +38,7 @@ class AttentionContext:
 
     @property
     def score_bias(self) -> Tensor | None:
-        """The bias added to all attention scores, broadcast to (B, H, L, L)."""
+        """Return the bias to add to all attention scores, broadcastable to (B, H, L, L)."""
         return None if self.relative_positions is None else self.relative_positions.bias
 
 
@@ -46,8 +46,9 @@ class AttentionContext:
 class BlockContext:
     """Inputs of a block in one pass, or of one of its mixers.
 
-    ``past`` holds the earlier tokens of the block. ``sublayer_outputs`` collects the outputs of all
-    sublayers, if set. ``output_positions`` (M,) are the flat positions needed after the block.
+    ``past`` holds the earlier tokens of the block. ``sublayer_outputs``, if set, collects the
+    outputs of all sublayers. ``output_positions`` (M,) are the flat positions that are needed after
+    the block; None for all.
     """
 
     attention: AttentionContext
@@ -63,7 +64,7 @@ class BlockContext:
         return BlockContext(self.attention, self.dropout_rng, hooks, past)
 
     def gather_positions(self, x: Tensor) -> tuple[Tensor, "BlockContext"]:
-        """Return x (B, L, D) at ``output_positions``, as (M, D), and the context of these."""
+        """Return x (B, L, D) at ``output_positions``, as (M, D), and the context for them."""
         assert self.output_positions is not None, "all positions are needed"
         rng = self.dropout_rng
         if rng is not None:

@@ -1,4 +1,4 @@
-"""Dropout in training: which rates apply where, and whether it is locked."""
+"""Dropout in training: the rates of each layer, and locked dropout."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -37,7 +37,7 @@ class Dropout:
 
 
 DropoutConfig = Annotated[float, Field(ge=0, lt=1)] | LockedDropoutConfig
-"""Type of the recipe field: one rate for the whole model, or locked rates."""
+"""Type of the recipe field: one rate for the whole model, or rates of locked dropout."""
 
 
 def has_dropout(config: DropoutConfig) -> bool:

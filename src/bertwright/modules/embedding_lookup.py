@@ -1,8 +1,8 @@
 """Embedding lookup, with a gradient that sums repeated tokens in float32.
 
-The plain definition is ``table[index]``. Its stock backward sums the many gradients of a frequent
-token in the dtype of the table, which in bfloat16 loses most of them, and allocates a second dense
-gradient next to the tied decoder's.
+The result is ``table[index]``. PyTorch's backward pass for it sums the many gradients of a frequent
+token in the dtype of the table, which in bfloat16 loses most of them. It also allocates a second
+dense gradient besides the tied decoder's.
 """
 
 from typing import Any
@@ -14,28 +14,28 @@ from torch import Tensor, nn
 def empty_embedding(num_embeddings: int, embedding_dim: int) -> nn.Embedding:
     """Return an embedding table with uninitialised weights.
 
-    ``nn.Embedding`` would initialise them, for which PyTorch imports its compiler on the meta
-    device: over a second for every model that is loaded.
+    ``nn.Embedding`` would initialise them, and on the meta device PyTorch imports its compiler for
+    that, which takes over a second for every model that is loaded.
     """
     return nn.Embedding.from_pretrained(torch.empty(num_embeddings, embedding_dim), freeze=False)
 
 
 def set_in_place_gradient(parameter: nn.Parameter, gradient: Tensor | None) -> None:
-    """Set the gradient of a parameter, which embedding kernels then add to themselves.
+    """Set the gradient that embedding kernels add to in place.
 
-    Otherwise they return a dense gradient, as usual. None undoes it.
+    Without it they return a dense gradient, as usual. None restores that.
     """
     parameter.grad = gradient
     parameter.has_in_place_gradient = gradient is not None  # type: ignore[attr-defined]
 
 
 def in_place_gradient(parameter: Tensor) -> Tensor | None:
-    """Return the gradient that a kernel must add to, None if it must return one."""
+    """Return the gradient that a kernel must add to; None if it must return a gradient."""
     return parameter.grad if getattr(parameter, "has_in_place_gradient", False) else None
 
 
 def embedding_lookup(table: Tensor, index: Tensor) -> Tensor:
-    """Return ``table[index]``: table (V, D), index (...) int64, result (..., D)."""
+    """Return ``table[index]``, (..., D), for a table (V, D) and an index (...) int64."""
     if not torch.is_grad_enabled() or not table.requires_grad:
         return torch.nn.functional.embedding(index, table)
     result: Tensor = _EmbeddingLookupFunction.apply(table, index)  # type: ignore[no-untyped-call]

@@ -40,7 +40,7 @@ class FeedForwardConfig(Config):
         return int(self.expansion * width) if self.width is None else self.width
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         for _, width in encoder.block_widths:
             if not self.inner_width(width):
                 yield f"feed_forward has inner width 0 for width {width}: set feed_forward.width"
@@ -54,10 +54,10 @@ class FeedForwardConfig(Config):
 
 
 class GatedFeedForwardConfig(FeedForwardConfig):
-    """A feed-forward with two projections, one gating the other.
+    """A feed-forward sublayer with two projections, where one gates the other.
 
-    The inner width is two thirds of a plain one's, rounded down to a multiple of 16, which keeps
-    the number of parameters. ``gate`` is the half of the projection that is activated.
+    The inner width is two thirds of a plain sublayer's, rounded down to a multiple of 16, for about
+    the same number of parameters. ``gate`` is the half of the projection with the activation.
     """
 
     gate: Literal["first", "second"] = "first"
@@ -73,13 +73,13 @@ class GatedFeedForwardConfig(FeedForwardConfig):
 
 
 class GELUConfig(FeedForwardConfig):
-    """GELU by the error function (Hendrycks and Gimpel 2016); BERT, RoBERTa."""
+    """GELU, exact (Hendrycks and Gimpel 2016); BERT, RoBERTa."""
 
     kind: Literal["gelu"] = "gelu"
 
 
 class GELUTanhConfig(FeedForwardConfig):
-    """GELU by its tanh approximation, off by up to 4.7e-4; GPT, ALBERT."""
+    """GELU in its tanh approximation, with an error of up to 4.7e-4; GPT, ALBERT."""
 
     kind: Literal["gelu-tanh"] = "gelu-tanh"
     activation: ClassVar[Activation] = "gelu-tanh"

@@ -11,8 +11,8 @@ from torch import Tensor
 class HardConcrete:
     """A gate in [0, 1], both ends included, with a learnable probability of being 0.
 
-    It is a smooth distribution stretched from ``low`` to ``high`` and clipped. The lower
-    ``temperature``, the sharper it is.
+    A smooth distribution is stretched to [``low``, ``high``] and clipped to [0, 1]. A lower
+    ``temperature`` makes it sharper.
     """
 
     temperature: float
@@ -20,9 +20,9 @@ class HardConcrete:
     high: float
 
     def gates(self, logits: Tensor, noise: Tensor | None = None) -> Tensor:
-        """Return the gates of these logits (equations 10 to 13).
+        """Return the gates for these logits (equations 10 to 13).
 
-        ``noise`` are uniform random numbers; None gives the deterministic gates.
+        ``noise`` are uniform random numbers of the same shape; None gives deterministic gates.
         """
         if noise is None:
             smooth = torch.sigmoid(logits)

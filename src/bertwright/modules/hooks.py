@@ -1,8 +1,8 @@
-"""Hooks: every intermediate value has a name, by which it can be recorded or replaced.
+"""Hooks: intermediate values can be recorded or replaced by name.
 
-Modules report values under names such as ``blocks.3.attention.weights``; users select them by a
-pattern (``blocks.*.attention.weights``). Without hooks, modules get None and do nothing. The names
-are public API; docs/reference/hooks.md lists them.
+Modules report values under names such as ``blocks.3.attention.weights``; users select them with
+patterns such as ``blocks.*.attention.weights``. Without hooks, modules get None and do nothing. The
+names are public API; docs/reference/hooks.md lists them.
 """
 
 from collections.abc import Callable, Generator, Iterable
@@ -22,7 +22,7 @@ ReplaceFunction = Callable[[Tensor], Tensor]
 class Taps:
     """The active hooks, by name pattern.
 
-    Replacements run first, in the order they were added; recordings see the replaced value.
+    Replacements run first, in the order in which they were added; recordings get the new value.
     """
 
     def __init__(self) -> None:
@@ -33,7 +33,7 @@ class Taps:
 
     @property
     def is_idle(self) -> bool:
-        """Whether there are no hooks."""
+        """Return whether there are no hooks."""
         return not self._recordings and not self._replacements
 
     @contextmanager
@@ -42,7 +42,8 @@ class Taps:
     ) -> Generator[dict[str, Tensor]]:
         """Collect the values whose names match, detached unless ``output_gradients`` is set.
 
-        Errors: UserError at the end for a pattern that matched no value of a finished pass.
+        Errors: UserError at the end of the block for a pattern that matched no value in a complete
+        pass.
         """
         values: dict[str, Tensor] = {}
         entries = [(pattern, values, output_gradients) for pattern in patterns]
@@ -51,13 +52,13 @@ class Taps:
             yield values
             self._check_patterns(*patterns)
         finally:
-            # By identity: equal recordings are distinct, and tensors do not compare to a bool.
+            # Compare by identity: equal recordings are distinct, and tensors compare elementwise.
             self._recordings = [entry for entry in self._recordings if entry[1] is not values]
             self._clear_if_idle()
 
     @contextmanager
     def replace(self, pattern: str, function: ReplaceFunction) -> Generator[None]:
-        """Replace values whose name matches by ``function(value)``; errors as in ``record``."""
+        """Replace values whose names match with ``function(value)``; errors as in ``record``."""
         replacement = (pattern, function)
         self._replacements.append(replacement)
         try:
@@ -83,7 +84,7 @@ class Taps:
         return value
 
     def end_pass(self) -> None:
-        """Mark the end of a forward pass: names not reported by now do not exist."""
+        """Mark the end of a forward pass; names that were not reported in it do not exist."""
         self._has_ended = True
 
     def patterns(self) -> list[str]:
@@ -91,7 +92,7 @@ class Taps:
         return [p for p, *_ in self._recordings] + [p for p, _ in self._replacements]
 
     def _check_patterns(self, *patterns: str) -> None:
-        """Raise UserError for a pattern that matched nothing in a whole pass."""
+        """Raise UserError for a pattern that matched nothing in a complete pass."""
         for pattern in patterns if self._has_ended else ():
             if not any(fnmatchcase(name, pattern) for name in self._tap_names):
                 hint = did_you_mean(pattern, self._tap_names, ["those in docs/reference/hooks.md"])
@@ -104,7 +105,7 @@ class Taps:
 
 
 class ThreadTaps(local):
-    """The hooks of each thread: requests that share a model do not see each other's."""
+    """The hooks of each thread, so that requests that share a model have separate hooks."""
 
     def __init__(self) -> None:
         self.current = Taps()
@@ -114,7 +115,7 @@ class ThreadTaps(local):
 
 
 class HookPoint:
-    """A position in the module tree: reports values under the names with its prefix."""
+    """A point in the module tree that reports values under names with its prefix."""
 
     def __init__(self, taps: Taps, prefix: str = "") -> None:
         self._taps, self._prefix = taps, prefix
@@ -128,7 +129,7 @@ class HookPoint:
         return any(self._taps.is_requested(self._prefix + name) for name in names)
 
     def reject_missing(self, names: Iterable[str], reason: str) -> None:
-        """Raise UserError if a hook names one of these values by its last part."""
+        """Raise UserError if a pattern ends with one of these names, which the module lacks."""
         for name, pattern in product(names, self._taps.patterns()):
             full_name = self._prefix + name
             if pattern.rpartition(".")[2] == name and fnmatchcase(full_name, pattern):
@@ -144,5 +145,5 @@ def tap(hooks: HookPoint | None, name: str, value: Tensor) -> Tensor:
 
 
 def child_hooks(hooks: HookPoint | None, name: str) -> HookPoint | None:
-    """Return the hook point of a submodule, if there are hooks."""
+    """Return the hook point of a submodule; None if there are no hooks."""
     return None if hooks is None else hooks.child(name)

@@ -1,7 +1,7 @@
 """Parameter initialisation.
 
-Every parameter has its own generator, keyed by (seed, name): adding a module leaves the initial
-values of all others unchanged.
+Every parameter has its own generator, keyed by (seed, name), so adding a module does not change the
+initial values of other parameters.
 """
 
 from collections import Counter
@@ -18,21 +18,28 @@ from bertwright.modules.parameter_roles import ParameterRole, get_parameter_role
 
 
 class InitialisationConfig(Config):
-    """The axis; normal numbers are truncated at that many deviations (TensorFlow: 2)."""
+    """The initialisation of parameters by normal random numbers.
+
+    ``truncation`` is the number of standard deviations at which they are truncated (TensorFlow: 2);
+    None for no truncation.
+    """
 
     truncation: float | None = Field(default=None, gt=0)
 
     def std_of(self, weight: Tensor, role: ParameterRole, num_residual_writes: int) -> float:
         """Return the standard deviation of one parameter.
 
-        ``num_residual_writes`` is the number of writes to the residual stream that it writes to, if
-        any.
+        ``num_residual_writes`` is the number of sublayers that write to its residual stream.
         """
         raise TypeError(f"{type(self).__name__} is an axis, not an initialisation")
 
 
 class PublishedInitialisationConfig(InitialisationConfig):
-    """One standard deviation for everything (BERT: 0.02; GPT-2 scales residual outputs down)."""
+    """One standard deviation for all parameters (BERT: 0.02).
+
+    ``scale_residual`` divides it for residual outputs, by the square root of the number of residual
+    writes (GPT-2).
+    """
 
     kind: Literal["published"] = "published"
     std: float = 0.02
@@ -45,9 +52,9 @@ class PublishedInitialisationConfig(InitialisationConfig):
 
 
 class WidthAwareInitialisationConfig(InitialisationConfig):
-    """1/sqrt(fan-in) for matrices, so that hidden states start at the same scale at every width.
+    """Standard deviation 1/sqrt(fan-in), for the same initial scale of hidden states at any width.
 
-    Residual outputs are divided by the square root of the number of residual writes.
+    For residual outputs it is divided by the square root of the number of residual writes.
     """
 
     kind: Literal["width-aware"] = "width-aware"
@@ -58,10 +65,10 @@ class WidthAwareInitialisationConfig(InitialisationConfig):
 
 
 class SmallInitialisationConfig(InitialisationConfig):
-    """sqrt(2 / (5 D)), D the width of the model (Nguyen and Salazar 2019).
+    """Standard deviation sqrt(2 / (5 D)) for a model of width D (Nguyen and Salazar 2019).
 
-    Feed-forward matrices are divided by sqrt(2 (1 + i)) in block i (Bajaj et al. 2022; Samuel et
-    al. 2023).
+    For feed-forward matrices it is divided by sqrt(2 (1 + i)) in block i (Bajaj et al. 2022; Samuel
+    et al. 2023).
     """
 
     kind: Literal["small"] = "small"
@@ -76,9 +83,9 @@ class SmallInitialisationConfig(InitialisationConfig):
 
 
 class FanInInitialisationConfig(InitialisationConfig):
-    """``gain`` / sqrt(fan-in) for matrices, 1/sqrt(width) or ``table`` for tables (XLM).
+    """Standard deviation ``gain`` / sqrt(fan-in), and ``table`` or 1/sqrt(width) for tables (XLM).
 
-    The default gain equals PyTorch's own (there uniform, here normal).
+    The default gain gives the variance of PyTorch's default, which is uniform instead of normal.
     """
 
     kind: Literal["fan-in"] = "fan-in"
@@ -97,7 +104,7 @@ def _fan_in(weight: Tensor, role: ParameterRole) -> int:
 
 
 def _count_residual_writes(module: nn.Module) -> dict[str, int]:
-    """Count the writes, in all blocks that share it, to the residual stream of a parameter."""
+    """Return how often all blocks that share a parameter's residual stream write to it."""
     roles = get_parameter_roles(module)
     first_names = {id(weight): name for name, weight in module.named_parameters()}
     names = {name for name, _ in module.named_parameters(remove_duplicate=False)}
@@ -113,7 +120,7 @@ def _count_residual_writes(module: nn.Module) -> dict[str, int]:
 
 
 def _residual_stream(name: str, names: Collection[str]) -> str:
-    """Return the prefix of a parameter's residual stream: its block in a bottleneck."""
+    """Return the prefix of a parameter's residual stream; in a bottleneck this is its block."""
     before, blocks, after = name.partition("blocks.")
     if not blocks:
         return ""
@@ -124,7 +131,7 @@ def _residual_stream(name: str, names: Collection[str]) -> str:
 
 @torch.no_grad()
 def initialise(module: nn.Module, config: InitialisationConfig, seed: int) -> None:
-    """Initialise every parameter of a module: norms 1, biases 0, the rest as configured."""
+    """Initialise every parameter of a module: norms to 1, biases to 0, others as configured."""
     roles, num_writes = get_parameter_roles(module), _count_residual_writes(module)
     for name, weight in module.named_parameters():
         role = roles[name]
@@ -145,7 +152,7 @@ def initialise(module: nn.Module, config: InitialisationConfig, seed: int) -> No
 
 @torch.no_grad()
 def fill_normal(weight: Tensor, std: float, truncation: float | None, random_key: int) -> None:
-    """Fill a parameter with normal numbers, drawn on the CPU so that all devices agree."""
+    """Fill a parameter with normal numbers, drawn on the CPU so that devices do not differ."""
     generator = torch.Generator().manual_seed(random_key >> 1)
     values = torch.empty_like(weight, device="cpu")
     if truncation:

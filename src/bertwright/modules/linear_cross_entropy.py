@@ -1,16 +1,16 @@
 """Cross-entropy over a vocabulary, without keeping the logits.
 
-The plain definition is ``F.cross_entropy(F.linear(hidden_states, table, bias), target,
-reduction="sum")``. Here the gradients are computed in the forward pass, from unnormalised
-exponentials: the scale of each row is applied to the small matrices, never to the (M, V) one. Rows
-are processed in chunks, which bounds the memory for any number of targets.
+The result is ``F.cross_entropy(F.linear(hidden_states, table, bias), target, reduction="sum")``.
+The gradients are computed in the forward pass from unnormalised exponentials, and the scale of each
+row is applied to the small matrices instead of the (M, V) one. Rows are processed in chunks, which
+bounds the memory for any number of targets.
 
-The *z-loss* keeps the normaliser Z of the softmax near 1: ``z_weight`` times (log Z)^2 is added to
-the loss of every row (de Brebisson and Vincent 2016; Chowdhery et al. 2022, section 5), and 2
-z_weight log Z times the probabilities to its gradient. *Label smoothing* spreads a fraction of the
-target over all tokens (Szegedy et al. 2016, section 7); it depends only on the mean logit, which is
-the logit of the mean row of the table. Without gradients both are left out: evaluation measures the
-cross-entropy alone.
+The *z-loss* keeps the normaliser Z of the softmax near 1: it adds ``z_weight`` times (log Z)^2 to
+the loss of every row (de Brebisson and Vincent 2016; Chowdhery et al. 2022, section 5), and so
+2 z_weight log Z times the probabilities to its gradient. *Label smoothing* spreads a fraction of
+the target over all tokens (Szegedy et al. 2016, section 7). It depends only on the mean logit,
+which is the logit of the mean row of the table. Both are left out without gradients, so evaluation
+measures the cross-entropy alone.
 """
 
 from collections.abc import Callable
@@ -25,20 +25,20 @@ from bertwright.modules.dtypes import at_least_float32
 from bertwright.modules.embedding_lookup import in_place_gradient
 
 CHUNK_ELEMENTS = 32_000_000
-"""Logits in memory at once: 64 MB in bfloat16."""
+"""Number of logits in memory at once, 64 MB in bfloat16."""
 
 SAFE_LOGIT = 60.0
-"""Up to this size exp(logit) and its sum over the vocabulary are finite in float32."""
+"""Maximum logit for which exp(logit) and its sum over the vocabulary are finite in float32."""
 
 SoftmaxParts = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
-"""Exponentials (M, V) in the dtype of the logits, their sums, losses, hits and log Z, each (M,)."""
+"""Exponentials (M, V) in the dtype of the logits; their sums, losses, hits and log Z, (M,) each."""
 
 MIN_FACTOR = 1e-6
-"""Lower bound of |1 + 2 z_weight log Z|; no gradient changes by more."""
+"""Lower bound of |1 + 2 z_weight log Z|, which also bounds the change of any gradient."""
 
 
 def softmax_with_shift(logits: Tensor, bias: Tensor | None, target: Tensor) -> SoftmaxParts:
-    """Return the parts of a softmax, with the largest logit of each row subtracted first."""
+    """Return the parts of a softmax, after subtracting the largest logit of each row."""
     x = _float32_logits(logits, bias)
     top = x.amax(1, keepdim=True)
     exponentials = torch.exp(x - top)
@@ -51,7 +51,7 @@ def softmax_with_shift(logits: Tensor, bias: Tensor | None, target: Tensor) -> S
 
 
 def softmax_without_shift(logits: Tensor, bias: Tensor | None, target: Tensor) -> SoftmaxParts:
-    """Return the same in one pass, for logits that are known to be small."""
+    """Return the parts of a softmax in one pass, for logits that are known to be small."""
     x = _float32_logits(logits, bias)
     exponentials = torch.exp(x)
     total = exponentials.sum(1)
@@ -61,7 +61,7 @@ def softmax_without_shift(logits: Tensor, bias: Tensor | None, target: Tensor) -
 
 
 def logit_bound(hidden_states: Tensor, table: Tensor, bias: Tensor | None) -> Tensor:
-    """Return an upper bound on the size of every logit: the product of the largest norms."""
+    """Return an upper bound on the magnitude of all logits, from the product of largest norms."""
     norms = [x.float().square().sum(1).amax().sqrt() for x in (hidden_states, table)]
     bound = norms[0] * norms[1]
     return bound if bias is None else bound + bias.abs().amax()
@@ -69,7 +69,7 @@ def logit_bound(hidden_states: Tensor, table: Tensor, bias: Tensor | None) -> Te
 
 @cache
 def _compile(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a function between the matrix products into one fused pass."""
+    """Compile a function that runs between the matrix products into one fused pass."""
     return torch.compile(function, dynamic=False)
 
 
@@ -102,10 +102,11 @@ def linear_cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Return the weighted sum of losses and the weighted number correct (both 0-d float32).
 
-    hidden_states (M, D), table (V, D), bias (V,) or None, target (M,) int64, weight (M,) float32 or
-    None for ones. A tie with the largest logit counts as correct. ``z_weight`` is the weight of
-    the z-loss, ``smoothing`` the fraction of the target that is spread over all tokens. If
-    ``is_compiled``, the functions between the matrix products are.
+    Shapes: ``hidden_states`` (M, D), ``table`` (V, D), ``bias`` (V,) or None, ``target`` (M,)
+    int64, ``weight`` (M,) float32 or None for ones. A tie with the largest logit is correct.
+    ``z_weight`` is the weight of the z-loss, ``smoothing`` the fraction of the target that is
+    spread over all tokens. If ``is_compiled``, the functions between the matrix products are
+    compiled.
     """
     if not len(target):
         loss_sum = F.linear(hidden_states, table, bias).sum(dtype=torch.float32)
@@ -159,7 +160,7 @@ class _LinearCrossEntropyFunction(torch.autograd.Function):
                 states @ table.t(), bias, row_targets
             )
             row_weights = torch.ones_like(total) if weight is None else weight[rows]
-            # At the target: total x (probability - 1), the gradient before scaling.
+            # At the target: total x (probability - 1), which is the gradient before scaling.
             target_gradient, row_scale = total * torch.expm1(-loss), row_weights / total
             if label_smoothing is not None:
                 loss = label_smoothing.loss(loss, log_z, states)
@@ -168,7 +169,7 @@ class _LinearCrossEntropyFunction(torch.autograd.Function):
                 loss = loss + z_weight * log_z.square()
                 factor = 1.0 + 2.0 * z_weight * log_z
                 factor = torch.where(factor.abs() < MIN_FACTOR, MIN_FACTOR, factor)
-                # The factor applies to the probabilities, not to the target itself.
+                # The factor of the z-loss applies to the probabilities, not to the target itself.
                 target_mass = (1.0 - smoothing) * total
                 target_gradient, row_scale = (
                     target_gradient + target_mass * (1.0 - 1.0 / factor),
@@ -180,7 +181,7 @@ class _LinearCrossEntropyFunction(torch.autograd.Function):
             exponentials[row_indices, row_targets] = target_gradient.to(exponentials.dtype)
             row_scale = row_scale[:, None]
             grad_hidden[rows] = at_least_float32(exponentials @ table) * row_scale
-            # The bias is one more column of the table, multiplied by a constant 1.
+            # The bias is an additional column of the table, multiplied by a constant 1.
             inputs = states if bias is None else F.pad(states, (0, 1), value=1.0)
             if label_smoothing is not None:
                 grad_hidden[rows] -= label_smoothing.hidden_gradient(row_weights)
@@ -213,22 +214,22 @@ class _LinearCrossEntropyFunction(torch.autograd.Function):
 
 
 class _LabelSmoothing:
-    """Label smoothing, whose loss and gradient come from the mean row of the table."""
+    """Label smoothing, with loss and gradient computed from the mean row of the table."""
 
     def __init__(self, table: Tensor, bias: Tensor | None, smoothing: float) -> None:
         self.smoothing, self.vocab_size = smoothing, len(table)
         self.mean_embedding = at_least_float32(table).mean(0)
         self.bias = 0.0 if bias is None else at_least_float32(bias).mean()
         self.shared_gradient: Tensor | float = 0.0
-        """The gradient of every row of the table and its bias, (D or D + 1,)."""
+        """Gradient that every row of the table and its bias share, (D or D + 1,)."""
 
     def loss(self, loss: Tensor, log_z: Tensor, hidden_states: Tensor) -> Tensor:
-        """Smooth the losses (M,) of a softmax with log Z (M,) at hidden states (M, D)."""
+        """Return smoothed losses (M,), given losses and log Z (M,) at hidden states (M, D)."""
         mean_logit = at_least_float32(hidden_states) @ self.mean_embedding + self.bias
         return (1.0 - self.smoothing) * loss + self.smoothing * (log_z - mean_logit)
 
     def hidden_gradient(self, weight: Tensor) -> Tensor:
-        """Return the gradient (M, D) of hidden states with these weights (M,)."""
+        """Return the gradient (M, D) of the hidden states of targets with these weights (M,)."""
         return self.smoothing * weight[:, None] * self.mean_embedding
 
     def accumulate(self, inputs: Tensor, weight: Tensor) -> None:
@@ -238,7 +239,7 @@ class _LabelSmoothing:
 
 
 def _row_chunks(num_targets: int, vocab_size: int) -> list[slice]:
-    """Return slices of equal size if possible, so that one compiled graph serves all."""
+    """Return slices of rows, of equal size if possible, so that one compiled graph serves all."""
     count = max(1, -(-num_targets * vocab_size // CHUNK_ELEMENTS))
     while count < num_targets and num_targets % count and count % 64:
         count += 1

@@ -26,55 +26,55 @@ class MixerConfig(Config):
     """The token mixer of a block."""
 
     supports_any_visibility: ClassVar[bool] = True
-    """Whether it supports every visibility, not just bidirectional and causal."""
+    """True if the mixer supports every attention rule, not only bidirectional and causal."""
 
     supports_memory: ClassVar[bool] = False
-    """Whether tokens can attend to a memory of earlier text."""
+    """True if tokens can attend to a memory of earlier text."""
 
     is_recurrent: ClassVar[bool] = False
-    """Whether it reads token by token, so that the visibility must be a reading direction."""
+    """True if the mixer reads token by token, so the attention rule must be a reading direction."""
 
     def head_shape(self, width: int) -> HeadShape:
-        """Return the heads that a position encoding serves, in a model of this width."""
+        """Return the heads in a model of this width, for the position encoding."""
         return HeadShape(1, width, width)
 
     def flops(self, width: int, length: int) -> tuple[float, float]:
-        """Return the FLOPs per token: independent of the sequence length, and dependent on it."""
+        """Return the FLOPs per token: independent of the sequence length, then dependent on it."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
 
     def supports_positions(self, positions: PositionsConfig) -> bool:
-        """Return whether its scores can include the relative terms of a position encoding."""
+        """Return whether the scores can include the score term of a position encoding."""
         return not positions.is_relative
 
     @property
     def supports_cache(self) -> bool:
-        """Whether a sequence can be read in parts: later tokens leave keys and values unchanged."""
+        """Return whether a sequence can be read in parts: keys and values must not change later."""
         return False
 
     @property
     def needs_global_tokens(self) -> bool:
-        """Whether it needs to know which tokens are global."""
+        """Return whether the mixer needs to know which tokens are global."""
         return False
 
     @property
     def tiling(self) -> Tiling:
-        """Whether attention masks are computed in tiles for it."""
+        """Return whether attention masks are computed in tiles for this mixer."""
         return "never"
 
     @property
     def has_dropout(self) -> bool:
-        """Whether it has dropout in training."""
+        """Return whether the mixer has dropout in training."""
         return getattr(self, "dropout", 0.0) > 0.0
 
     is_stochastic: ClassVar[bool] = False
-    """Whether anything but dropout is random in training."""
+    """True if anything besides dropout is random in training."""
 
     def build(self, width: int, positions: PositionsConfig, norm: NormConfig) -> nn.Module:
         """Build a module from (B, L, width) to (B, L, width)."""
         raise TypeError(f"{type(self).__name__} is an axis, not a mixer")
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         if is_split_by_direction(encoder.visibility):
             yield (
                 "visibility both-ways needs a mixer with separate halves: choose mixer.kind lstm, "
@@ -102,7 +102,7 @@ class MixerConfig(Config):
     def sublayer_flops(
         self, input_width: int, output_width: int, num_directions: int, length: int
     ) -> tuple[float, float]:
-        """Return the FLOPs per token of a sublayer with these widths, as ``flops`` does."""
+        """Return the FLOPs per token of a sublayer with these widths, in the form of ``flops``."""
         return self.flops(output_width, length)
 
     def build_sublayer(
@@ -118,7 +118,7 @@ class MixerConfig(Config):
 
 
 class MultiHeadConfig(MixerConfig):
-    """A mixer with ``heads`` heads, None for the width divided by ``head_width``."""
+    """A mixer with ``heads`` heads; None for the width divided by ``head_width``."""
 
     heads: int | None = Field(default=None, ge=1, le=4_096)
     head_width: int = Field(default=64, ge=1, le=65_536)
@@ -137,7 +137,7 @@ class MultiHeadConfig(MixerConfig):
 
 
 class MultiHeadModule(nn.Module):
-    """An attention module with ``num_heads`` heads, an inner ``norm`` and an ``output`` matrix."""
+    """A base class of attention with ``num_heads`` heads, an inner norm and an output matrix."""
 
     num_heads: int
     norm: nn.Module
@@ -146,7 +146,7 @@ class MultiHeadModule(nn.Module):
     def project_output(
         self, attended: Tensor, hooks: HookPoint | None, gate: Tensor | None = None
     ) -> Tensor:
-        """Project the attended values (B, H, L, d), times a gate (B, L, H d), to (B, L, D)."""
+        """Project attended values (B, H, L, d), times a gate (B, L, H * d) if any, to (B, L, D)."""
         merged = tap(hooks, "context", attended).transpose(1, 2).flatten(2)
         merged = self.norm(merged if gate is None else merged * gate)
         if hooks is None or not hooks.is_requested("heads"):
@@ -159,5 +159,5 @@ class MultiHeadModule(nn.Module):
 
 
 def split_heads(x: Tensor, num_heads: int, num_parts: int) -> tuple[Tensor, ...]:
-    """Split projections (B, L, num_parts H d) into parts (B, H, L, d)."""
+    """Split projections (B, L, num_parts * H * d) into parts (B, H, L, d)."""
     return x.unflatten(-1, (num_parts, num_heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 class NormConfig(Config):
     """The normalisation of an encoder.
 
-    ``placement``: post is the original Transformer, x = norm(x + f(x)); pre is x + f(norm(x)) with
-    a final norm after the last block; sub is pre with another norm in each sublayer, before its
-    output projection (Wang et al. 2022, Sub-LN). ``skip_first`` omits the first norm of a pre-norm
-    stack whose embeddings are normalised already (Warner et al. 2024).
+    ``placement`` is ``post``, x = norm(x + f(x)) as in the original Transformer; ``pre``,
+    x + f(norm(x)) with a final norm after the last block; or ``sub``, which is ``pre`` with another
+    norm in each sublayer, before its output projection (Wang et al. 2022, Sub-LN). ``skip_first``
+    omits the first norm of a pre-norm stack with normalised embeddings (Warner et al. 2024).
     """
 
     epsilon: float = Field(default=1e-12, gt=0)
@@ -30,16 +30,16 @@ class NormConfig(Config):
 
     @property
     def is_pre_norm(self) -> bool:
-        """Whether sublayers read normalised states, with a final norm after the last block."""
+        """Return whether sublayers read normalised states; a final norm follows the last block."""
         return self.placement != "post"
 
     @property
     def skips_first_norm(self) -> bool:
-        """Whether this is a pre-norm stack without its first norm."""
+        """Return whether this is a pre-norm stack without its first norm."""
         return self.is_pre_norm and self.skip_first
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         depth, orders = encoder.depth, encoder.depth.sublayer_orders()
         later_blocks = range(1, len(orders))
         is_shared = any(depth.owner_block(block, orders[0][0]) == 0 for block in later_blocks)
@@ -50,11 +50,11 @@ class NormConfig(Config):
             )
 
     def build_inner_norm(self, width: int) -> nn.Module:
-        """Build the norm within a sublayer, an identity unless placement is sub."""
+        """Build the norm inside a sublayer, an identity unless ``placement`` is ``sub``."""
         return self.build(width) if self.placement == "sub" else nn.Identity()
 
     def build(self, width: int) -> nn.Module:
-        """Build a module that normalises the last axis, of the given width."""
+        """Build a module that normalises the last axis, of this width."""
         raise TypeError(f"{type(self).__name__} is an axis, not a norm")
 
 
@@ -79,7 +79,7 @@ class RMSNormConfig(NormConfig):
 
 
 class NoNormConfig(NormConfig):
-    """Gain and bias without normalisation (Sun et al. 2020, section 3.3)."""
+    """A gain and a bias without normalisation (Sun et al. 2020, section 3.3)."""
 
     kind: Literal["no-norm"] = "no-norm"
 
@@ -98,7 +98,7 @@ class IdentityNormConfig(NormConfig):
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation with statistics in float32, whatever the dtype of the states."""
+    """Layer normalisation with statistics in float32 for any dtype of the input."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = NORM_ROLES
 
@@ -113,7 +113,7 @@ class LayerNorm(nn.Module):
 
 
 class NoNorm(nn.Module):
-    """x times a gain, plus a bias."""
+    """A layer that returns x times a gain plus a bias."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = NORM_ROLES
 

@@ -12,11 +12,14 @@ ParameterKind = Literal["matrix", "bias", "norm", "table", "gate", "vector", "mi
 class ParameterRole:
     """The role of one parameter.
 
-    ``num_parts`` is the number of matrices stacked in it (3 in a fused query-key-value projection);
-    ``writes_residual`` marks matrices that write to the residual stream; ``depth`` is the block
-    index, -1 before the blocks, None after them; ``sublayer`` is the name of the sublayer, if any.
-    A gate is initialised to 1, a mixture to its last element. ``first_part_scale`` scales the first
-    part at initialisation; ``fan_in`` is set where the shape does not show it.
+    - ``kind``: a gate is initialised to 1, a mixture to its last element
+    - ``num_parts``: number of matrices stacked in the parameter (3 in a fused query-key-value
+      projection)
+    - ``writes_residual``: True for matrices that write to the residual stream
+    - ``depth``: index of the block; -1 before the blocks, None after them
+    - ``sublayer``: name of the sublayer, if any
+    - ``first_part_scale``: factor of the first part at initialisation
+    - ``fan_in``: the fan-in, if it is not the last dimension
     """
 
     kind: ParameterKind
@@ -29,7 +32,7 @@ class ParameterRole:
 
 
 BEFORE_BLOCKS = -1
-"""The depth of parameters before the blocks."""
+"""Depth of parameters before the blocks."""
 
 NORM_ROLES = {"weight": ParameterRole("norm"), "bias": ParameterRole("norm")}
 
@@ -43,9 +46,9 @@ ROLES_BY_CLASS: dict[type[nn.Module], dict[str, ParameterRole]] = {
 def get_parameter_roles(module: nn.Module) -> dict[str, ParameterRole]:
     """Return the role of every parameter of a module, by its name in ``named_parameters()``.
 
-    Module classes declare them in ``parameter_roles``, where dotted names reach into children; the
-    outer module wins. A module with ``is_before_blocks`` comes before the blocks. Every parameter
-    must have a role.
+    Module classes declare roles in ``parameter_roles``, where a dotted name is a parameter of a
+    child; the declaration of the outer module wins. A module with ``is_before_blocks`` comes before
+    the blocks. Every parameter must have a role.
     """
     roles: dict[str, ParameterRole] = {}
     prefixes_before_blocks: list[str] = []
@@ -68,7 +71,7 @@ def _declared_roles(module: nn.Module) -> dict[str, ParameterRole]:
 def _with_depth(
     name: str, role: ParameterRole, prefixes_before_blocks: tuple[str, ...]
 ) -> ParameterRole:
-    """Return the role with the block and sublayer in the parameter's name."""
+    """Return the role with the block and the sublayer that the parameter's name states."""
     parts = name.split(".")
     if "blocks" not in parts:
         return replace(

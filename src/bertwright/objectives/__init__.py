@@ -1,4 +1,4 @@
-"""Training objectives, one file each; a file in this folder is known to every recipe."""
+"""Training objectives, one file each; recipes can use every objective in this folder."""
 
 from importlib import import_module
 from pkgutil import iter_modules

@@ -1,6 +1,7 @@
 """Activation regularisation: AR and TAR (Merity et al. 2017).
 
-They predict nothing, but have a loss and a weight like an objective, and allow any visibility.
+They predict nothing, but have a loss and a weight like other objectives, and allow any attention
+mask.
 """
 
 from typing import ClassVar, Literal
@@ -26,7 +27,7 @@ from bertwright.objectives.objective import (
 
 
 class ActivationPenalty(Objective):
-    """Base of both: a mean square over the width of the hidden states."""
+    """A base class: the mean square over the width of the hidden states."""
 
     capabilities: ClassVar[Capabilities] = Capabilities(is_classification=False)
 
@@ -40,7 +41,7 @@ class ActivationPenalty(Objective):
 
 
 class ActivationSize(ActivationPenalty):
-    """The size of the hidden states, after dropout: AR."""
+    """AR: the mean square of the hidden states after dropout."""
 
     kind: Literal["activation-size"] = "activation-size"
 
@@ -54,7 +55,10 @@ class ActivationSize(ActivationPenalty):
 
 
 class ActivationChange(ActivationPenalty):
-    """The difference of consecutive hidden states: TAR. With locked dropout, of the kept units."""
+    """TAR: the mean square of the difference of consecutive hidden states.
+
+    With locked dropout only the kept units count.
+    """
 
     kind: Literal["activation-change"] = "activation-change"
 

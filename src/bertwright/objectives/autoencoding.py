@@ -18,8 +18,8 @@ from bertwright.objectives.objective import MaskingContext, Objective
 def repeat_text(batch: SequenceBatch, reverse: bool, vocabulary: Vocabulary) -> BatchWithTargets:
     """Return the first text of each sequence followed by its repetition, and next-token targets.
 
-    The text is truncated to half the length and, with ``reverse``, read backwards the first time.
-    Each position of the repetition but the last predicts the next token.
+    The text is truncated to half the length; with ``reverse`` its first occurrence is reversed. All
+    positions of the repetition except the last predict the next token.
     """
     length = batch.token_ids.shape[1]
     document_ids = batch.token_info.document_ids
@@ -56,8 +56,8 @@ def repeat_text(batch: SequenceBatch, reverse: bool, vocabulary: Vocabulary) -> 
 class Autoencoding(Objective):
     """Read the first text of a sequence, up to half its length, then predict it token by token.
 
-    ``backwards`` reads it from the end. Useful for encoders that carry the text in one state;
-    attention just copies it.
+    ``backwards`` reads it from the end. The objective is useful for encoders that carry the text in
+    one state; attention simply copies it.
     """
 
     kind: Literal["autoencoding"] = "autoencoding"

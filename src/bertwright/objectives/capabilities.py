@@ -8,19 +8,19 @@ from bertwright.batches.token_info import Relation
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The declared properties of an objective; other packages read these, never its class.
+    """The declared properties of an objective, which other packages read instead of its class.
 
     Attributes:
-        prediction: how it predicts the tokens of a text, which decides how a model generates,
-            scores and ranks: the next one, those of a permuted order, those of a decoder, or
-            masked ones. None for other objectives. One with a decoder also returns its
-            ``decoder_noising``. Of masked and permuted tokens only the hidden
-            states at the targets are computed where that is cheaper.
+        prediction: how the objective predicts the tokens of a text: the next token, in a permuted
+            order, with a decoder, or masked tokens; None for other objectives. It determines how a
+            model generates, scores and ranks. An objective with a decoder also returns its
+            ``decoder_noising``. For masked and permuted tokens, only hidden states at targets are
+            computed if that is cheaper.
         predicts_tokens: predicts tokens with the model's LM head.
-        is_classification: has discrete labels, so that accuracy is defined.
-        masks_input: the encoder does not see the predicted tokens, or not in their positions; the
-            masked fraction of the text is then reported.
-        corrupts_input: corrupts the encoder's input for others, so it is evaluated alone.
+        is_classification: has discrete labels, so accuracy is defined.
+        masks_input: the encoder input lacks the predicted tokens, or has them at other positions;
+            the masked fraction of the text is reported.
+        corrupts_input: corrupts the encoder's input for other objectives, so it is evaluated alone.
         permutes_input: moves tokens that are not targets.
         uses_decoder: predicts with a decoder.
         is_generator: its head runs before the encoder and replaces input tokens.
@@ -29,7 +29,7 @@ class Capabilities:
         needs_document_context: its labels depend on parts of the document outside the sequence.
         needs_halting: needs a depth that halts.
         relations: relations of the texts of a pair that are its classes.
-        class_labels: names of its classes, where these do not depend on its settings.
+        class_labels: names of its classes, if these do not depend on its settings.
     """
 
     prediction: Literal["causal", "permutation", "denoising", "masked"] | None = None
@@ -49,5 +49,5 @@ class Capabilities:
 
     @property
     def reads_targets_only(self) -> bool:
-        """True if it reads no hidden states but those that predict its targets, which are few."""
+        """Return whether only the hidden states that predict the (few) targets are read."""
         return self.prediction in ("masked", "permutation")

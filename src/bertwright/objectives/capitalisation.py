@@ -13,9 +13,9 @@ from bertwright.objectives.objective import MaskingContext
 
 
 class Capitalisation(TokenClassification):
-    """Predict from the first token of every word whether it was capitalised.
+    """Predict from the first token of every word whether the word was capitalised.
 
-    For lower-cased vocabularies, which do not show it.
+    It is meant for lower-cased vocabularies, whose tokens do not show capitalisation.
     """
 
     kind: Literal["capitalised"] = "capitalised"

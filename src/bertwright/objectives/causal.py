@@ -37,9 +37,9 @@ VISIBILITY_BY_DIRECTION: dict[str, Visibility] = {
 class CausalLM(Objective):
     """Predict the next token at every position.
 
-    ``direction: backward`` predicts the previous token, from those that follow; ``both`` predicts
-    the next one from the first half of a hidden state, the previous one from the second half
-    (Peters et al. 2018): the mean of two language models.
+    ``direction: backward`` predicts the previous token from those that follow. ``both`` predicts
+    the next token from the first half of a hidden state and the previous token from the second
+    half; the loss is the mean of the two language models (Peters et al. 2018).
     """
 
     kind: Literal["causal"] = "causal"
@@ -69,7 +69,7 @@ class CausalLM(Objective):
         batch: SequenceBatch,
         vocabulary: Vocabulary,
     ) -> BatchWithTargets | None:
-        """Predict them from what precedes them; None for a backward model."""
+        """Return targets predicted from the tokens before them; None for a backward model."""
         if self.direction == "backward":
             return None
         with_targets = super().make_targets_at(selected, is_masked, batch, vocabulary)

@@ -42,7 +42,7 @@ class SequenceClassification(TokenClassification):
 
 
 class PooledClassifier(nn.Module):
-    """tanh pooler and linear classifier: (M, D) to (M, C)."""
+    """A pooler with tanh and a linear classifier, from (M, D) to (M, C)."""
 
     def __init__(self, width: int, num_classes: int) -> None:
         super().__init__()

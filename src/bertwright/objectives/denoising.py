@@ -1,6 +1,6 @@
-"""Denoising: the encoder reads a corrupted text, the decoder predicts what is missing, or all.
+"""Denoising: the encoder reads a corrupted text, the decoder predicts missing tokens or all tokens.
 
-Lewis et al. 2020; Raffel et al. 2020; Song et al. 2019.
+Sources: Lewis et al. 2020; Raffel et al. 2020; Song et al. 2019.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,8 +19,8 @@ from bertwright.objectives.objective import DeviceTargets, MaskingContext, Model
 class Denoising(Objective):
     """Corrupt a text and reconstruct it with a decoder.
 
-    ``noising`` defines encoder input and decoder targets. Compare ``masked``, where the encoder
-    itself predicts the masked tokens.
+    ``noising`` defines the encoder input and the decoder targets. In the objective ``masked``, by
+    contrast, the encoder itself predicts the masked tokens.
     """
 
     kind: Literal["denoising"] = "denoising"

@@ -17,9 +17,9 @@ from bertwright.objectives.objective import MaskingContext
 class DiscourseRelation(SequenceClassification):
     """Predict which of ``connectives`` joined the two sentences (Sileo et al. 2019).
 
-    Uses its own input format, ``connected-pair``. A connective is removed as written here, so one
-    followed by a comma is listed with it; other languages need their own list. The list of the
-    paper has 174; the default has 20 English ones.
+    The objective uses its own input format, ``connected-pair``. A connective is removed exactly as
+    listed, so one that is followed by a comma is listed with the comma. Other languages need their
+    own list. The paper's list has 174 connectives; the default has 20 English ones.
     """
 
     kind: Literal["discourse-relation"] = "discourse-relation"

@@ -1,4 +1,4 @@
-"""A small generator replaces masked tokens in the encoder's input (Clark et al. 2020)."""
+"""A small generator that replaces masked tokens in the encoder's input (Clark et al. 2020)."""
 
 from typing import ClassVar, Literal
 
@@ -21,15 +21,15 @@ SAMPLING_STREAM = 64
 """Random stream of the sampled tokens."""
 
 DROPOUT_STREAM = 2000
-"""Block number at which the generator's dropout starts, beyond all encoder blocks."""
+"""Block index at which the generator's dropout starts; larger than any number of blocks."""
 
 
 class GeneratorLM(MaskingObjective):
     """Mask tokens, predict them with a generator, and replace them with its samples.
 
-    The generator is the encoder at ``width`` times its width, with ``layers`` blocks (None: as
-    many). It shares the embedding tables and their norm, but not positions, unless these are added
-    to the tokens. Tokens are sampled from its softmax; no gradient passes through them.
+    The generator is the encoder at ``width`` times its width, with ``layers`` blocks (None: the
+    same number). It shares the embedding tables and their norm; it shares positions only if they
+    are added to the tokens. Tokens are sampled from its softmax, without a gradient.
     """
 
     kind: Literal["generated"] = "generated"
@@ -73,7 +73,7 @@ class GeneratorLM(MaskingObjective):
         states = self._generator_states(targets, generator_input, head)
         table = head.encoder.embeddings.table
         loss, num_correct = head.output.loss(states, table, targets.labels, targets.weights)
-        # Fillers are sampled too, so that shapes are constant, and written past the end.
+        # Fillers are sampled too, for constant shapes, and written past the end.
         samples = head.sample_tokens(
             states, generator_input.dropout_rng, targets.positions + generator_input.first_position
         )
@@ -111,7 +111,7 @@ class GeneratorLM(MaskingObjective):
 
 
 class Generator(nn.Module):
-    """A small encoder with an LM head; it shares the embedding tables of the main encoder."""
+    """A small encoder with an LM head that shares the embedding tables of the main encoder."""
 
     def __init__(self, config: EncoderConfig, context: HeadContext) -> None:
         super().__init__()
@@ -128,9 +128,10 @@ class Generator(nn.Module):
     def sample_tokens(
         self, hidden_states: Tensor, dropout_rng: DropoutRng | None, positions: Tensor
     ) -> Tensor:
-        """Sample a token for each hidden state (M, D) from the softmax; returns (M,) int64.
+        """Sample a token for each hidden state (M, D) from the softmax; return (M,) int64.
 
-        ``positions`` (M,) select the random numbers; without an rng they are always the same.
+        Random numbers depend on ``positions`` (M,); without ``dropout_rng`` they are always the
+        same.
         """
         logits = self.output.logits(hidden_states, self.encoder.embeddings.table)
         cumulative = _cumulative_sums(torch.softmax(logits.float(), dim=-1))
@@ -151,8 +152,8 @@ class Generator(nn.Module):
 def _cumulative_sums(probabilities: Tensor) -> Tensor:
     """Return the cumulative sums of each row of (M, V).
 
-    In deterministic mode PyTorch refuses a cumulative sum on the GPU, because of the case of a
-    single row; with several, the threads of a row sum it in order.
+    In deterministic mode PyTorch refuses cumulative sums on the GPU, because a single row is not
+    deterministic; with several rows, the threads of each row sum it in order.
     """
     strictness = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode("default")

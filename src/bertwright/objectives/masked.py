@@ -1,4 +1,4 @@
-"""Masked language modelling, and the base of masking objectives."""
+"""Masked language modelling, and the base class of masking objectives."""
 
 from typing import ClassVar, Literal
 
@@ -15,7 +15,7 @@ EVALUATION_MASKING_RATE = 0.15
 
 
 class MaskingObjective(Objective):
-    """Base of objectives that mask: ``selection`` of positions and ``corruption`` of tokens."""
+    """A base class with a ``selection`` of positions to mask and a ``corruption`` of tokens."""
 
     selection: MaskSelection = TokenSelection()
     corruption: Corruption = TokenReplacement()
@@ -44,10 +44,10 @@ class MaskingObjective(Objective):
 class MaskedLM(MaskingObjective):
     """Mask tokens and predict them.
 
-    ``shift`` is the distance from the predicting hidden state to the target: 0 predicts at the
-    masked position, as stock classes do; 1 predicts one position before, so that causal and masked
-    phases train the same mapping (Charpentier and Samuel 2024). Compare ``causal``, which predicts
-    every next token and masks nothing.
+    ``shift`` is the distance from the predicting hidden state to the target. 0 predicts at the
+    masked position, as Hugging Face models do; 1 predicts from one position before, so that causal
+    and masked phases train the same mapping (Charpentier and Samuel 2024). The objective ``causal``
+    instead predicts every next token and masks nothing.
     """
 
     kind: Literal["masked"] = "masked"
@@ -66,7 +66,7 @@ class MaskedLM(MaskingObjective):
         return masked, self.drop_unreachable(targets, batch)
 
     def for_evaluation(self, input_format: InputFormat) -> "MaskedLM":
-        """Return the objective with BERT's masking; histories are masked without replacements."""
+        """Return the objective with BERT's masking, or only mask tokens for item histories."""
         selection = TokenSelection(masking_rate=ConstantSchedule(value=EVALUATION_MASKING_RATE))
         has_histories = "histories" in input_format.data_requirements
         only_masks = TokenReplacement(mask=1.0, random=0.0, keep=0.0)

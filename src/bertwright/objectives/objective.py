@@ -34,8 +34,8 @@ from bertwright.objectives.heads.lm_head import LMHead
 class MaskingContext:
     """The inputs of masking besides the sequences.
 
-    ``rng`` is keyed by the seed and the sequences, so that all randomness is a function of them.
-    ``earlier_targets`` are those of the objectives before, by name.
+    ``rng`` is keyed by the seed and the sequences, so all randomness is a function of these.
+    ``earlier_targets`` are the targets of the preceding objectives by name.
     """
 
     rng: CounterRng
@@ -59,7 +59,7 @@ class DeviceTargets:
     extra_inputs: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
 
     def score(self, losses: Tensor, is_correct: Tensor) -> "Loss":
-        """Return the weighted loss of losses (M,) and correct predictions (M,)."""
+        """Return the weighted loss, given losses (M,) and correct predictions (M,)."""
         if self.weights is not None:
             losses, is_correct = losses * self.weights, is_correct * self.weights
         return Loss(losses.sum(), self.total_weight, is_correct.float().sum())
@@ -71,7 +71,7 @@ class Loss:
 
     - ``sum``: 0-d float32, differentiable
     - ``count``: total weight of the targets
-    - ``num_correct``: 0-d, weighted correct predictions
+    - ``num_correct``: 0-d, weighted number of correct predictions
     - ``binary_predictions``: logits (M,) and labels (M,) of a binary classification
     """
 
@@ -83,7 +83,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class HeadContext:
-    """The inputs for building a head: the encoder's config, and embeddings that it may share."""
+    """The inputs for building a head: the encoder's config, and embeddings to share."""
 
     encoder_config: EncoderConfig
     embeddings: Embeddings
@@ -109,14 +109,14 @@ class ModelOutput:
     """The outputs of a model for one batch.
 
     Attributes:
-        token_ids: (B, L), as the encoder saw them.
+        token_ids: (B, L), the encoder's input.
         hidden_states: (B, L, D) of the encoder, or (M, D) at the output positions.
         embedding_table: (V, E).
-        lm_head: if the model has one.
+        lm_head: the LM head; None if the model has none.
         aux_outputs: further outputs of the encoder by name.
         token_info: metadata of the tokens.
-        decoder: if the model has one.
-        dropout_rng: for dropout after the encoder.
+        decoder: the decoder; None if the model has none.
+        dropout_rng: random numbers for dropout after the encoder.
         output_positions: (M,) flat positions of the hidden states; None for all positions.
     """
 
@@ -141,7 +141,7 @@ class ModelOutput:
         return self.hidden_states.index_select(0, index[positions])
 
     def token_loss(self, hidden_states: Tensor, targets: DeviceTargets) -> Loss:
-        """Return the loss of predicting the target tokens from hidden states (M, D)."""
+        """Return the loss for predicting the target tokens from hidden states (M, D)."""
         assert self.lm_head is not None, "an objective that predicts tokens needs an LM head"
         loss, num_correct = self.lm_head.loss(
             hidden_states, self.embedding_table, targets.labels, targets.weights
@@ -157,10 +157,10 @@ class ModelOutput:
 class Objective(Config):
     """A pre-training objective.
 
-    ``weight`` scales its mean loss where several objectives share a step. Objectives with a
-    ``fraction`` alternate, one per step, each in that relative fraction of the steps; those without
-    it take part in every step. ``task`` is the task embedding that is added for it, in an encoder
-    with ``embeddings.tasks`` (Sun et al. 2019b).
+    ``weight`` scales the mean loss if several objectives share a step. Objectives with a
+    ``fraction`` alternate: each step trains one of them, drawn by relative fractions. Objectives
+    without a fraction take part in every step. ``task`` is the index of the task embedding in an
+    encoder with ``embeddings.tasks`` (Sun et al. 2019b).
     """
 
     weight: NumberOrSchedule = ConstantSchedule(value=1.0)
@@ -171,43 +171,43 @@ class Objective(Config):
 
     @property
     def permutes_input(self) -> bool:
-        """True if tokens that are not targets change position."""
+        """Return whether tokens that are not targets change position."""
         return self.capabilities.permutes_input
 
     @property
     def mask_selection(self) -> MaskSelection | None:
-        """Selection of the predicted positions; None if it has no such setting."""
+        """Return the selection of predicted positions; None if there is no such setting."""
         return None
 
     @property
     def token_corruption(self) -> Corruption | None:
-        """Corruption of the masked tokens; None if it has no such setting."""
+        """Return the corruption of masked tokens; None if there is no such setting."""
         return None
 
     @property
     def prediction_shift(self) -> int:
-        """Distance from the predicting hidden state to the masked position."""
+        """Return the distance from the predicting hidden state to the masked position."""
         return 0
 
     @property
     def decoder_noising(self) -> Noising | None:
-        """Noising of the text that its decoder reconstructs; None without a decoder."""
+        """Return the noising of the text that a decoder reconstructs; None without a decoder."""
         return None
 
     @property
     def input_format(self) -> InputFormat | None:
-        """Input format of its steps, at the usual length; None for the recipe's own."""
+        """Return the input format of its steps, at the usual length; None for the recipe's."""
         return None
 
     @property
     def visibility(self) -> Visibility | None:
-        """Visibility that it needs, besides the encoder's own; None if any will do."""
+        """Return the attention rule required besides the encoder's own; None if any works."""
         return BidirectionalVisibility()
 
     def order_conflict(
         self, preceding: "Mapping[str, Objective]", following: "Mapping[str, Objective]"
     ) -> str | None:
-        """Return why it cannot stand between these objectives, or None."""
+        """Return the reason why it cannot be listed between these objectives; None if it can."""
         capabilities, others = self.capabilities, [*preceding, *following]
         before, behind = (
             next((name for name, o in group.items() if o.capabilities.masks_input), None)
@@ -226,15 +226,15 @@ class Objective(Config):
         return None
 
     def format_conflict(self, input_format: InputFormat) -> str | None:
-        """Return why it cannot use this input format, or None."""
+        """Return the reason why it cannot use this input format; None if it can."""
         return None
 
     def for_evaluation(self, input_format: InputFormat) -> "Objective":
-        """Return the objective with the masks of an evaluation: fixed, where they are settings."""
+        """Return the objective for evaluation, with fixed masking if masking is a setting."""
         return self
 
     def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
-        """Return the corrupted sequences, and the targets."""
+        """Return the corrupted sequences and the targets."""
         raise TypeError(f"{type(self).__name__} is an axis, not an objective")
 
     def make_targets_at(
@@ -244,11 +244,11 @@ class Objective(Config):
         batch: SequenceBatch,
         vocabulary: Vocabulary,
     ) -> BatchWithTargets | None:
-        """Return sequences and targets for given positions; None if it predicts no text tokens.
+        """Return sequences and targets for selected positions; None if no tokens are predicted.
 
-        No token in ``is_masked`` (B, L), which includes the targets, is visible to the hidden
-        states that predict them: masked prediction sees masks there, causal prediction what
-        precedes them.
+        The hidden states that predict the targets do not depend on the tokens in ``is_masked``
+        (B, L), which includes the targets: masked prediction has masks there, causal prediction
+        only reads the tokens before them.
         """
         if self.capabilities.prediction == "causal":
             positions = np.maximum(selected.positions - 1, 0)
@@ -260,38 +260,38 @@ class Objective(Config):
         return replace(batch, token_ids=token_ids), self.drop_unreachable(targets, batch)
 
     def drop_unreachable(self, targets: Targets, batch: SequenceBatch) -> Targets:
-        """Return the targets without those that would be predicted in the sequence before."""
+        """Return the targets without those to be predicted from the previous sequence."""
         is_reachable = targets.positions % batch.token_ids.shape[1] >= self.prediction_shift
         return replace(targets, weights=targets.weights * is_reachable)
 
     def label_positions(self, targets: Targets) -> IntArray | None:
-        """Return the flat positions (M,) of the tokens that are its labels, before masking.
+        """Return the flat positions (M,) of the tokens that are the labels, before masking.
 
-        None if labels are not the tokens of a position.
+        Return None if labels are not tokens of the text.
         """
         if self.capabilities.prediction == "masked":
             return targets.positions
         return targets.positions + 1 if self.capabilities.prediction == "causal" else None
 
     def with_task_ids(self, batch: SequenceBatch) -> SequenceBatch:
-        """Return the sequences with its task id."""
+        """Return the sequences with the task id of the objective."""
         if self.task is None:
             return batch
         task_ids = np.full(batch.token_ids.shape, self.task, np.int32)
         return replace(batch, token_info=replace(batch.token_info, task_ids=task_ids))
 
     def build_head(self, context: HeadContext) -> nn.Module | None:
-        """Build its own head, if it has one."""
+        """Build the head of the objective; None if it has none."""
         return None
 
     @property
     def data_requirements(self) -> frozenset[DataRequirement]:
-        """Data or annotations that it needs and not every data set has."""
+        """Return the data or annotations that it needs and not every data set has."""
         return frozenset() if self.mask_selection is None else self.mask_selection.data_requirements
 
     @property
     def class_labels(self) -> Sequence[str] | None:
-        """Names of its classes; None if these are the vocabulary."""
+        """Return the names of the classes; None if these are the vocabulary."""
         return self.capabilities.class_labels or self.capabilities.relations or None
 
     def num_classes(self, vocab_size: int) -> int:
@@ -299,11 +299,11 @@ class Objective(Config):
         return vocab_size if self.class_labels is None else len(self.class_labels)
 
     def class_label(self, class_id: int, token_name: Callable[[int], str]) -> str:
-        """Return the name of a class; ``token_name`` names tokens."""
+        """Return the name of a class; ``token_name`` returns the name of a token."""
         return token_name(class_id) if self.class_labels is None else self.class_labels[class_id]
 
     def targets_per_token(self, length: int) -> float:
-        """Return the LM head's targets per input token, for sequences of this length."""
+        """Return the targets of the LM head per input token, for sequences of this length."""
         if self.decoder_noising is not None:
             return self.decoder_noising.num_targets(length) / length
         if self.mask_selection is not None:
@@ -313,8 +313,8 @@ class Objective(Config):
     def states_per_token(self, length: int, group: Mapping[str, "Objective"]) -> float:
         """Return the hidden states used per input token, for sequences of this length.
 
-        Relevant if :meth:`output_positions` selects them; ``group`` holds all objectives of the
-        step.
+        It matters only if :meth:`output_positions` selects positions. ``group`` holds all
+        objectives of the step.
         """
         return self.targets_per_token(length) if self.capabilities.reads_targets_only else 1.0
 
@@ -324,33 +324,33 @@ class Objective(Config):
 
     @property
     def query_stream_fraction(self) -> float:
-        """Number of query positions appended to a sequence, as a fraction of its length."""
+        """Return the number of query positions appended to a sequence, relative to its length."""
         return self.targets_per_token(1) if self.capabilities.prediction == "permutation" else 0.0
 
     def head_flops(
         self, encoder: EncoderConfig, vocab_size: int, length: int, group: Mapping[str, "Objective"]
     ) -> float:
-        """Return the FLOPs of its own token-predicting head per input token.
+        """Return the FLOPs per input token of its own head, if it predicts tokens.
 
         ``group`` holds all objectives of the step.
         """
         return 0.0
 
     def generator_config(self, encoder: EncoderConfig) -> EncoderConfig | None:
-        """Return the encoder config of its generator, if it has one.
+        """Return the encoder config of the generator; None if the objective has no generator.
 
-        Errors: ValueError if there is none for this encoder.
+        Errors: ValueError if this encoder cannot have the generator.
         """
         return None
 
     def replace_tokens(
         self, targets: DeviceTargets, generator_input: GeneratorInput, head: nn.Module | None
     ) -> tuple[Tensor, Loss]:
-        """Run the generator; returns the encoder's input ids (B, L), and the loss."""
+        """Run the generator; return the encoder's input ids (B, L) and the loss."""
         raise TypeError(f"{type(self).__name__} has no generator")
 
     def output_positions(self, targets: DeviceTargets) -> Tensor | None:
-        """Return the flat positions (M,) whose hidden states it uses; None for most or all."""
+        """Return the flat positions (M,) of the hidden states it uses; None for most or all."""
         if not self.capabilities.reads_targets_only:
             return None
         return (targets.positions - self.prediction_shift).clamp(min=0)
@@ -363,15 +363,15 @@ class Objective(Config):
     def compute_loss(
         self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
     ) -> Loss:
-        """Return the loss: here, of predicting tokens."""
+        """Return the loss; by default, of predicting tokens."""
         return output.token_loss(self.hidden_states(targets, output), targets)
 
     def logits(
         self, targets: DeviceTargets, output: ModelOutput, head: nn.Module | None
     ) -> Tensor | None:
-        """Return the logits (M, C); None if it is not a classification.
+        """Return the logits (M, C); None if the objective is not a classification.
 
-        A generator's are returned by :meth:`generator_logits`.
+        For a generator use :meth:`generator_logits`.
         """
         if not self.capabilities.predicts_tokens:
             return None
@@ -380,26 +380,26 @@ class Objective(Config):
     def generator_logits(
         self, targets: DeviceTargets, generator_input: GeneratorInput, head: nn.Module | None
     ) -> Tensor | None:
-        """Return the logits of a generator."""
+        """Return the logits (M, V) of the generator; None if the objective has none."""
         return None
 
     def true_labels(self, labels: Tensor, input_ids: Tensor) -> Tensor:
-        """Return the correct classes (M,), given the input ids (M,) at the targets."""
+        """Return the correct classes (M,), given labels and input ids at the targets, (M,)."""
         return labels
 
     def target_label(self, label: int, token_name: Callable[[int], str]) -> str:
-        """Return the name of a label, before the input is replaced."""
+        """Return the name of a label before the generator replaces input tokens."""
         return self.class_label(label, token_name)
 
     def describe_extra_inputs(
         self, extra_inputs: Mapping[str, int], token_name: Callable[[int], str]
     ) -> dict[str, int | str]:
-        """Return the extra inputs of a target, readable where possible."""
+        """Return the extra inputs of a target in readable form, if possible."""
         return dict(extra_inputs)
 
 
 def combined_visibility(objectives: Sequence[Objective]) -> Visibility:
-    """Return the visibility of objectives that share a pass; ValueError if they conflict."""
+    """Return the attention rule of objectives that share a pass; ValueError if they conflict."""
     visibilities = [visibility for o in objectives if (visibility := o.visibility) is not None] or [
         BidirectionalVisibility()
     ]

@@ -1,4 +1,4 @@
-"""Permutation language modelling: tokens keep their positions, the prediction order changes."""
+"""Permutation language modelling: predict tokens in random order; positions do not change."""
 
 from dataclasses import replace
 from typing import ClassVar, Literal
@@ -23,8 +23,7 @@ def random_factorisation_order(
 ) -> Int32Array:
     """Return the rank (B, L) of every position; unmasked positions share rank 0.
 
-    Special tokens have a rank of their own like the masked ones (Yang et al. 2019, the released
-    code).
+    Like masked positions, special tokens have separate ranks (released code of Yang et al. 2019).
     """
     columns = np.arange(batch.token_ids.shape[1])
     is_ranked = batch.is_special.copy()
@@ -36,9 +35,9 @@ def random_factorisation_order(
 def add_query_stream(
     batch: SequenceBatch, selected: SelectedPositions, factorisation_order: Int32Array
 ) -> BatchWithTargets:
-    """Predict the selected positions, each from those before it in the factorisation order (B, L).
+    """Predict each selected position from those before it in ``factorisation_order`` (B, L).
 
-    Each gets a query position behind the text, with the same position id.
+    Each gets a query token after the text, with the same position id.
     """
     if batch.token_info.is_query_stream is not None:
         raise UserError("only one objective may predict in a permuted order")
@@ -69,10 +68,10 @@ def add_query_stream(
 
 
 class PermutationLM(Objective):
-    """Predict the last positions of a random order from those before them in that order.
+    """Predict the last positions of a random order, each from those before it in that order.
 
-    ``selection`` chooses the predicted positions. Each has a query position behind the text: the
-    second of the paper's two streams consists of those positions, in the same pass through the same
+    ``selection`` selects the predicted positions. Each has a query token after the text. These
+    query tokens are the second of the paper's two streams, in the same pass through the same
     blocks.
     """
 
@@ -109,5 +108,5 @@ class PermutationLM(Objective):
         batch: SequenceBatch,
         vocabulary: Vocabulary,
     ) -> BatchWithTargets:
-        """Put all masked positions last in the order, with the same rank."""
+        """Return targets with all masked positions last in the order, at the same rank."""
         return add_query_stream(batch, selected, is_masked.astype(np.int32))

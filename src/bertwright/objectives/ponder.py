@@ -1,4 +1,4 @@
-"""Ponder time: how many blocks does each position take? (Graves 2016, section 2.1)."""
+"""Ponder time: how many blocks does each token pass through? (Graves 2016, section 2.1)."""
 
 from typing import ClassVar, Literal
 
@@ -19,10 +19,10 @@ from bertwright.objectives.objective import (
 
 
 class PonderCost(Objective):
-    """The mean ponder time, so that a position takes no longer than it pays off.
+    """The mean ponder time of real tokens, as a penalty on the number of blocks.
 
-    It is the number of blocks plus the remainder of the last one, over real tokens. Needs a depth
-    that halts. Halting before the last block counts as correct.
+    Ponder time is the number of blocks plus the remainder of the last one. The objective needs a
+    depth that halts. Halting before the last block counts as correct.
     """
 
     kind: Literal["ponder"] = "ponder"

@@ -1,4 +1,4 @@
-"""Sentence reordering: the first text in permuted segments (Sun et al. 2019b, 4.2.2)."""
+"""Sentence reordering: predict how segments were permuted (Sun et al. 2019b, 4.2.2)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,15 +20,15 @@ from bertwright.objectives.objective import MaskingContext
 
 
 def num_orders(max_parts: int) -> int:
-    """Return the number of orders of 1 to ``max_parts`` segments."""
+    """Return the number of possible orders of 1 to ``max_parts`` segments."""
     return sum(factorial(n) for n in range(1, max_parts + 1))
 
 
 def reorder_segments(batch: SequenceBatch, max_parts: int, rng: CounterRng) -> BatchWithTargets:
-    """Permute the first text in 1 to ``max_parts`` segments, split between sentences.
+    """Permute 1 to ``max_parts`` segments of the first text, which is split between sentences.
 
     The target, at the first position, is the order. Orders are numbered by the number of segments,
-    then as ``itertools.permutations`` yields them.
+    then in the order of ``itertools.permutations``.
     """
     sentence_ids = batch.token_info.sentence_ids
     if sentence_ids is None:
@@ -60,12 +60,12 @@ def reorder_segments(batch: SequenceBatch, max_parts: int, rng: CounterRng) -> B
 
 
 def _distinct_scores(uniforms: FloatArray, num_boundaries: int) -> FloatArray:
-    """Return distinct scores for all sentence boundaries, from a few uniform numbers."""
+    """Return distinct random scores for all sentence boundaries, from few uniform numbers."""
     return (uniforms[0] + np.arange(num_boundaries) * (0.38196601125 + uniforms[-1])) % 1.0
 
 
 def _gather(batch: SequenceBatch, source_positions: IntArray) -> SequenceBatch:
-    """Return sequences with the token at ``source_positions`` (B, L), and its annotations."""
+    """Return sequences with the tokens and annotations at ``source_positions`` (B, L)."""
     annotations = batch.token_info.gather(source_positions).annotations()
     token_ids = np.take_along_axis(batch.token_ids, source_positions, axis=1)
     return replace(batch, token_ids=token_ids, token_info=replace(batch.token_info, **annotations))
@@ -74,7 +74,7 @@ def _gather(batch: SequenceBatch, source_positions: IntArray) -> SequenceBatch:
 class SentenceReordering(SequenceClassification):
     """Permute 1 to ``parts`` segments of the first text and predict the order.
 
-    There are 1! + 2! + ... classes. It must be listed before objectives that mask.
+    There are 1! + 2! + ... classes. The objective must be listed before objectives that mask.
     """
 
     kind: Literal["reordering"] = "reordering"

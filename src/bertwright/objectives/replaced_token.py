@@ -26,8 +26,8 @@ from bertwright.objectives.objective import (
 class ReplacedTokenDetection(Objective):
     """Predict for every real token, special ones included, whether it was replaced.
 
-    It must be listed before the generator. A sampled token that equals the original is not
-    replaced.
+    The objective must be listed before the generator. A sampled token that equals the original does
+    not count as replaced.
     """
 
     kind: Literal["replaced-token"] = "replaced-token"
@@ -68,7 +68,7 @@ class ReplacedTokenDetection(Objective):
 
 
 class ReplacedTokenHead(nn.Module):
-    """dense, GELU, one logit: (M, D) to (M,)."""
+    """A dense layer, GELU and one logit, from (M, D) to (M,)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

@@ -1,8 +1,8 @@
 """Objective schedule: which objectives share a step, and which alternate.
 
-Objectives with different visibility cannot share a pass. Where objectives have a ``fraction``, each
-step trains one of them, together with all that have none. Their gradients are weighted by the
-fractions.
+Objectives with different attention masks cannot share a pass. If objectives have a ``fraction``,
+each step trains one of them, together with all objectives without one. So the fractions weight
+their gradients.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,19 +17,19 @@ from bertwright.objectives.objective import Objective, combined_visibility
 
 @dataclass(frozen=True)
 class ObjectiveGroup:
-    """Objectives by name that share a step, in this fraction of the steps."""
+    """A group of objectives by name that share a step, in a ``fraction`` of the steps."""
 
     fraction: float
     objectives: Mapping[str, Objective]
 
     @property
     def visibility(self) -> Visibility:
-        """The common visibility; ValueError if the objectives conflict."""
+        """Return the common attention rule; ValueError if the objectives conflict."""
         return combined_visibility(list(self.objectives.values()))
 
 
 def objective_schedule(objectives: Mapping[str, Objective]) -> tuple[ObjectiveGroup, ...]:
-    """Return the groups of a phase; one if no objective has a fraction."""
+    """Return the groups of a phase; a single one if no objective has a fraction."""
     fractions = {name: o.fraction for name, o in objectives.items() if o.fraction is not None}
     if not fractions:
         return (ObjectiveGroup(1.0, objectives),)
@@ -44,7 +44,7 @@ def objective_schedule(objectives: Mapping[str, Objective]) -> tuple[ObjectiveGr
 
 
 def group_at_step(groups: Sequence[ObjectiveGroup], seed: int, step: int) -> ObjectiveGroup:
-    """Draw the group of a step, from seed and step."""
+    """Draw the group of a step, given the seed and the step."""
     bounds = np.cumsum([group.fraction for group in groups])[:-1]
     return groups[
         int(np.searchsorted(bounds, uniform(stream_key(seed, "turn"), step), side="right"))

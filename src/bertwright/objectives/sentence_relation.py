@@ -1,4 +1,4 @@
-"""Relations of texts: next sentence, sentence order, both; turns of a dialogue."""
+"""Prediction of the relation of texts: next sentence, sentence order, both; turns of a dialogue."""
 
 from typing import ClassVar, Literal
 
@@ -13,7 +13,8 @@ from bertwright.objectives.objective import MaskingContext
 class TextRelation(SequenceClassification):
     """Predict the relation of the texts of a sequence, one of ``classes``.
 
-    Needs an input format with such relations; sequences of another relation are ignored.
+    The objective needs an input format with these relations; sequences with other relations are
+    ignored.
     """
 
     required_format: ClassVar[str] = "pairs: assembly.kind must be segment-pair or sentence-pair"
@@ -28,7 +29,7 @@ class TextRelation(SequenceClassification):
 
 
 class NextSentence(TextRelation):
-    """Next text (0) or random one (1) (Devlin et al. 2019, section 3.1)."""
+    """Predict next text (0) or random text (1) (Devlin et al. 2019, section 3.1)."""
 
     kind: Literal["next-sentence"] = "next-sentence"
 
@@ -36,7 +37,7 @@ class NextSentence(TextRelation):
 
 
 class SentenceOrder(TextRelation):
-    """Consecutive texts in order (0) or swapped (1) (Lan et al. 2020, section 3.1)."""
+    """Predict consecutive texts in order (0) or swapped (1) (Lan et al. 2020, section 3.1)."""
 
     kind: Literal["sentence-order"] = "sentence-order"
 
@@ -44,7 +45,7 @@ class SentenceOrder(TextRelation):
 
 
 class SentenceRelation(TextRelation):
-    """Next (0), random (1) or previous (2) text (Wang et al. 2019, section 2.2)."""
+    """Predict next (0), random (1) or previous (2) text (Wang et al. 2019, section 2.2)."""
 
     kind: Literal["sentence-relation"] = "sentence-relation"
 
@@ -52,7 +53,7 @@ class SentenceRelation(TextRelation):
 
 
 class SentenceDistance(TextRelation):
-    """Next text (0), same document (1) or another (2) (Sun et al. 2019b, section 4.2.2)."""
+    """Predict next text (0), same document (1) or another (2) (Sun et al. 2019b, section 4.2.2)."""
 
     kind: Literal["sentence-distance"] = "sentence-distance"
 
@@ -62,7 +63,7 @@ class SentenceDistance(TextRelation):
 
 
 class DialogueRelation(TextRelation):
-    """Turns of one dialogue (0), or with one of another (1) (Sun et al. 2019, section 3.3)."""
+    """Predict turns of one dialogue (0), or one replaced (1) (Sun et al. 2019, section 3.3)."""
 
     kind: Literal["dialogue"] = "dialogue"
 

@@ -29,8 +29,8 @@ class SpanBoundary(Objective):
     """Predict the tokens masked by another objective, ``of``, from the span's boundaries.
 
     The head gets the hidden states of the two positions around the span, and an embedding of the
-    offset within it: ``longest`` offsets, of width ``position_width``. The output weights are the
-    token embeddings, with a separate bias.
+    offset within the span. There are ``longest`` offset embeddings of width ``position_width``. The
+    output weights are the token embeddings, with a separate bias.
     """
 
     kind: Literal["span-boundary"] = "span-boundary"
@@ -97,7 +97,7 @@ class SpanBoundary(Objective):
 
 
 class SpanBoundaryHead(nn.Module):
-    """Two dense layers with GELU and norm over [left; right; position]: (M, D) twice to (M, E)."""
+    """Two dense layers with GELU and norm, from (M, D) twice and offsets (M,) to (M, E)."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {"bias": ParameterRole("bias")}
 

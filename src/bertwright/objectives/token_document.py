@@ -16,10 +16,10 @@ class TokenDocumentRelation(TokenClassification):
     """Predict for every token whether it also occurs in another part of its document.
 
     Such a token is common, or indicates the topic of the document. The paper asks about "other
-    segments of the document" and leaves open what a segment is. Here other parts are all those
-    outside the sequence: in a pair from one document neither text counts for the other, so that the
-    label cannot be read off the sequence. In a document that is wholly in the sequence, no token is
-    repeated. All tokens are targets, within words too; special tokens are not.
+    segments of the document" and does not define a segment. Here, other parts are those outside the
+    sequence. In a pair from one document neither text counts for the other, so the label cannot be
+    read off the sequence. If the whole document is in the sequence, no token counts as repeated.
+    All tokens except special tokens are targets, also within words.
     """
 
     kind: Literal["token-document"] = "token-document"

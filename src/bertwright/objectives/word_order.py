@@ -26,9 +26,9 @@ def shuffle_spans(
 ) -> BatchWithTargets:
     """Permute spans of ``span_length`` tokens, and predict the original tokens.
 
-    Takes as many spans as cover at most ``fraction`` of the real tokens, at least one; none has a
-    special token or one that ``is_excluded`` (B, L). No span keeps its order, though equal tokens
-    may make it look so.
+    The spans cover at most ``fraction`` of the real tokens, but there is at least one. No span
+    contains a special token or a token that ``is_excluded`` (B, L). Every span is reordered,
+    although equal tokens may conceal it.
     """
     num_sequences, length = batch.token_ids.shape
     first = rng.fold_in("first").integers(span_length)
@@ -75,8 +75,8 @@ class WordOrder(Objective):
     """Permute spans of ``size`` tokens over at most ``shuffled_fraction`` of the text.
 
     The original token is predicted at each of their positions. Targets of earlier objectives are
-    left alone. The paper does not settle whether its 5 % counts spans or tokens, nor whether a span
-    may keep its order: here it counts tokens, and no span does.
+    not moved. The paper does not say whether its 5 % counts spans or tokens, nor whether a span may
+    keep its order. Here it counts tokens, and every span is reordered.
     """
 
     kind: Literal["word-order"] = "word-order"

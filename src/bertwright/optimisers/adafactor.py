@@ -1,9 +1,9 @@
-"""Adafactor: factored second moments, steps relative to the size of the weights.
+"""Adafactor: factored second moments, and steps relative to the magnitude of the weights.
 
-Source: Shazeer and Stern 2018, algorithms 4 and 5, without momentum. There is no bias correction:
-the decay of the second moment is 1 - t^-0.8 at step t. The published relative steps, min(1e-2, 1 /
-sqrt(t)), are a learning rate of 1e-2 under an ``inverse-root`` schedule that is constant for the
-first 10,000 steps.
+Source: Shazeer and Stern 2018, algorithms 4 and 5, without momentum. There is no bias correction,
+because the decay of the second moment is 1 - t^-0.8 at step t. The published relative steps,
+min(1e-2, 1 / sqrt(t)), correspond to a learning rate of 1e-2 with an ``inverse-root`` schedule that
+is constant for the first 10,000 steps.
 """
 
 from typing import Literal
@@ -19,11 +19,11 @@ from bertwright.runtime.compiled_functions import CompilableFunction
 
 
 class AdafactorConfig(OptimiserConfig):
-    """Factored second moments for matrices, full ones for vectors.
+    """Adafactor: factored second moments for matrices, full second moments for vectors.
 
-    A step moves a tensor by ``learning_rate`` times its root mean square, which counts as at least
-    ``least``; the change is clipped to a root mean square of ``clip_at``. Matrices and tables decay
-    by learning_rate x ``weight_decay``, as in AdamW.
+    The change of a tensor is clipped to a root mean square of ``clip_at``, then multiplied by
+    ``learning_rate`` and by the root mean square of the tensor, or by ``least`` if that is larger.
+    Matrices and tables decay by learning_rate x ``weight_decay``, as in AdamW.
     """
 
     kind: Literal["adafactor"] = "adafactor"
@@ -39,9 +39,9 @@ class AdafactorConfig(OptimiserConfig):
 
 
 class AdafactorOptimiser(Optimiser):
-    """Row and column moments of every matrix, moments of every vector, and the step number.
+    """Adafactor with row and column moments of matrices, moments of vectors, and the step number.
 
-    Tensors are the canonical ones: a fused projection has moments for each of its P parts.
+    A fused projection is split, so it has moments for each of its P parts.
     """
 
     def __init__(self, config: AdafactorConfig, parameters: MasterParameters) -> None:
@@ -100,7 +100,7 @@ class AdafactorOptimiser(Optimiser):
 
 
 def split_parts(flat: Tensor, slot: ParameterSlot) -> Tensor:
-    """Return the canonical tensors of a slot, stacked: (P, rows / P, columns) or (P, n)."""
+    """Return the parts of a parameter, stacked: (P, rows / P, columns) or (P, n)."""
     rows, *columns = slot.shape
     return flat[slot.start : slot.stop].view(slot.num_parts, rows // slot.num_parts, *columns)
 

@@ -1,8 +1,8 @@
 """Adam, with decoupled weight decay (AdamW) or with an L2 term in the gradient.
 
-Sources: Kingma and Ba 2015; Loshchilov and Hutter 2019. BERT's published optimiser is AdamW without
-bias correction (Devlin et al. 2019, the released code). Matrices and tables decay; biases, norms
-and gates do not.
+Sources: Kingma and Ba 2015; Loshchilov and Hutter 2019. BERT uses AdamW without bias correction
+(released code of Devlin et al. 2019). Matrices and tables have weight decay; biases, norms and
+gates do not.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,13 @@ from bertwright.runtime.compiled_functions import CompilableFunction
 DECAY_GROUPS = ("matrix", "table")
 
 CHUNK_SIZE = 1 << 18
-"""Elements of an eager pass."""
+"""Number of elements that an eager pass updates at once."""
 
 
 class BufferSlice(NamedTuple):
     """The same range of all buffers of Adam, (n,) each.
 
-    ``compute`` is None if the model computes with the master itself.
+    ``compute`` is None if the model computes with the master parameters.
     """
 
     master: Tensor
@@ -41,7 +41,7 @@ class BufferSlice(NamedTuple):
 
 
 AdamStep = Callable[[BufferSlice, Tensor, Tensor], None]
-"""An in-place update of a range, given scalars (7,) and a 0-d clip factor."""
+"""Function that updates a range in place, given scalars (7,) and a 0-d clip factor."""
 
 
 class AdamFamilyConfig(OptimiserConfig):
@@ -56,7 +56,7 @@ class AdamFamilyConfig(OptimiserConfig):
 
 
 class AdamWConfig(AdamFamilyConfig):
-    """Adam with decoupled weight decay: weights also shrink by learning_rate x weight_decay."""
+    """AdamW, with decoupled weight decay: weights also shrink by learning_rate x weight_decay."""
 
     kind: Literal["adamw"] = "adamw"
 
@@ -74,9 +74,9 @@ class AdamConfig(AdamFamilyConfig):
 
 
 class AdamOptimiser(Optimiser):
-    """Adam over the ``decay_groups`` of the parameters, and over the rest without decay.
+    """Adam with weight decay for the ``decay_groups`` of parameters and without for the others.
 
-    Its state is two moments per parameter and the step number; one fused pass over a range reads
+    The state is two moments per parameter and the step number. One fused pass over a range reads
     and writes each value once.
     """
 
@@ -98,7 +98,7 @@ class AdamOptimiser(Optimiser):
         device = parameters.master.device
         self._moments = [torch.zeros(length, device=device) for _ in range(2)]
         self._num_steps = torch.zeros((), dtype=torch.int64)
-        # For any length: one kernel serves every range of every model.
+        # Compiled for any length, so one kernel serves every range of every model.
         plain = in_chunks(FUSED_STEPS[step_function]) if device.type == "cpu" else step_function
         self._step_function = CompilableFunction(step_function, plain)
 
@@ -149,7 +149,7 @@ class AdamOptimiser(Optimiser):
 
 
 def in_chunks(step_function: AdamStep) -> AdamStep:
-    """Return the update in chunks: eager passes that stay in the cache take half the time."""
+    """Return the update in chunks, as eager passes within the cache take half the time."""
 
     def chunked_step(buffers: BufferSlice, scalars: Tensor, clip: Tensor) -> None:
         for start in range(0, len(buffers.master), CHUNK_SIZE):
@@ -159,13 +159,13 @@ def in_chunks(step_function: AdamStep) -> AdamStep:
 
 
 def adamw_step(buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor) -> None:
-    """Update with AdamW in place; refreshes ``compute`` if there is one."""
+    """Update with AdamW in place; also refresh ``compute`` if it is not None."""
     change = _adam_change(buffers, buffers.gradient.float() * clip_factor, scalars)
     _apply_change(buffers, change + scalars[6] * buffers.master, scalars)
 
 
 def adam_l2_step(buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor) -> None:
-    """Update with Adam and L2 in place."""
+    """Update with Adam and L2 regularisation in place."""
     gradient = buffers.gradient.float() * clip_factor + scalars[6] * buffers.master
     _apply_change(buffers, _adam_change(buffers, gradient, scalars), scalars)
 
@@ -173,10 +173,10 @@ def adam_l2_step(buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor) -> 
 def _call_fused_adam(
     operator: Any, buffers: BufferSlice, scalars: Tensor, clip_factor: Tensor
 ) -> None:
-    """Call PyTorch's fused kernel at so late a step that its own bias correction vanishes.
+    """Call PyTorch's fused kernel with a step so large that its bias correction vanishes.
 
-    Ours is in the learning rate: c1 m / (sqrt(c2 v) + e) = (c1 / sqrt(c2)) m / (sqrt(v) + e /
-    sqrt(c2)).
+    The bias correction is part of the learning rate and epsilon instead:
+    c1 m / (sqrt(c2 v) + e) = (c1 / sqrt(c2)) m / (sqrt(v) + e / sqrt(c2)).
     """
     rate, new_1, new_2, correct_1, correct_2, epsilon, decay = scalars.tolist()
     scale = correct_1 / correct_2**0.5
@@ -203,7 +203,7 @@ FUSED_STEPS: dict[AdamStep, AdamStep] = {
     adamw_step: partial(_call_fused_adam, torch.ops.aten._fused_adamw_),
     adam_l2_step: partial(_call_fused_adam, torch.ops.aten._fused_adam_),
 }
-"""Faster than the definition if not compiled: by a factor of three on a CPU."""
+"""Eager alternative to the definition, three times as fast on a CPU."""
 
 
 def _adam_change(buffers: BufferSlice, gradient: Tensor, scalars: Tensor) -> Tensor:

@@ -11,11 +11,11 @@ from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.optimisers.optimiser import Optimiser, OptimiserConfig
 
 EPSILON = 1e-10
-"""Added to Adagrad's divisor, so that a parameter without gradient does not move."""
+"""Constant that is added to Adagrad's divisor, so that a zero gradient changes nothing."""
 
 
 class GradientDescentConfig(OptimiserConfig):
-    """Base of both; weight_decay x weight is added to the gradient of matrices and tables.
+    """A base class; weight_decay x weight is added to the gradient of matrices and tables.
 
     A step is one or two passes, which are not compiled.
     """
@@ -28,11 +28,11 @@ class GradientDescentConfig(OptimiserConfig):
 
     @property
     def initial_accumulator(self) -> float:
-        """The accumulator's value before the first step."""
+        """Return the value of the accumulator before the first step."""
         return 0.0
 
     def compute_change(self, gradient: Tensor, accumulator: Tensor) -> Tensor:
-        """Return the change per unit learning rate; updates the accumulator in place."""
+        """Return the change per unit of learning rate, and update the accumulator in place."""
         raise TypeError(f"{type(self).__name__} is a base class, not an optimiser")
 
 
@@ -47,7 +47,7 @@ class SGDConfig(GradientDescentConfig):
 
 
 class AdagradConfig(GradientDescentConfig):
-    """Steps divided by the root of the sum of squared gradients (Duchi et al. 2011).
+    """Adagrad: steps divided by the root of the sum of squared gradients (Duchi et al. 2011).
 
     The sum is initialised to ``start``.
     """

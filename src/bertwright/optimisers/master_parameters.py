@@ -1,17 +1,18 @@
 """The parameters of a model as a few flat buffers.
 
-The float32 master is authoritative. Under ``bf16`` the model computes with a bf16 copy that the
-optimiser refreshes once a step; under ``float32`` it computes with the master. The module's
-parameters are views into the flat buffers, so the optimiser runs over a handful of large ranges,
-whatever the number of parameters. Embedding kernels write sparse gradients into the buffer
-directly; any other gradient is copied there once known, with half the traffic of adding it to
-zeros.
+The optimiser updates the float32 master parameters. In ``bf16`` the model computes with a bf16 copy
+that the optimiser refreshes once per step; in ``float32`` it computes with the master parameters.
+The module's parameters are views into the flat buffers, so the optimiser processes a few large
+ranges, independent of the number of parameters. Embedding kernels write sparse gradients directly
+into the buffer; every other gradient is copied into it, which takes half the memory traffic of
+adding it to zeros.
 
-Order in the buffers: matrices, tables, everything else (biases, norms, gates), then frozen
-parameters. So those with weight decay, and those under Muon, are contiguous ranges.
+The order in the buffers is matrices, tables, all other trained parameters (biases, norms, gates),
+then frozen parameters. So parameters with weight decay are contiguous, and so are those that Muon
+updates.
 
-Parameters have *levels*: 0 before the blocks, i + 1 in block i, the highest after them (the heads).
-Learning rates may decay by level or be set per level, and low levels may be frozen.
+Parameters have *levels*: 0 before the blocks, i + 1 in block i, and the highest after the blocks
+(the heads). Learning rates may decay by level or be set per level, and low levels may be frozen.
 """
 
 from collections.abc import Generator, Mapping, Sequence
@@ -29,7 +30,7 @@ from bertwright.modules.embedding_lookup import set_in_place_gradient
 from bertwright.modules.parameter_roles import ParameterRole
 
 ALIGNMENT = 64
-"""Every parameter starts at a multiple of this many elements: a cache line in either precision."""
+"""Alignment of parameters in elements, so that each starts at a cache line in any precision."""
 
 ALL_ELEMENTS = slice(None)
 
@@ -52,21 +53,21 @@ class ParameterSlot:
 
     @property
     def next_start(self) -> int:
-        """Start of the next slot."""
+        """Return the start of the next slot."""
         return self.start + _align(prod(self.shape))
 
 
 class MasterParameters:
     """The flat buffers of one model.
 
-    ``roles`` has a role for every parameter of ``model`` (tied parameters appear once, under their
-    first name). From construction until :meth:`release` the parameters of the module are views into
+    ``roles`` has a role for every parameter of ``model``; tied parameters occur once, under their
+    first name. From construction until :meth:`release`, the module's parameters are views into
     ``compute``, and backward passes write into ``gradient``.
 
     Attributes:
         master: (N,) float32.
-        compute: (N,) in the computing precision; the same tensor as ``master`` under float32.
-        gradient: (T,) in the computing precision, T the trainable part of N.
+        compute: (N,) in the computing precision; the same tensor as ``master`` in float32.
+        gradient: (T,) in the computing precision, where T is the trainable part of N.
         first_level: the lowest trained level.
         level_factors: learning rate factors by level, None if all are 1; a factor of 0 freezes the
             level.
@@ -101,26 +102,26 @@ class MasterParameters:
 
     @property
     def num_trainable(self) -> int:
-        """Trainable elements of the buffers, alignment included."""
+        """Return the number of trainable elements of the buffers, alignment included."""
         return self._ends["rest"]
 
     def range(self, *groups: str) -> slice:
-        """Return the contiguous range of neighbouring groups, e.g. ``range("matrix", "table")``."""
+        """Return the range of consecutive groups, e.g. ``range("matrix", "table")``."""
         first = GROUPS.index(groups[0])
         start = self._ends[GROUPS[first - 1]] if first else 0
         return slice(start, self._ends[groups[-1]])
 
     def trained_slots(self, *groups: str) -> list[ParameterSlot]:
-        """Return the trained parameters of neighbouring groups, in order."""
+        """Return the trained parameters of consecutive groups, in order."""
         return self._trained_slots_in(self.range(*groups))
 
     def trained_ranges(
         self, elements: slice, layer_decay: float = 1.0
     ) -> list[tuple[slice, float]]:
-        """Return the trained parts of a range, and their learning rate factors.
+        """Return the trained parts of a range, with their learning rate factors.
 
-        Factors are ``layer_decay`` for each level below the highest, times the factor of their
-        level.
+        The factor of a level is ``layer_decay`` for each level above it, times its entry in
+        ``level_factors``.
         """
         if layer_decay == 1.0 and self.first_level == 0 and self.level_factors is None:
             return [(elements, 1.0)] if elements.start < elements.stop else []
@@ -146,9 +147,9 @@ class MasterParameters:
         return decayed if self.level_factors is None else decayed * self.level_factors[slot.level]
 
     def freeze_below(self, level: int) -> None:
-        """Train only this level and those above it; the rest has no gradient and is not updated.
+        """Train only this level and those above; others get no gradient and no updates.
 
-        Errors: UserError if that leaves no parameters.
+        Errors: UserError if no parameters are left.
         """
         self.first_level = level
         if not self._trained_slots_in(slice(0, self.num_trainable)):
@@ -172,9 +173,9 @@ class MasterParameters:
         self._has_sum = False
 
     def accumulate_gradient(self) -> None:
-        """Add the gradient of one micro-batch of several to the float32 sum.
+        """Add the gradient of a micro-batch to the float32 sum, if a step has several.
 
-        Under float32 the gradient buffer is itself that sum.
+        In float32 the gradient buffer itself is the sum.
         """
         if self.gradient.dtype == torch.float32:
             return
@@ -188,19 +189,22 @@ class MasterParameters:
         self._reset_gradient()
 
     def step_gradient(self) -> Tensor:
-        """Return the gradient (T,) of the step: the float32 sum if this step accumulated any."""
+        """Return the gradient (T,) of the step, which is the float32 sum if there is one."""
         if self._gradient_sum is not None and self._has_sum:
             return self._gradient_sum
         self._zero_missing()
         return self.gradient
 
     def refresh_compute(self, elements: slice = ALL_ELEMENTS) -> None:
-        """Copy the master to the computing precision, after an update."""
+        """Copy the master parameters to the computing precision, after an update."""
         if self.compute is not self.master:
             self.compute[elements].copy_(self.master[elements])
 
     def views(self, flat: Tensor, offset: int = 0) -> dict[str, Tensor]:
-        """Return named views of a flat buffer laid out like ``master`` from ``offset`` on."""
+        """Return views by parameter name of a buffer with the layout of ``master``.
+
+        The buffer begins at element ``offset`` of the master.
+        """
         stop = offset + len(flat)
         return {
             s.name: flat[s.start - offset : s.stop - offset].view(s.shape)
@@ -209,7 +213,7 @@ class MasterParameters:
         }
 
     def state_views(self, buffers: Mapping[str, Tensor], offset: int = 0) -> dict[str, Tensor]:
-        """Return named views of several such buffers, for a checkpoint."""
+        """Return named views of several buffers, for a checkpoint; see :meth:`views`."""
         return {
             f"{kind}.{name}": view
             for kind, flat in buffers.items()
@@ -223,14 +227,14 @@ class MasterParameters:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Load parameters by name.
 
-        Errors: UserError when names or shapes do not match this model.
+        Errors: UserError if names or shapes do not match this model.
         """
         copy_into(self.views(self.master), state)
         self.refresh_compute()
 
     @contextmanager
     def computing_in_float32(self) -> Generator[None]:
-        """Let the model compute with the float32 master, into a separate gradient."""
+        """Let the model compute with the float32 master and a separate gradient in the block."""
         saved = self.precision, self.compute, self.gradient, self._gradient_sum
         self.precision, self.compute = "float32", self.master
         self.gradient = torch.zeros(self.num_trainable, device=self.master.device)
@@ -243,7 +247,7 @@ class MasterParameters:
             self._bind()
 
     def release(self) -> None:
-        """Restore plain float32 parameters without gradients in the module."""
+        """Give the module plain float32 parameters without gradients again."""
         for hook in self._hooks:
             hook.remove()
         for slot in self.slots:
@@ -285,7 +289,7 @@ class MasterParameters:
         self._names_with_gradient.clear()
 
     def _zero_missing(self) -> None:
-        """Set gradients that no backward pass reached to 0."""
+        """Set the gradients of parameters that no backward pass reached to 0."""
         for slot in self.slots:
             if self._is_copied(slot) and slot.name not in self._names_with_gradient:
                 self._view(self.gradient, slot).zero_()
@@ -296,9 +300,9 @@ class MasterParameters:
 
 
 def copy_into(views: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Copy named tensors into the views of the same names.
+    """Copy tensors into the views of the same names.
 
-    Errors: UserError when names or shapes differ.
+    Errors: UserError if names or shapes differ.
     """
     if unmatched := sorted(views.keys() ^ state.keys()):
         raise UserError(
@@ -314,7 +318,7 @@ def copy_into(views: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
 
 
 def parameter_levels(roles: Mapping[str, ParameterRole]) -> dict[str, int]:
-    """Return the level of every parameter: 0 before the blocks, the highest after them."""
+    """Return the level of every parameter, from 0 before the blocks to the highest after them."""
     highest = 2 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
     return {name: highest if role.depth is None else role.depth + 1 for name, role in roles.items()}
 

@@ -1,8 +1,8 @@
 """Muon: momentum with orthogonalised matrices (Jordan et al. 2024).
 
-Each matrix of the blocks moves along the nearest semi-orthogonal matrix of its momentum, computed
-by five Newton-Schulz iterations in the precision of the run. A fused projection is split into its
-canonical matrices first. Tables, biases, norms and gates use AdamW.
+Each matrix of the blocks moves along the semi-orthogonal matrix nearest to its momentum, computed
+by five Newton-Schulz iterations in the precision of the run. A fused projection is first split into
+separate matrices. Tables, biases, norms and gates use AdamW.
 """
 
 from collections.abc import Sequence
@@ -18,19 +18,20 @@ from bertwright.optimisers.optimiser import Optimiser
 from bertwright.runtime.compiled_functions import CompilableFunction
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Coefficients of the quintic iteration: singular values end in about 0.7 to 1.2.
+"""Coefficients of the quintic iteration, which moves singular values to about 0.7 to 1.2.
 
-Jordan et al. 2024.
+Source: Jordan et al. 2024.
 """
 
 ITERATIONS = 5
 
 
 class MuonConfig(AdamFamilyConfig):
-    """Orthogonalised momentum for the matrices of the blocks, AdamW for the rest.
+    """Muon: orthogonalised momentum for the matrices of the blocks, AdamW for all other parameters.
 
-    ``learning_rate`` and the moments are AdamW's; ``matrix_learning_rate`` is that of the matrices,
-    times sqrt(max(1, rows / columns)); ``weight_decay`` is multiplied by the respective rate.
+    ``learning_rate`` and the moments are AdamW's. The matrices have ``matrix_learning_rate`` times
+    sqrt(max(1, rows / columns)). ``weight_decay`` is multiplied by the learning rate of the
+    parameter.
     """
 
     kind: Literal["muon"] = "muon"
@@ -92,7 +93,7 @@ class MuonOptimiser(Optimiser):
         return {**views, **self._adam.state_dict()}
 
     def _matrices_by_shape(self) -> list[list[Tensor]]:
-        """Return views of the canonical matrices of the direction, grouped by shape."""
+        """Return views of the direction as separate matrices, grouped by shape."""
         groups: dict[tuple[int, ...], list[Tensor]] = {}
         views = self._parameters.views(self._direction)
         for slot in self._parameters.trained_slots("matrix"):
@@ -108,7 +109,7 @@ def update_momentum(
     momentum_factor: Tensor,
     clip_factor: Tensor,
 ) -> None:
-    """Add the gradient to the momentum, and look one step ahead (Nesterov), in place."""
+    """Add the gradient to the momentum, and compute the Nesterov direction, in place."""
     gradient = gradient.float() * clip_factor
     new = momentum_factor * momentum + gradient
     momentum.copy_(new)
@@ -118,7 +119,7 @@ def update_momentum(
 def apply_direction(
     master: Tensor, compute: Tensor | None, direction: Tensor, scalars: Tensor
 ) -> None:
-    """Move along the direction by the first scalar, shrink by the second, in place."""
+    """Move along the direction by the first scalar, and shrink by the second, in place."""
     rate, shrink = scalars.unbind()
     updated = master * (1 - shrink) - rate * direction.float()
     master.copy_(updated)
@@ -129,7 +130,7 @@ def apply_direction(
 def orthogonalise(matrices: Tensor) -> Tensor:
     """Return matrices (K, rows, columns) with the same singular vectors and values near 1.
 
-    Newton-Schulz on the smaller side.
+    The Newton-Schulz iteration works on the smaller side.
     """
     a, b, c = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT

@@ -1,8 +1,8 @@
-"""The optimiser axis, and the interface of a built optimiser.
+"""The optimiser axis, and the interface of an optimiser.
 
-An optimiser runs in place over the flat buffers of
-:class:`~bertwright.optimisers.master_parameters.MasterParameters`. Whatever changes from step to
-step is passed as a tensor, so that a compiled update is compiled once.
+An optimiser updates the flat buffers of
+:class:`~bertwright.optimisers.master_parameters.MasterParameters` in place. Values that change from
+step to step are passed as tensors, so that an update is compiled only once.
 """
 
 from abc import ABC, abstractmethod
@@ -34,11 +34,11 @@ class Optimiser(ABC):
         """Return the named tensors of a checkpoint, as views."""
 
     def compilable_functions(self) -> Sequence[CompilableFunction[..., None]]:
-        """Return the passes of a step worth compiling, if any."""
+        """Return the functions of a step that are worth compiling, if any."""
         return [part for part in vars(self).values() if isinstance(part, CompilableFunction)]
 
     def compile(self) -> None:
-        """Compile the passes of a step from now on."""
+        """Compile the functions of a step; later steps use the compiled form."""
         for part in self.compilable_functions():
             part.compile()
 
@@ -55,12 +55,12 @@ class Optimiser(ABC):
 class OptimiserConfig(Config):
     """Settings of an optimiser.
 
-    ``layer_decay`` multiplies learning rates once per level, down from the heads, which have the
-    full rate, to the embeddings (Howard and Ruder 2018, section 3.2: 1 / 2.6 for each level).
+    The heads have the full learning rate, and ``layer_decay`` multiplies it for each level below
+    them, down to the embeddings (Howard and Ruder 2018, section 3.2: 1 / 2.6 for each level).
     """
 
     layer_decay: float = Field(default=1.0, gt=0.0, le=1.0)
 
     def build(self, parameters: MasterParameters) -> Optimiser:
-        """Return the optimiser over these parameters, with fresh state."""
+        """Return an optimiser for these parameters, in its initial state."""
         raise TypeError(f"{type(self).__name__} is an axis, not an optimiser")

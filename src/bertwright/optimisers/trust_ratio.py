@@ -1,6 +1,6 @@
-"""Adam with steps scaled per tensor: LAMB and StableAdamW.
+"""Adam with steps scaled for each tensor: LAMB and StableAdamW.
 
-Tensors are the canonical ones: a fused projection is split first.
+A fused projection is first split into separate tensors.
 """
 
 from typing import Literal
@@ -16,7 +16,7 @@ from bertwright.runtime.compiled_functions import CompilableFunction
 
 
 class TrustRatioConfig(AdamFamilyConfig):
-    """Base of both."""
+    """A base class of Adam variants that scale the change of each tensor."""
 
     def build(self, parameters: MasterParameters) -> "TrustRatioOptimiser":
         return TrustRatioOptimiser(self, parameters)
@@ -24,12 +24,12 @@ class TrustRatioConfig(AdamFamilyConfig):
     def change_scale(
         self, weight: Tensor, change: Tensor, gradient: Tensor, exp_avg_sq: Tensor
     ) -> Tensor:
-        """Return the 0-d scale of the change of one tensor."""
+        """Return the scale (0-d) of the change of one tensor."""
         raise TypeError(f"{type(self).__name__} is a base class, not an optimiser")
 
 
 class LambConfig(TrustRatioConfig):
-    """Every matrix moves by a fraction of its norm (You et al. 2020); ALBERT.
+    """LAMB: every matrix moves by a fraction of its norm (You et al. 2020); ALBERT.
 
     Biases, norms and gates move as in AdamW.
     """
@@ -48,7 +48,7 @@ class LambConfig(TrustRatioConfig):
 
 
 class StableAdamWConfig(TrustRatioConfig):
-    """AdamW that slows down where its second moment lags behind (Wortsman et al. 2023, 3.3).
+    """AdamW with smaller steps where the second moment lags behind (Wortsman et al. 2023, 3.3).
 
     The step is divided by the root mean square of gradient / sqrt(second moment), if above 1.
     """
@@ -64,7 +64,7 @@ class StableAdamWConfig(TrustRatioConfig):
 
 
 class TrustRatioOptimiser(Optimiser):
-    """Two moments per parameter, the step number, and the change of the current step."""
+    """An optimiser with two moments per parameter, the step number, and the current change."""
 
     def __init__(self, config: TrustRatioConfig, parameters: MasterParameters) -> None:
         self._config, self._parameters = config, parameters
@@ -110,7 +110,7 @@ class TrustRatioOptimiser(Optimiser):
             parameters.refresh_compute(elements)
 
     def _canonical_tensors(self, correct_2: float) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Return weight, change, gradient and corrected second moment of every canonical tensor."""
+        """Return weight, change, gradient and corrected second moment of every separate tensor."""
         tensors: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
         for slot in self._parameters.trained_slots("matrix", "table", "rest"):
             views = (
@@ -138,7 +138,7 @@ def propose_change(
     scalars: Tensor,
     clip_factor: Tensor,
 ) -> None:
-    """Update the moments and the unscaled change in place; all (n,) but the scalars (5,)."""
+    """Update the moments and the unscaled change in place; arrays are (n,), ``scalars`` (5,)."""
     change, saved_gradient, first, second = state
     new_1, new_2, correct_1, correct_2, epsilon = scalars.unbind()
     clipped = gradient.float() * clip_factor

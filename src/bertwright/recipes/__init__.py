@@ -1,4 +1,4 @@
-"""Recipes: one choice on every axis; a published system is a short YAML file."""
+"""Recipes: one choice on every axis. A published system is a short YAML file."""
 
 from bertwright.recipes.schema import Phase, Pooling, Recipe, SentenceVectorSettings
 

@@ -1,4 +1,4 @@
-"""Compare two recipes: the axes on which they differ, in words."""
+"""Comparison of two recipes: the axes on which they differ, in words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ NOT_SET = "none"
 
 @dataclass(frozen=True)
 class Difference:
-    """One axis on which two recipes differ."""
+    """An axis on which two recipes differ."""
 
     axis: str
     first: str

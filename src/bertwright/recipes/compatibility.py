@@ -1,4 +1,4 @@
-"""Incompatible settings of a recipe, with one sentence each that says what to change."""
+"""Checks for incompatible settings of a recipe; each error says what to change."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_compatibility(recipe: "Recipe") -> None:
-    """Raise ValueError for the first incompatibility."""
+    """Raise ValueError for the first incompatibility of a recipe's settings."""
     if recipe.decoder is not None:
         recipe.decoder.stack_config(recipe.encoder)
     if not recipe.objectives:
@@ -83,7 +83,7 @@ def _check_growing_depth(recipe: "Recipe") -> None:
 
 
 def _raise_first(prefix: str, obstacles: Mapping[str, bool]) -> None:
-    """Raise ValueError with the first sentence that applies."""
+    """Raise ValueError with the first obstacle that applies, if any."""
     for sentence, applies in obstacles.items():
         if applies:
             raise ValueError(prefix + sentence)
@@ -146,7 +146,7 @@ def _check_phase(recipe: "Recipe", phase: int) -> None:
 
 
 def _check_position_table(phase: int, part: str, positions: PositionsConfig, *lengths: int) -> None:
-    """Require a position table with a row for every position."""
+    """Raise ValueError unless the position table has a row for every position."""
     longest = max(lengths, default=0)
     if (
         isinstance(positions, AxialPositionsConfig | LearnedPositionsConfig)
@@ -160,7 +160,7 @@ def _check_position_table(phase: int, part: str, positions: PositionsConfig, *le
 
 
 def _check_objective_group(recipe: "Recipe", phase: int, group: ObjectiveGroup) -> None:
-    """Check objectives that share a step against each other and their visibility."""
+    """Check that objectives of the same step agree with each other and with their visibility."""
     visibility = recipe.encoder.visibility & group.visibility
     named = list(group.objectives.items())
     with_decoder = [name for name, objective in named if objective.capabilities.uses_decoder]
@@ -211,7 +211,7 @@ def _check_objective_group(recipe: "Recipe", phase: int, group: ObjectiveGroup) 
 
 
 def _check_embedding_tables(recipe: "Recipe") -> None:
-    """Check whatever shares the token embeddings."""
+    """Check all modules that share the token embeddings."""
     tables, output = recipe.encoder.embeddings, recipe.output
     shared_width = output.width(recipe.encoder) - output.untied_width(recipe.encoder)
     if output.is_tied and shared_width != recipe.encoder.token_embedding_width:

@@ -1,8 +1,8 @@
-"""From files and overrides to one resolved recipe.
+"""Loading of recipes: files, sizes and overrides merged into one resolved recipe.
 
-Mappings merge key by key; a mapping whose ``kind`` changes is replaced as a whole; ``null``
-removes; lists are replaced. A system in a size is its file, then the size, then the file's own
-``sizes`` entry; ``about`` is not part of the recipe.
+Mappings are merged key by key, but if the ``kind`` of a mapping changes it is replaced as a whole.
+Lists are replaced. ``null`` removes a key. A sized system merges its file, then the size, then the
+file's own ``sizes`` entry. ``about`` is not part of the recipe.
 """
 
 import sys
@@ -27,17 +27,17 @@ Override = str | Mapping[str, Any]
 
 
 def recipe_names() -> list[str]:
-    """Return every system in every size."""
+    """Return the names of all systems in all sizes, such as ``bert-tiny``."""
     return [f"{system}-{size}" for system in system_names() for size in size_names(system)]
 
 
 def size_names(system: str) -> list[str]:
-    """Return the common sizes, then the system's own."""
+    """Return the names of the common sizes, then of the system's own."""
     return list(dict.fromkeys([*read_system_file("sizes"), *_load_system(system).get("sizes", {})]))
 
 
 def system_names() -> list[str]:
-    """Return the systems that have a file."""
+    """Return the sorted names of the systems that have a file."""
     folder = resources.files("bertwright.recipes")
     names = (Path(f.name) for f in folder.iterdir() if f.name.endswith(".yaml"))
     return sorted(n.stem for n in names if n.stem != "sizes")
@@ -46,7 +46,7 @@ def system_names() -> list[str]:
 def load_recipe_as(
     name: str | Path, overrides: Iterable[Override], settings_class: type[SettingsType]
 ) -> SettingsType:
-    """Read a recipe by name or file, apply size and overrides, and validate it."""
+    """Read a recipe by name or from a file, apply its size and the overrides, and validate it."""
     settings = apply_overrides(read_recipe(name), overrides)
     try:
         return settings_class.model_validate(settings)
@@ -57,7 +57,7 @@ def load_recipe_as(
 def read_recipe(name: str | Path, extended_by: tuple[Path, ...] = ()) -> PlainMapping:
     """Return a recipe as plain data, with parents and size merged in.
 
-    ``extended_by`` are the files that extend it.
+    ``extended_by`` are the files that extend it, to detect cycles.
     """
     if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")) or "/" in str(name):
         path = Path(name)
@@ -78,7 +78,7 @@ def read_recipe(name: str | Path, extended_by: tuple[Path, ...] = ()) -> PlainMa
 
 
 def merge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> PlainMapping:
-    """Merge ``child`` into ``parent``; settings are added to a choice given by its name alone."""
+    """Merge ``child`` into ``parent``; settings are also added to a bare kind such as ``adamw``."""
     result = dict(parent)
     for name, value in child.items():
         old = result.get(name)
@@ -99,7 +99,7 @@ def apply_overrides(
 ) -> PlainMapping:
     """Apply overrides: ``key.path=value`` with YAML values, or mappings.
 
-    ``as_text`` leaves all values but null as the texts that they were typed as.
+    With ``as_text`` all values except null stay text.
     """
     for change in overrides:
         settings = merge_override(
@@ -109,9 +109,9 @@ def apply_overrides(
 
 
 def merge_override(parent: Mapping[str, Any], child: Mapping[str, Any]) -> PlainMapping:
-    """Merge ``child`` into ``parent``; a new ``assembly.length`` also replaces those of phases.
+    """Merge ``child`` into ``parent``; a new ``assembly.length`` also applies to every phase.
 
-    A phase that had its own length loses its batch factor, too.
+    A phase with its own length loses that length and its batch factor.
     """
     assembly, phases = child.get("assembly"), parent.get("phases")
     if isinstance(assembly, Mapping) and "length" in assembly and isinstance(phases, list):
@@ -130,10 +130,10 @@ _plugins = Registry[Path]()
 
 
 def import_plugin(path: Path) -> None:
-    """Import a user's file once, so that the choices it defines are known.
+    """Import a user's file once, so that the kinds it defines are known.
 
-    Errors: UserError if the file does not exist or is not Python, for exceptions it raises, and for
-    a kind that already exists.
+    Errors: UserError if the file does not exist, is not Python, raises an exception, or defines a
+    kind that already exists.
     """
     require_file(path)
     path = path.resolve()
@@ -152,7 +152,7 @@ def import_plugin(path: Path) -> None:
 
 
 def _line_of(error: Exception, path: Path) -> str:
-    """Return where in a file an error was raised."""
+    """Return the line of a file that raised an error, as text; "" if unknown."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if frame.filename == str(path)]
     line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
@@ -160,7 +160,7 @@ def _line_of(error: Exception, path: Path) -> str:
 
 
 def imported_plugins() -> tuple[Path, ...]:
-    """Return the imported plugin files in order; another process must import them, too."""
+    """Return the imported plugin files in order; other processes must import them, too."""
     return tuple(_plugins.values())
 
 
@@ -185,7 +185,7 @@ def _load_system(name: str) -> PlainMapping:
 
 @cache
 def read_system_file(system: str) -> PlainMapping:
-    """Return a system's file: its source, the system that it extends, ``about`` and settings."""
+    """Return the content of a system's file: ``source``, ``extends``, ``about`` and settings."""
     text = (resources.files("bertwright.recipes") / f"{system}.yaml").read_text(encoding="utf-8")
     return parse_yaml(text)
 
@@ -193,7 +193,7 @@ def read_system_file(system: str) -> PlainMapping:
 def read_yaml(path: Path) -> PlainMapping:
     """Return the mapping in a YAML file; 1e-3 is a number.
 
-    Errors: UserError if the file does not exist or holds something else.
+    Errors: UserError if the file does not exist or does not hold a mapping.
     """
     if not path.exists():
         raise UserError(f"there is no file {path}")

@@ -1,4 +1,4 @@
-"""The recipe: one choice on every axis, and the training phases."""
+"""The schema of a recipe: one choice on every axis, and the training phases."""
 
 import re
 from collections.abc import Iterable
@@ -27,14 +27,14 @@ from bertwright.recipes.loading import Override, load_recipe_as, merge
 Pooling = Literal["mean", "cls"]
 
 MAX_BATCH_TOKENS = 1 << 26
-"""Tokens of one step, which are in memory at once."""
+"""Maximum tokens of one step, which are in memory at once."""
 
 MODULE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _-]{0,63}")
-"""The name of an objective, which is also that of its head in the weights file."""
+"""Pattern for the name of an objective, which also names its head in the weights file."""
 
 
 class TextSettings(Settings):
-    """How text is tokenized."""
+    """A group of settings for tokenization."""
 
     tokenizer: TokenizerConfig
 
@@ -42,11 +42,11 @@ class TextSettings(Settings):
 class SentenceVectorSettings(Settings):
     """Settings of sentence embeddings.
 
-    Pooling is the ``mean`` over the hidden states of the tokens, or the first one (``cls``);
-    ``longest`` is the maximum sequence length, if below the encoder's. The others are settings of a
-    sentence-transformers folder, by its names, which ``embed`` leaves to its caller and an export
-    keeps: scaling to length 1 (``normalise``), ``prompts`` before texts and the default one,
-    truncation of vectors, and the similarity function.
+    ``pooling`` is the ``mean`` over the hidden states of the tokens, or the first hidden state
+    (``cls``). ``longest`` is the maximum sequence length, if below the encoder's. The others come
+    from a sentence-transformers folder: scaling to length 1 (``normalise``), ``prompts`` before
+    texts and the name of the default one, truncation of vectors, and the similarity function.
+    ``embed`` leaves these to its caller; an export writes them back.
     """
 
     pooling: Pooling = "mean"
@@ -59,7 +59,7 @@ class SentenceVectorSettings(Settings):
 
     @property
     def default_prompt(self) -> str:
-        """The prompt before texts for which none is named."""
+        """Return the prompt for texts without a named prompt; "" if there is no default."""
         return self.prompts[self.default_prompt_name] if self.default_prompt_name else ""
 
     @model_validator(mode="after")
@@ -75,13 +75,16 @@ class SentenceVectorSettings(Settings):
 class Phase(Settings):
     """A training phase.
 
-    ``fraction`` is its relative number of steps, or of time. ``length`` replaces that of the input
-    format; ``batch`` multiplies the recipe's ``batch_tokens``. ``depth`` is the fraction of the
-    blocks that run; where it grows, the blocks are stacked on copies of themselves (Gong et al.
-    2019). ``dropout`` multiplies every dropout rate (0: Lan et al. 2020, section 4.8).
-    ``trainable_layers`` is the number of last levels that are trained, None for all: 1 for the
-    heads, 2 for the last block too (Howard and Ruder 2018, section 3.3). ``objectives`` selects
-    objectives, each with changed settings; None is all of the recipe's, unchanged.
+    - ``fraction``: fraction of the run's steps or time, relative to the other phases
+    - ``length``: sequence length; None for the length of the input format
+    - ``batch``: factor of the recipe's ``batch_tokens``
+    - ``depth``: fraction of the blocks that run; where it grows from one phase to the next, the
+      blocks are stacked on copies of themselves (Gong et al. 2019)
+    - ``dropout``: factor of every dropout rate (0: Lan et al. 2020, section 4.8)
+    - ``trainable_layers``: number of levels to train, from the top: 1 for the heads, 2 for the last
+      block too (Howard and Ruder 2018, section 3.3); None for all
+    - ``objectives``: objectives of the phase, each with changed settings; None for all objectives
+      of the recipe, unchanged
     """
 
     fraction: float = Field(default=1.0, gt=0)
@@ -107,7 +110,7 @@ class Recipe(Settings):
     name: str
     source: str = ""
     family: str = ""
-    """The model_type of the stock classes that it was imported from, which export writes."""
+    """``model_type`` of the Transformers class that the model comes from and is exported to."""
     text: TextSettings
     assembly: InputFormat
     encoder: EncoderConfig = EncoderConfig()
@@ -118,7 +121,7 @@ class Recipe(Settings):
     """Empty for an encoder imported without heads, which cannot be trained."""
     vectors: SentenceVectorSettings = SentenceVectorSettings()
     pooler: bool = False
-    """A dense layer for the first token that no objective has; some published encoders have one."""
+    """Add a dense layer on the first token, unused by objectives, as in some published encoders."""
     phases: tuple[Phase, ...] = Field(default=(Phase(),), min_length=1, max_length=4_096)
 
     optimiser: OptimiserConfig = AdamWConfig()
@@ -132,21 +135,21 @@ class Recipe(Settings):
     Evaluations and the saved model use the average.
     """
     precision: Precision | None = None
-    """None: bf16 if the device multiplies it natively, else float32; fixed for a run."""
+    """Precision of training; None for the device's default, which is fixed for a run."""
     compile: Literal["auto", True, False] = "auto"
 
     steps: int = Field(default=10_000, ge=1, le=10**12)
     seed: int = Field(default=0, ge=0)
     checkpoint_every: int | None = Field(default=None, ge=1)
     checkpoints_kept: int = Field(default=2, ge=1, le=65_536)
-    """Keep the last N checkpoints, and the best."""
+    """Number of latest checkpoints to keep, in addition to the best."""
     evaluate_every: int | None = Field(default=None, ge=1)
 
     @staticmethod
     def load(name: str | Path, *overrides: Override) -> "Recipe":
         """Load a recipe by name or YAML file, with overrides: ``key.path=value`` or mappings.
 
-        Errors: UserError that names the key and a near match, if any.
+        Errors: UserError that names the wrong key and the nearest known key, if any.
         """
         return load_recipe_as(name, overrides, Recipe)
 
@@ -199,7 +202,7 @@ class Recipe(Settings):
         return self
 
     def objectives_of(self, phase: int) -> dict[str, Objective]:
-        """Return the objectives of a phase, with its settings."""
+        """Return the objectives of a phase, with the phase's settings."""
         overrides = self.phases[phase].objectives
         if overrides is None:
             return self.objectives
@@ -216,11 +219,11 @@ class Recipe(Settings):
         }
 
     def objective_schedule(self, phase: int) -> tuple[ObjectiveGroup, ...]:
-        """Return which objectives share a step, and how often."""
+        """Return which objectives of a phase share a step, and how often each group runs."""
         return objective_schedule(self.objectives_of(phase))
 
     def input_format_of(self, phase: int, objectives: Iterable[Objective] = ()) -> InputFormat:
-        """Return the input format of a phase, at its length; an objective's own comes first."""
+        """Return the input format of a phase, with its length; an objective may have its own."""
         input_format = next(
             (
                 objective_format
@@ -238,7 +241,7 @@ class Recipe(Settings):
 
     @property
     def data_requirements(self) -> frozenset[DataRequirement]:
-        """Data or annotations that it needs and not every data set has."""
+        """Return the data or annotations that the recipe needs and not every data set has."""
         objectives = [o for n in range(len(self.phases)) for o in self.objectives_of(n).values()]
         languages = frozenset[DataRequirement](
             {"languages"} if self.encoder.embeddings.languages else ()
@@ -271,5 +274,5 @@ class Recipe(Settings):
         return self.model_dump(mode="json", by_alias=True)
 
     def as_yaml(self) -> str:
-        """Return the fully resolved recipe; reading it back gives an equal one."""
+        """Return the fully resolved recipe as YAML; reading it back gives an equal recipe."""
         return yaml.safe_dump(self.as_dict(), sort_keys=False, allow_unicode=True)

@@ -1,4 +1,4 @@
-"""YAML of recipes, overrides and plans: plain values, in bounded time and memory."""
+"""YAML parsing for recipes, overrides and plans: plain values, in bounded time and memory."""
 
 import re
 from typing import Any
@@ -6,16 +6,16 @@ from typing import Any
 import yaml
 
 MAX_CHARACTERS = 1 << 20
-"""Of one text: a recipe has a few thousand."""
+"""Maximum characters of one YAML text; a recipe has a few thousand."""
 
 MAX_VALUES = 100_000
-"""Of one text, with aliases expanded."""
+"""Maximum values of one YAML text, with aliases expanded."""
 
 MAX_DEPTH = 64
-"""Nesting depth of lists and mappings."""
+"""Maximum nesting depth of lists and mappings."""
 
 MAX_DIGITS = 64
-"""Of one number."""
+"""Maximum digits of one number."""
 
 _TAG = "tag:yaml.org,2002:"
 _PLAIN = {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "str", "seq", "map")}
@@ -25,10 +25,10 @@ _MERGE, _TEXT = f"{_TAG}merge", f"{_TAG}str"
 def parse_yaml(text: str, as_text: bool = False) -> Any:
     """Return the value of a YAML text: mappings, lists, text, numbers, booleans and null.
 
-    1e-3 is a number; dates and keys are text. ``as_text`` reads every scalar but null as text.
+    1e-3 is a number; dates and keys are text. With ``as_text`` every scalar except null is text.
 
-    Errors: ValueError in one sentence that names the line, for anything else, and for text that is
-    expensive to read.
+    Errors: ValueError, one sentence that names the line, for any other value and for text that is
+    expensive to parse.
     """
     if len(text) > MAX_CHARACTERS:
         raise ValueError(
@@ -50,7 +50,7 @@ def parse_yaml(text: str, as_text: bool = False) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that reports values not matching their tag in one sentence."""
+    """A loader that reports a value that does not match its tag in one sentence."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
@@ -61,7 +61,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def _check_nodes(root: yaml.Node, as_text: bool) -> None:
-    """Refuse unusual tags, keys that are not text or duplicate, and deep or large values."""
+    """Reject unusual tags, duplicate keys, keys that are not text, and deep or large values."""
     sizes: dict[int, int] = {}
 
     def size_of(node: yaml.Node, depth: int) -> int:
@@ -108,7 +108,7 @@ def _yaml_error(node: yaml.Node, problem: str) -> yaml.MarkedYAMLError:
 
 
 def _error_message(error: yaml.MarkedYAMLError) -> str:
-    """Return the problem and its line."""
+    """Return the problem and its line as text."""
     problem = (error.problem or "it cannot be read").replace("\n", " ")
     mark = error.problem_mark
     return problem if mark is None else f"line {mark.line + 1}, {problem}"

@@ -1,4 +1,4 @@
 """Hardware, compiler, memory allocator and threads of this process.
 
-This package decides about speed and about what a run records of its machine, not about results.
+This package affects the speed of a run and the description of its machine, but not its results.
 """

@@ -1,6 +1,6 @@
-"""Compiled functions whose first results are checked against the eager function.
+"""Compilation of functions, with a check of the first results against the eager function.
 
-Each class of shapes is compared once. A function that the compiler gets wrong stays eager.
+Each class of shapes is compared once. A function that is compiled wrongly stays eager.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 TOLERANCES = {torch.bfloat16: 0.02, torch.float16: 5e-3}
-"""Maximum relative error by dtype; ``TOLERANCE`` for others."""
+"""Maximum relative error by dtype; ``TOLERANCE`` for all others."""
 
 TOLERANCE = 1e-3
 
@@ -84,12 +84,12 @@ def compile_checked(function: Callable[Arguments, Result]) -> Callable[Arguments
 
 
 def tolerance_for(dtype: torch.dtype) -> float:
-    """Return the maximum relative error of a kernel's result."""
+    """Return the maximum allowed relative error of a kernel's result."""
     return TOLERANCES.get(dtype, TOLERANCE)
 
 
 def _difference(value: Any, expected: Any) -> str | None:
-    """Return a message if a compiled result is wrong; None if it agrees."""
+    """Return a message if a compiled result differs from the expected one; None if it agrees."""
     error = max_relative_error(value, expected)
     tolerances = [tolerance_for(tensor.dtype) for tensor in iterate_tensors(expected)]
     if error <= max(tolerances, default=TOLERANCE):
@@ -98,7 +98,7 @@ def _difference(value: Any, expected: Any) -> str | None:
 
 
 def _shape_class(*values: Any) -> tuple[object, ...]:
-    """Return a key of the arguments that share one graph; sizes 0 and 1 are specialised."""
+    """Return the same key for arguments that share a graph; sizes 0 and 1 are specialised."""
     return tuple(
         [
             (value.dtype, value.device, *[size < 2 for size in value.shape])

@@ -16,8 +16,8 @@ Result = TypeVar("Result")
 class CompilableFunction(Generic[Parameters, Result]):
     """A function that runs eagerly until :meth:`compile` is called.
 
-    ``definition`` is the function to compile; ``eager``, by default the same, is a faster
-    equivalent without compilation. ``dynamic`` compiles one graph for all shapes.
+    ``definition`` is the function to compile. ``eager`` is an equivalent that is faster without
+    compilation, by default the same function. ``dynamic`` compiles one graph for all shapes.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class CompilableFunction(Generic[Parameters, Result]):
 
     @contextmanager
     def compare_with_eager(self) -> Generator[list[float]]:
-        """Run every call both ways; yield the growing list of relative errors."""
+        """Run every call both compiled and eagerly; yield the growing list of relative errors."""
         self._errors = []
         try:
             yield self._errors
@@ -94,8 +94,8 @@ def iterate_tensors(value: Any) -> "Iterator[torch.Tensor]":
 def max_relative_error(actual: Any, expected: Any) -> float:
     """Return the largest relative error over the tensors of a nested value.
 
-    An error is relative to the expected magnitude plus the tensor's mean magnitude. Integers may
-    be off by one. Elements that are not finite must be equal.
+    An error is relative to the expected element's magnitude plus the tensor's mean magnitude.
+    Integers may be off by one. Elements that are not finite must be equal.
     """
     errors = [
         _relative_error(a, b)

@@ -1,8 +1,8 @@
 """Settings of PyTorch's compiler and of the C++ compiler that it calls.
 
 Instruction set and tuning are explicit. With ``-march=native`` a compiler older than the processor
-falls back to generic tuning, with which GCC 12 miscompiles the transposition of bf16 tiles. The
-fault lies in its SLP vectoriser, which Inductor's vectorised code does not need.
+falls back to generic tuning, and then GCC 12 miscompiles the transposition of bf16 tiles. The bug
+is in its SLP vectoriser, which Inductor's vectorised code does not need.
 """
 
 import getpass
@@ -34,7 +34,7 @@ ARCHITECTURE_FLAGS = {
 """Instruction set and tuning by PyTorch's CPU capability (levels of the x86-64 ABI)."""
 
 EXTENSION_FLAGS = {"avx512_bf16": "-mavx512bf16", "avx512_vnni": "-mavx512vnni"}
-"""Flags for instruction sets beyond the level v4, by their names in ``/proc/cpuinfo``."""
+"""Compiler flags for instruction sets beyond level v4, by their names in ``/proc/cpuinfo``."""
 
 
 @cache
@@ -56,7 +56,7 @@ def configure_compiler() -> None:
 
 
 def march_flags() -> str | None:
-    """Return the value of ``-march=``; None, PyTorch's default, on other processors than x86.
+    """Return the value of ``-march=``; None (PyTorch's default) on processors other than x86.
 
     ``TORCHINDUCTOR_CPP_MARCH`` overrides it.
     """
@@ -82,7 +82,7 @@ def cpp_compiler() -> Path | None:
 
 
 def compilation_obstacle() -> str | None:
-    """Return why code cannot be compiled for the CPU; None if no obstacle is known.
+    """Return the reason why code cannot be compiled for the CPU; None if no obstacle is known.
 
     Compiling needs a C++ compiler and a cache folder that is writable and allows execution.
     PyTorch's compiler is not imported here, as importing it fails if the folder is unwritable.
@@ -131,9 +131,9 @@ def compiler_version() -> str:
 
 @cache
 def toolchain() -> str:
-    """Return a text of all that compiled code depends on except its source.
+    """Return a description of everything except the source that compiled code depends on.
 
-    These are the processor, the instruction set, the flags, the C++ compiler and PyTorch.
+    It names the processor, the instruction set, the flags, the C++ compiler and PyTorch.
     """
     import torch
 
@@ -147,16 +147,16 @@ def toolchain() -> str:
 
 
 def toolchain_hash(*parts: str) -> str:
-    """Return a short hash of the toolchain and some texts."""
+    """Return a short hash of the toolchain and ``parts``."""
     return hashlib.sha256("\n".join([toolchain(), *parts]).encode()).hexdigest()[:16]
 
 
 class CompilationError(Exception):
-    """A failure to compile, or a wrong compiled result."""
+    """An exception for code that cannot be compiled or that computes a wrong result."""
 
 
 def compilation_failure(error: BaseException) -> str:
-    """Return why a step is not compiled, as a sentence without a full stop."""
+    """Return the reason why a step is not compiled, as a sentence without a full stop."""
     if isinstance(error, CompilationError):
         return str(error)
     return f"the step cannot be compiled: {first_line(error)}"

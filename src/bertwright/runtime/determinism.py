@@ -9,7 +9,7 @@ import torch
 
 @contextmanager
 def deterministic_algorithms(device: torch.device) -> Generator[None]:
-    """Use only deterministic algorithms on a GPU within the block; a CPU always does.
+    """Use only deterministic algorithms within the block; on a CPU all are.
 
     Errors: RuntimeError within the block if PyTorch has no deterministic algorithm.
     """
@@ -20,7 +20,7 @@ def deterministic_algorithms(device: torch.device) -> Generator[None]:
     memory: Any = torch.utils.deterministic
     previous_fill = memory.fill_uninitialized_memory
     torch.set_deterministic_debug_mode("error")
-    # No code reads uninitialised memory, and filling it takes time.
+    # Filling uninitialised memory takes time, and no code here reads it.
     memory.fill_uninitialized_memory = False
     try:
         yield

@@ -39,7 +39,7 @@ def hardware_description() -> str:
 def cpu_description() -> str:
     """Return the CPU's name and PyTorch's CPU capability, such as ``AMD EPYC (AVX2)``.
 
-    A name alone may cover several generations.
+    The name alone may stand for several generations.
     """
     import torch
 
@@ -53,12 +53,12 @@ def cpu_name() -> str:
 
 
 def instruction_sets() -> list[str]:
-    """Return the x86 instruction sets for matrix products that Linux lists; [] elsewhere."""
+    """Return the CPU's instruction sets for matrix products; [] unless on Linux and x86."""
     return [name for name in INSTRUCTION_SETS if has_instruction_set(name)]
 
 
 def has_instruction_set(name: str) -> bool:
-    """Return whether Linux lists an instruction set of this CPU."""
+    """Return whether this CPU has an instruction set; False if the system is not Linux."""
     return name in _cpuinfo().get("flags", "").split()
 
 
@@ -74,7 +74,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def package_versions(*libraries: str) -> dict[str, str]:
-    """Return the versions of Python and of the installed ones among the libraries."""
+    """Return the versions of Python and of those libraries that are installed."""
     installed = {"python": platform.python_version()}
     for library in libraries:
         try:

@@ -34,7 +34,7 @@ def require_finite_outputs(outputs: Tensor) -> Tensor:
 def is_finite(tensor: Tensor) -> bool:
     """Return whether all elements of a tensor are finite.
 
-    The minimum and maximum show it, much faster than ``isfinite`` on the tensor.
+    Checking the minimum and maximum is much faster than ``isfinite`` on the whole tensor.
     """
     if not tensor.is_floating_point() or not tensor.numel():
         return True

@@ -31,7 +31,7 @@ def markdown_table(
 
 
 def run_provenance() -> str:
-    """Return command, date, machine and versions in one line."""
+    """Return the command, date, machine and versions in one line."""
     libraries = ", ".join(
         f"{name} {version}" for name, version in package_versions(*LIBRARIES).items()
     )

@@ -1,8 +1,8 @@
 """Measured matrix multiplication throughput, and the default precision chosen by it.
 
-A processor with bfloat16 instructions may still multiply float32 faster: a cloud guest on a Xeon
-without AMX reached 168 GFLOP/s in bfloat16 and 337 in float32. So the throughput is measured once
-for each processor, number of threads and PyTorch version, and kept in the cache folder.
+A processor with bfloat16 instructions may still multiply float32 faster: a virtual machine on a
+Xeon without AMX reached 168 GFLOP/s in bfloat16 and 337 in float32. So the throughput is measured
+once for each processor, number of threads and PyTorch version, and kept in the cache folder.
 """
 
 import os
@@ -27,24 +27,24 @@ _PEAK_SHAPES = {
     "cpu": ((4096, 768, 3072), (2048, 2048, 2048)),
     "cuda": ((16384, 4096, 4096), (8192, 8192, 8192)),
 }
-"""Sizes (m, k, n) large enough to reach the peak and small enough to repeat."""
+"""Sizes (m, k, n) of products, large enough to reach the peak and small enough to repeat."""
 
 THROUGHPUT_SHAPE = (2048, 256, 1024)
 """Size (m, k, n) of a product in the feed-forward layer of a small encoder."""
 
 MEASUREMENT_SECONDS = 0.15
-"""Duration of the measurement of one precision."""
+"""Time to measure one precision, in seconds."""
 
 MAX_SLOWDOWN = 8.0
-"""A precision slower than float32 by this factor is not measured further."""
+"""A precision that is this many times slower than float32 is not measured further."""
 
 NEAR_BEST_FRACTION = 0.95
-"""Fraction of the best throughput that counts as equal."""
+"""Fraction of the best throughput that counts as equally fast."""
 
 
 @dataclass(frozen=True)
 class MatmulThroughput:
-    """A throughput of matrix products in FLOP/s by precision; 0 if unsupported.
+    """A throughput of matrix products in FLOP/s for each precision; 0 if unsupported.
 
     It is measured at a medium size, with the threads of this process.
     """
@@ -111,7 +111,7 @@ def _cached_matmul_throughput(machine: str) -> MatmulThroughput:
     cached = {name: _as_float(entry.get(name)) for name in MatmulThroughput.__annotations__}
     if entry.get("idle") is True and cached["float32"] > 0:
         return MatmulThroughput(**cached)
-    # Other programs only lower a rate; on a busy machine the next process measures again.
+    # Other programs only lower a throughput; on a busy machine the next process measures again.
     measured = asdict(measure_matmul_throughput())
     rates = {name: max(rate, cached[name]) for name, rate in measured.items()}
     idle = is_idle()
@@ -126,7 +126,7 @@ def _as_float(value: object) -> float:
 
 
 def measure_num_threads(seconds: float = MEASUREMENT_SECONDS) -> int:
-    """Return PyTorch's number of threads, or half of it if that is nearly as fast."""
+    """Return PyTorch's number of threads, or half of it if half is nearly as fast."""
     import torch
 
     threads = torch.get_num_threads()
@@ -166,7 +166,7 @@ def measure_matmul_throughput(seconds: float = MEASUREMENT_SECONDS) -> MatmulThr
 
 
 def _low_quantile(times: list[float]) -> float:
-    """Return the 20 % quantile of times, which other programs only lengthen."""
+    """Return the 20 % quantile of times, as other programs can only lengthen them."""
     return sorted(times)[len(times) // 5]
 
 
@@ -210,9 +210,9 @@ def measure_matmul_peak(
 ) -> float:
     """Measure the FLOP/s of large matrix products.
 
-    The result is the 90 % quantile: the maximum is luck, and other programs slow most products
-    down. A device without bfloat16 instructions is measured in float32, as emulated products take
-    half a minute each.
+    The result is the 90 % quantile: the maximum may be an outlier, and other programs slow most
+    products down. A device without bfloat16 instructions is measured in float32, because an
+    emulated product takes half a minute.
     """
     import torch
 
@@ -240,7 +240,8 @@ _matmul_peaks: dict[str, float] = {}
 def matmul_peak(precision: Precision, device: "torch.device | str" = "cpu") -> float:
     """Return this machine's peak FLOP/s, the highest measured in this and earlier runs.
 
-    Other programs only lower it. Each process measures once; the cache folder keeps the maximum.
+    Other programs can only lower it. Each process measures once; the cache folder keeps the
+    maximum.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""Long jobs in parallel processes that end when this process is stopped."""
+"""Long jobs in parallel processes, which are stopped with this process."""
 
 import signal
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -23,8 +23,8 @@ def run_parallel(
 ) -> Iterator[tuple[int, Result]]:
     """Yield (job index, result) as jobs complete.
 
-    One process means this one, in order. Several processes share the threads equally, and jobs
-    must be picklable. An exception in a job stops all jobs.
+    With ``num_processes`` 1 the jobs run in this process, in order. Several processes share the
+    threads equally, and jobs must be picklable. An exception in a job stops all jobs.
 
     Errors: UserError if a process was killed.
     """
@@ -38,8 +38,8 @@ def run_parallel(
     if pool is None:
         yield from ((index, job()) for index, job in enumerate(jobs))
         return
-    # The processes ignore SIGINT, which could hit them during start-up. This process terminates
-    # them instead, and training ends its step.
+    # The processes ignore SIGINT, which could arrive during their start-up. This process terminates
+    # them instead, and training completes its step.
     pending = iter(enumerate(jobs))
     with _signal_handlers({signal.SIGINT: signal.SIG_IGN}):
         running = {pool.submit(job): index for index, job in islice(pending, count)}
@@ -63,9 +63,9 @@ def _results_as_completed(
     running: dict[Future[Any], int],
     pending: Iterator[tuple[int, Callable[[], Any]]],
 ) -> Iterator[tuple[int, Any]]:
-    """Yield results, submitting a job only when another completes.
+    """Yield results, submitting a new job only when another completes.
 
-    A queued job would start when all processes are stopped.
+    Otherwise a queued job would start when the running ones are stopped.
     """
     while running:
         completed, _ = wait(running, return_when=FIRST_COMPLETED)

@@ -29,16 +29,16 @@ HUGE_PAGES_VARIABLE = "THP_MEM_ALLOC_ENABLE"
 """Environment variable that makes PyTorch request huge pages."""
 
 OPENMP_SPIN_COUNT = 3_000
-"""Spins of an idle OpenMP thread before it sleeps, about 30 microseconds.
+"""Number of times that an idle OpenMP thread spins before it sleeps, about 30 microseconds.
 
-The default is a hundred times as many, which keeps cores from other programs: on a busy machine a
-small model took ten times as long. On an idle machine the number makes no difference.
+The default is a hundred times as many, which keeps the cores busy: a small model on a busy machine
+took ten times as long. On an idle machine the number makes no difference.
 """
 
 ONEDNN_CACHE_CAPACITY = 64
-"""Shapes for which PyTorch caches oneDNN primitives.
+"""Number of shapes for which PyTorch caches oneDNN primitives.
 
-The default of 1,024 takes gigabytes if every batch has another shape, and is not faster.
+The default of 1,024 takes gigabytes if every batch has a different shape, and is not faster.
 """
 
 
@@ -47,11 +47,12 @@ def configure_process() -> None:
     """Configure the allocator, the threads and PyTorch of this process, before it computes.
 
     Commands, worker processes, ``pretrain`` and ``finetune`` call this; nothing else changes the
-    process. The allocator and the threads need it before PyTorch is imported.
+    process. Settings of the allocator and the threads have an effect only before PyTorch is
+    imported.
 
-    glibc by default returns large blocks to the system, and page faults then take half of a small
-    encoder's float32 step; so freed memory is kept. ``BERTWRIGHT_ALLOCATOR=system`` leaves the
-    allocator alone, and so does another C library.
+    By default glibc returns large blocks to the system, and page faults then take half of a small
+    encoder's float32 step; so freed memory is kept. The allocator is left unchanged with
+    ``BERTWRIGHT_ALLOCATOR=system``, and with C libraries other than glibc.
 
     On a CPU fewer oneDNN primitives are cached. On a GPU, cuBLAS gets the workspace that
     deterministic products need; cuDNN's TF32 is disabled, which changes the third digit of an LSTM;
@@ -79,7 +80,7 @@ def configure_process() -> None:
 
 
 def recommended_num_threads() -> int | None:
-    """Return the recommended number of threads; None if it is PyTorch's default.
+    """Return the recommended number of threads; None for PyTorch's default.
 
     It is limited by the container's quota and by earlier measurements on this machine.
     """
@@ -110,7 +111,7 @@ def allocator_description() -> str:
 def release_free_memory() -> None:
     """Return freed memory between used blocks to the system (glibc only).
 
-    Batches of many shapes fragment the heap.
+    Batches of many different shapes fragment the heap.
     """
     if (library := _glibc()) is not None:
         library.malloc_trim(0)
@@ -118,7 +119,7 @@ def release_free_memory() -> None:
 
 @cache
 def _glibc() -> ctypes.CDLL | None:
-    """Return the C library if it is glibc."""
+    """Return the C library if it is glibc; None otherwise."""
     linux = sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
     return ctypes.CDLL("libc.so.6") if linux else None
 
@@ -133,7 +134,7 @@ def default_device() -> "torch.device":
 
 
 def process_age_seconds() -> float:
-    """Return the age of this process in seconds, or of this module if the system has none."""
+    """Return the age of this process in seconds, or of this module if the process's is unknown."""
     try:
         fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
         uptime = float(Path("/proc/uptime").read_text().split()[0])

@@ -1,4 +1,4 @@
-"""Checks for plugins: the laws that the package's own choices obey.
+"""Checks for plugins: the same requirements that the package's own kinds satisfy.
 
 Each function raises AssertionError with one sentence, and can be called from any test framework.
 """

@@ -30,16 +30,15 @@ TEXTS = (
 def check_analysis(
     analysis: Analysis | str, *overrides: str, inputs: AnalysisInput | None = None
 ) -> None:
-    """Check the laws of an analysis.
+    """Check the requirements of an analysis.
 
-    It has a title, a group, a number and a source. It applies to the inputs and finds something;
-    all values and intervals are finite, and the same again. Its result survives its files, and
-    claims and plot are made from them. The claims are JSON.
+    It has a title, a group, a number and a source. It applies to the inputs and returns results;
+    all values and intervals are finite, and equal in a second run. Its result is unchanged after
+    writing and reading, and is enough for its claims and its plot. The claims are JSON.
 
     ``inputs`` are by default six sentences and an untrained BERT of toy size, changed by
-    ``overrides``: an analysis of trees or of long texts needs others,
-    such as those of ``toy_analysis_input``. Errors: AssertionError with
-    one sentence.
+    ``overrides``. An analysis of trees or of long texts needs others, such as those of
+    ``toy_analysis_input``. Errors: AssertionError with one sentence.
     """
     kind = analysis if isinstance(analysis, str) else analysis.kind_name()
     with failing_with(f"analysis {kind}"):
@@ -93,7 +92,7 @@ def _check_values(kind: str, result: AnalysisResult) -> None:
 
 
 def _check_same(kind: str, result: AnalysisResult, stored: StoredResult) -> None:
-    """Check that a second run, written and read, equals the first."""
+    """Check that a second run, after writing and reading, equals the first."""
     findings = [json.loads(json.dumps(finding.as_dict())) for finding in result.findings]
     for finding, other in zip(findings, stored.findings, strict=True):
         require(finding == other, f"{finding['metric']} changes from run to run, or in its file")

@@ -28,15 +28,15 @@ def check_family(
     tokenizer: Tokenizer | None = None,
     scale: float = 0.2,
 ) -> None:
-    """Check the laws of a registered family with a random model of toy size.
+    """Check the requirements of a registered family with a random model of toy size.
 
-    The stock class loads an exported model without a missing or unexpected tensor, and computes
-    the same, padded or not. The folder is imported with the same recipe axes and the same
-    parameters. A stock model with other parameters is imported, and exported with the same
-    parameters. Needs Transformers.
+    The Transformers class loads an exported model without missing or unexpected tensors, and
+    computes the same outputs with and without padding. Import of the exported folder gives the same
+    recipe axes and parameters. A Transformers model with other parameters is imported, and exported
+    with the same parameters. This needs Transformers.
 
-    ``recipe`` defaults to the recipe of the family, changed by ``overrides``; ``scale`` is the size
-    of the random parameters. Errors: AssertionError with one sentence.
+    ``recipe`` is by default the recipe of the family, changed by ``overrides``; ``scale`` is the
+    magnitude of the random parameters. Errors: AssertionError with one sentence.
     """
     family = FAMILIES.find(model_type)
     if family is None:
@@ -62,7 +62,7 @@ def check_family(
 
 
 def _require_same_import(model_type: str, model: Model, imported: Model) -> None:
-    """Require the parameters of a model after export and import; heads may be dropped."""
+    """Check that export and import keep the parameters of a model; heads may be dropped."""
     parameters = dict(model.named_parameters())
     for path, tensor in imported.named_parameters():
         require(path in parameters, f"an imported model has {path}, which the exported one lacks")
@@ -77,8 +77,8 @@ def _require_same_import(model_type: str, model: Model, imported: Model) -> None
 
 
 def _check_stock_round_trip(model_type: str, architecture: str, folder: Path, scale: float) -> None:
-    """Check that a stock model with other parameters is exported as it was imported."""
-    transformers: Any = import_module("transformers")  # there, as the export was verified
+    """Check that a Transformers model with other parameters is exported as it was imported."""
+    transformers: Any = import_module("transformers")  # installed, as the export was verified
     stock_class = getattr(transformers, architecture)
     stock = stock_class.from_pretrained(folder / "export")
     _randomise_stock(stock, scale)
@@ -107,7 +107,7 @@ def _check_stock_round_trip(model_type: str, architecture: str, folder: Path, sc
 @torch.no_grad()
 def _randomise(model: Model, tokenizer: Tokenizer, scale: float) -> None:
     randomise(model, scale)
-    # Stock classes initialise the embedding of padding with zeros, and some read it.
+    # Transformers initialises the embedding of padding to zero, and some classes read it.
     model.embedding_table[tokenizer.special_tokens.pad] = 0.0
 
 

@@ -1,4 +1,4 @@
-"""What the checks share: requirements that fail with one sentence."""
+"""Assertions of the checks, which fail with one sentence."""
 
 import math
 from collections.abc import Generator, Mapping
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 TOLERANCE = 1e-5
-"""Maximum difference of two float32 computations of the same value."""
+"""Maximum difference between two float32 computations of the same value."""
 
 
 def require(condition: bool, sentence: str) -> None:
@@ -20,7 +20,7 @@ def require(condition: bool, sentence: str) -> None:
 
 @contextmanager
 def failing_with(subject: str) -> Generator[None]:
-    """Turn any exception into an AssertionError that names the subject."""
+    """Turn any exception in the block into an AssertionError that names ``subject``."""
     try:
         yield
     except AssertionError as error:
@@ -32,7 +32,7 @@ def failing_with(subject: str) -> Generator[None]:
 
 
 def require_close(actual: Tensor, expected: Tensor, sentence: str, tolerance: float) -> None:
-    """Raise AssertionError, with the maximum difference, unless two tensors are nearly equal."""
+    """Raise AssertionError with the maximum difference unless two tensors are nearly equal."""
     require(actual.shape == expected.shape, f"{sentence}: its shape changes")
     if not torch.allclose(actual, expected, rtol=tolerance, atol=tolerance):
         difference = float((actual - expected).detach().abs().max())
@@ -40,7 +40,7 @@ def require_close(actual: Tensor, expected: Tensor, sentence: str, tolerance: fl
 
 
 def require_same(actual: Any, expected: Any, sentence: str, tolerance: float) -> None:
-    """Raise AssertionError, with the first difference, unless plain data are nearly equal."""
+    """Raise AssertionError with the first difference unless plain data are nearly equal."""
     if (difference := _first_difference(actual, expected, tolerance)) is not None:
         raise AssertionError(f"{sentence}: {difference}")
 

@@ -40,16 +40,17 @@ NUM_UPDATES, LEARNING_RATE = 30, 5e-3
 def check_objective(
     objective: Objective | str, *overrides: str, recipe: str | Path = "bert"
 ) -> None:
-    """Check the laws of an objective, alone in a recipe at toy size.
+    """Check the requirements of an objective, alone in a recipe of toy size.
 
-    It is stored in a recipe and read back. Its targets depend on the seed and the sequence, not on
-    the batch, its input is not modified, and the number of targets is the same in every epoch.
-    ``doctor`` finds no error in them. Labels are classes. The loss is finite, ignores padding
-    (where the input format has any), reaches every parameter of the head and falls on one batch.
-    An objective that needs another one is checked in its recipe, by ``check_recipe``.
+    It is unchanged after writing and reading a recipe. Its targets depend on the seed and the
+    sequence, not on the batch; its input is not modified; and the number of targets is the same in
+    every epoch. ``doctor`` finds no error in the targets. Labels are classes. The loss is finite,
+    ignores padding (if the input format has any), has a gradient for every parameter of the head,
+    and decreases on one batch. An objective that needs another one is checked in its recipe with
+    ``check_recipe``.
 
-    ``objective`` may be its kind; ``recipe`` gives the encoder and the input format, changed by
-    ``overrides``. Errors: AssertionError with one sentence.
+    ``objective`` may be its kind. ``recipe`` determines the encoder and the input format, changed
+    by ``overrides``. Errors: AssertionError with one sentence.
     """
     kind = objective if isinstance(objective, str) else objective.kind_name()
     with failing_with(f"objective {kind}"):
@@ -114,7 +115,7 @@ def _check_targets(recipe: Recipe, kind: str) -> None:
 
 
 def _check_by_doctor(recipe: Recipe, kind: str) -> None:
-    """Check what ``doctor`` checks: masks, labels, and which positions influence each other."""
+    """Check masks, labels, and which positions influence each other, as ``doctor`` does."""
     objectives, batches = recipe.objectives, [toy_arrays(recipe, 0, epoch) for epoch in range(2)]
     samples = SampledBatches(0, toy_sequences(recipe), *batches)
     diagnostics = check_targets(samples, objectives, toy_tokenizer())
@@ -225,7 +226,7 @@ def _loss_of(model: Model, batch: DeviceBatch) -> Loss:
 
 
 def _active(targets: Targets, limit: int) -> tuple[Any, ...]:
-    """Return positions below a limit, labels and weights of the targets with a weight."""
+    """Return positions, labels and weights of targets with a weight, at positions below a limit."""
     active = (targets.weights > 0) & (targets.positions < limit)
     return targets.positions[active], targets.labels[active], targets.weights[active]
 

@@ -35,14 +35,14 @@ NUM_STEPS = 3
 
 
 def check_recipe(name_or_path: str | Path, *overrides: str) -> None:
-    """Check the laws of a recipe at toy size, on random text.
+    """Check the requirements of a recipe at toy size on random text.
 
-    It is stored and read back unchanged. Its initial parameters depend on nothing but the seed;
-    each is counted and has a role. Padding and the other sequences of a batch change no hidden
-    state. Three steps have finite losses, and end with the same bits when the run is resumed
-    after the first one. A saved model is the model that is loaded.
+    The recipe is unchanged after writing and reading. Its initial parameters depend only on the
+    seed, and each is counted and has a role. Padding and other sequences of the batch do not change
+    hidden states. Three steps have finite losses, and give the same bits if the run is resumed
+    after the first step. A model is unchanged after saving and loading.
 
-    ``overrides`` are applied last, such as a smaller attention window. Errors: AssertionError with
+    ``overrides``, such as a smaller attention window, are applied last. Errors: AssertionError with
     one sentence.
     """
     with failing_with(f"recipe {name_or_path}"):
@@ -80,7 +80,7 @@ def check_parameters(model: Model) -> None:
 
 @torch.no_grad()
 def check_padding(model: Model) -> None:
-    """Check that padding and the other sequences of a batch change no hidden state."""
+    """Check that padding and other sequences of the batch do not change hidden states."""
     token_ids, length = toy_tokens(3), 15
     document_ids = torch.zeros(3, TOY_LENGTH, dtype=torch.int64)
     document_ids[1, length:] = -1
@@ -98,7 +98,7 @@ def check_padding(model: Model) -> None:
 
 
 def check_training(recipe: Recipe) -> None:
-    """Check three training steps, and that a resumed run ends like an uninterrupted one."""
+    """Check that three training steps work, and that a resumed run gives the same result."""
     with TemporaryDirectory() as folder, failing_with("it does not train"):
         job = _training_job(recipe, Path(folder))
         train(job)
@@ -115,7 +115,7 @@ def check_training(recipe: Recipe) -> None:
 
 
 def check_saving(recipe: Recipe) -> None:
-    """Check that a saved model is loaded unchanged."""
+    """Check that a model is unchanged after saving and loading."""
     tokenizer = toy_tokenizer()
     model = Model.build(recipe, TOY_VOCAB_SIZE, tokenizer)
     with TemporaryDirectory() as folder:

@@ -22,10 +22,10 @@ from bertwright.testing.laws import failing_with, require, require_same
 from bertwright.testing.toy import toy_text_model
 
 TOLERANCE = 1e-4
-"""Maximum difference of two float32 probabilities of the same input."""
+"""Maximum difference between two float32 probabilities for the same input."""
 
 NUM_ALONE = 4
-"""Examples that are also predicted alone."""
+"""Number of examples that are also predicted one at a time."""
 
 
 def check_task(
@@ -36,17 +36,17 @@ def check_task(
     recipe: str | Path = "bert",
     **settings: Any,
 ) -> None:
-    """Check the laws of a task with an untrained model of toy size.
+    """Check the requirements of a task with an untrained model of toy size.
 
-    Its reader reads the same examples with and without labels. Every example becomes sequences
-    within the maximum length, and gets one prediction, in order, which depends neither on the
-    other examples nor on padding. After one epoch of fine-tuning ``evaluate`` returns the scores
-    of the predictions, all of them finite, and the saved model predicts the same.
+    The reader returns the same examples with and without labels. Every example becomes sequences
+    within the maximum length, and gets one prediction, in order, which does not depend on other
+    examples or on padding. After one epoch of fine-tuning, ``evaluate`` returns the scores of the
+    predictions, all scores are finite, and the saved model predicts the same.
 
     ``data`` is a folder with a training and a development file, or these two files.
-    ``num_examples`` is the number of development examples, where it is known: the only way to
-    notice a line that the reader always drops. ``recipe`` and ``overrides`` define the
-    model, ``settings`` are passed to ``finetune``. Errors: AssertionError with one sentence.
+    ``num_examples`` is the number of development examples, if known; only with it can the check
+    notice a line that the reader always drops. ``recipe`` and ``overrides`` define the model;
+    ``settings`` are passed to ``finetune``. Errors: AssertionError with one sentence.
     """
     task = find_task(task) if isinstance(task, str) else task
     with failing_with(f"task {task.name}"):
@@ -139,7 +139,7 @@ def _check_values(model: FineTunedModel, predictions: Sequence[Prediction]) -> N
 def _check_independence(
     model: FineTunedModel, dev: Examples, predictions: Sequence[Prediction]
 ) -> None:
-    """Check predictions in another order, and of a few examples alone, without padding."""
+    """Check predictions in another order, and of a few examples one at a time, without padding."""
     reordered = model.predict([*dev][::-1])[::-1]
     _require_same(reordered, predictions, "a prediction depends on the order of the examples")
     for example, prediction in [*zip(dev, predictions, strict=True)][:NUM_ALONE]:
@@ -153,7 +153,7 @@ def _check_independence(
 def _check_files(
     model: FineTunedModel, file: Path, dev: Examples, predictions: Sequence[Prediction]
 ) -> None:
-    """Check that a file has a line of predictions for each of its examples."""
+    """Check that predicting a file writes one line for each of its examples."""
     lines = [*predict_file(model, file)]
     require(
         len(lines) == len(dev),

@@ -1,4 +1,4 @@
-"""Every recipe at toy size: the same axes, with sizes that train in a moment."""
+"""Recipes at toy size: the same axes, with sizes that train in a moment."""
 
 import json
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ TOY_LENGTH, TOY_VOCAB_SIZE, NUM_SEQUENCES = 24, 40, 8
 TOY_SPECIAL_TOKENS = SpecialTokens(pad=0, unknown=1, start=2, end=3, mask=4)
 
 PHASE_SETTINGS = {"fraction", "objectives", "depth", "dropout", "trainable_layers"}
-"""Phase settings that do not depend on the size."""
+"""Settings of a phase that do not depend on the size."""
 
 TOY_MIXER = {
     "head_width": 16,
@@ -53,7 +53,7 @@ TOY_MIXER = {
     "chunk": 8,
     "rounds": 2,
 }
-"""Mixer settings at toy size, where the recipe states them."""
+"""Settings of a mixer at toy size, if the recipe states them."""
 
 TOY_CHARACTERS = (
     "encoder.embeddings.longest=6",
@@ -100,9 +100,9 @@ def toy_recipe(name: str | Path, *overrides: Override) -> Recipe:
 class ToyText:
     """A split of random tokens with words, sentences and documents.
 
-    Documents alternate between two languages, and every second one translates the one before. Some
-    spans are phrases or entities, and all of it may be read as dialogues. Every third sentence
-    begins with a connective of two tokens.
+    Documents alternate between two languages, and every second document translates the one before
+    it. Some spans are phrases or entities, and all text can be read as dialogues. Every third
+    sentence begins with a connective of two tokens.
     """
 
     num_tokens: int = 1200
@@ -155,7 +155,10 @@ def toy_arrays(
     num_sequences: int = NUM_SEQUENCES,
     continues_previous: bool = False,
 ) -> Batch:
-    """Return the first of eight sequences of toy text with the targets of a turn of a phase."""
+    """Return the first of eight sequences of toy text, with targets.
+
+    ``turn`` is the index of the group of objectives in the phase's schedule.
+    """
     objectives = recipe.objective_schedule(phase)[turn].objectives
     source, index = _toy_source(recipe, phase, turn)
     vocabulary = toy_vocabulary()
@@ -179,7 +182,7 @@ def toy_sequences(recipe: Recipe, phase: int = 0, turn: int = 0) -> SequenceBatc
 
 
 def _toy_source(recipe: Recipe, phase: int, turn: int) -> tuple[SequenceSource, NDArray[np.int64]]:
-    """Return sequences of toy text and the numbers of eight from all over it.
+    """Return sequences of toy text, and the indices of eight sequences from all parts of it.
 
     A mixture orders its sequences by kind.
     """
@@ -202,13 +205,13 @@ def toy_tokens(num_sequences: int, length: int = TOY_LENGTH, seed: int = 2) -> t
 
 @cache
 def toy_tokenizer() -> Tokenizer:
-    """Return a tokenizer of 40 tokens, of one token per word."""
+    """Return a tokenizer of 40 tokens, with one token per word."""
     words = " ".join(f"{chr(97 + n // 6)}{chr(97 + n % 6)}" for n in range(TOY_VOCAB_SIZE - 5))
     return train_tokenizer([words] * 2, WordLevelConfig(vocab_size=TOY_VOCAB_SIZE))
 
 
 def tokenizer_of(texts: Sequence[str], kind: str) -> Tokenizer:
-    """Return a small tokenizer of these texts: of words, of bytes, or else of wordpieces."""
+    """Return a small tokenizer for these texts: word-level, byte BPE, or else WordPiece."""
     if kind in ("words", "items"):
         vocab_size = len({word for text in texts for word in text.split()}) + 5
         return train_tokenizer([*texts] * 2, WordLevelConfig(vocab_size=max(vocab_size, 16)))
@@ -220,9 +223,9 @@ def tokenizer_of(texts: Sequence[str], kind: str) -> Tokenizer:
 def toy_text_model(
     texts: Sequence[str], *overrides: Override, recipe: str | Path = "bert", kind: str | None = None
 ) -> TextModel:
-    """Return an untrained model of toy size, with up to 128 tokens, and a tokenizer of texts.
+    """Return an untrained model of toy size for up to 128 tokens, with a tokenizer for texts.
 
-    ``kind`` is by default the recipe's kind of tokenizer.
+    ``kind`` is the kind of tokenizer, by default the recipe's.
     """
     length, start = "assembly.length=128", "encoder.initialisation={kind: width-aware}"
     toy = toy_recipe(recipe, length, start, *overrides)
@@ -234,7 +237,7 @@ def toy_text_model(
 def randomise(module: nn.Module, scale: float = 0.2) -> None:
     """Set all parameters to random values: weights and biases around 0, gains around 1.
 
-    So a parameter that is lost or swapped changes the outputs.
+    With these values, losing or swapping a parameter changes the outputs.
     """
     for name, parameter in module.named_parameters():
         size = np.arange(parameter.numel())

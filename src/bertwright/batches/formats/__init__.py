@@ -1,10 +1,10 @@
 """Input formats: how the token stream becomes sequences.
 
-Reading order: ``input_format`` (the axis), ``chunks`` (filling sequences with whole sentences),
-``layout`` (a text span as a sequence), ``text_layout`` (several texts as a sequence), then one file
-per format: ``packed``, ``sentences``, ``pairs``, ``connective_pairs``, ``dialogues``,
+Reading order: ``input_format`` (the axis), ``chunks`` (whole sentences that fill a sequence),
+``layout`` (one text span as a sequence), ``text_layout`` (several texts as a sequence), then one
+file per format: ``packed``, ``sentences``, ``pairs``, ``connective_pairs``, ``dialogues``,
 ``translations``, ``item_history``, ``mixture`` (several formats in one run) and ``half_reversed``
-(another format read in both directions).
+(another format, read in both directions).
 """
 
 from bertwright.batches.formats.connective_pairs import ConnectedPair

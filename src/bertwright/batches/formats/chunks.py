@@ -1,7 +1,7 @@
-"""Chunks: fill sequences greedily with whole sentences.
+"""Chunks: whole sentences that fill a sequence greedily.
 
-Where the next chunk begins depends on where this one ends, so the chunks form a chain. The jump
-from every possible start is computed at once; only the chain itself is followed in Python.
+Each chunk begins where the previous one ends, so chunks form a chain. NumPy computes the end of a
+chunk from every possible start at once; only the chain itself is followed in Python.
 """
 
 from dataclasses import dataclass
@@ -17,10 +17,9 @@ _BLOCK_SIZE = 1 << 20
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SentenceUnits:
-    """Units that are never split: sentences, and parts of those longer than a sequence.
+    """Units that are never split: sentences, or parts of sentences longer than a sequence.
 
-    - ``starts``, ``stops``: (U,) int64, the tokens of each unit; together they cover the whole
-      stream
+    - ``starts``, ``stops``: (U,) int64, the token span of each unit; the units cover the stream
     - ``document_ids``: (U,) int64
     """
 
@@ -29,12 +28,12 @@ class SentenceUnits:
     document_ids: IntArray
 
     def next_document_start(self) -> IntArray:
-        """Return the first unit of the next document, (U,)."""
+        """Return for each unit the first unit of the next document, (U,)."""
         return np.searchsorted(self.document_ids, self.document_ids, side="right")
 
 
 def split_long_sentences(split: Split, max_tokens: int) -> SentenceUnits:
-    """Return the sentences of a split, those over ``max_tokens`` split into parts."""
+    """Return the sentences of a split; longer ones are cut into parts of ``max_tokens``."""
     if split.num_tokens == 0:
         raise UserError(f"the {split.name} split holds no text: prepare more")
     sentence_starts = np.asarray(split.sentence_starts, np.int64)
@@ -49,7 +48,7 @@ def split_long_sentences(split: Split, max_tokens: int) -> SentenceUnits:
 
 
 def chunk_starts(next_unit: IntArray) -> IntArray:
-    """Return the units that begin a chunk, where one at unit u ends before ``next_unit[u] > u``."""
+    """Return the first unit of each chunk; a chunk from unit u ends before ``next_unit[u]``."""
     blocks: list[IntArray] = [np.empty(0, np.int64)]
     unit = 0
     for first in range(0, len(next_unit), _BLOCK_SIZE):

@@ -1,4 +1,4 @@
-"""Pairs of sentences joined by a connective that opens the second."""
+"""Pairs of sentences joined by a connective at the start of the second."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ ENGLISH_CONNECTIVES = (
     *("in addition,", "moreover,", "similarly,"),
     *("then,", "meanwhile,", "finally,"),
 )
-"""Contrast, result, detail, addition, time. The comma excludes other uses of the word."""
+"""Connectives of contrast, result, detail, addition, time. The comma excludes other uses."""
 
 _BLOCK_SIZE = 1 << 18
 
@@ -39,15 +39,15 @@ def _require_distinct(connectives: tuple[str, ...]) -> tuple[str, ...]:
 
 
 ConnectiveList = Annotated[tuple[str, ...], Field(min_length=2), AfterValidator(_require_distinct)]
-"""Connectives as they are written at the start of a sentence, with comma if any."""
+"""Connectives as written at the start of a sentence, with the comma if there is one."""
 
 
 def find_connectives(split: Split, connectives: Sequence[str], unknown_id: int) -> IntArray:
-    """Find the sentences that begin with a connective but no document, in one pass.
+    """Find the sentences that begin with a connective but do not begin a document, in one pass.
 
-    A connective matches as written or capitalised. It must end at a word boundary and be followed
-    by more of its sentence; the longest match wins. Returns (3, P): the numbers of the sentences,
-    in order, the numbers of the connectives, and their lengths in tokens.
+    A connective matches as written or capitalised. It must end at a word boundary, before the end
+    of the sentence; the longest match wins. Return an array (3, P) of sentence indices (in order),
+    connective indices, and lengths of the connectives in tokens.
     """
     patterns = _token_patterns(split, connectives, unknown_id)
     longest = max(map(len, patterns), default=1)
@@ -77,7 +77,7 @@ def find_connectives(split: Split, connectives: Sequence[str], unknown_id: int) 
 def _token_patterns(
     split: Split, connectives: Sequence[str], unknown_id: int
 ) -> dict[tuple[int, ...], int]:
-    """Map the token ids of each spelling of a connective to its number."""
+    """Return a dictionary from the token ids of each spelling of a connective to its index."""
     patterns: dict[tuple[int, ...], int] = {}
     for number, name in enumerate(connectives):
         for spelling in (name, f"{name[:1].upper()}{name[1:]}"):
@@ -91,9 +91,10 @@ def _token_patterns(
 class ConnectedPair(InputFormat):
     """[CLS] A [SEP] B [SEP], where B follows A and its connective is removed (Sileo et al. 2019).
 
-    The connectives alternate, so that all labels are equally frequent, as in their data; so pairs
-    with a rare connective repeat more often. In a pair that is too long, the longer sentence is
-    truncated until both fit: A loses its first tokens, B its last, so the joint is kept.
+    The connectives alternate, so that all labels are equally frequent, as in the paper's data;
+    therefore pairs with a rare connective repeat more often. If a pair is too long, the longer
+    sentence is truncated until both fit: A loses its first tokens and B its last, so the text
+    around the connective is kept.
     """
 
     kind: Literal["connected-pair"] = "connected-pair"
@@ -114,7 +115,7 @@ class ConnectedPair(InputFormat):
                 f"the {split.name} split holds no sentence that begins with a connective, such as "
                 f"{self.connectives[0]!r}: set connectives of its language, or prepare more text"
             )
-        # Pairs are sorted by connective; bounds (C + 1,) is the first pair of each.
+        # Pairs are sorted by connective; bounds (C + 1,) holds the first pair of each connective.
         order = np.argsort(occurrences[1], kind="stable")
         sentence_ids, connective_ids, num_connective_tokens = occurrences[:, order]
         bounds = np.append(np.flatnonzero(np.diff(connective_ids, prepend=-1)), len(order))

@@ -1,4 +1,4 @@
-"""Consecutive turns of a dialogue, real or with one replaced (Sun et al. 2019)."""
+"""Consecutive turns of a dialogue, unchanged or with one turn replaced (Sun et al. 2019)."""
 
 from typing import Literal
 
@@ -24,10 +24,10 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 class DialogueFormat(InputFormat):
     """[CLS] turn [SEP] turn [SEP] turn [SEP], with ``turns`` consecutive turns.
 
-    A shorter dialogue is one sequence. Segment ids are speaker roles: 0 for the first speaker, 1
-    for others, so two queries and a response are 0 1 0, 0 0 1 or 0 1 1. In a fraction ``fake`` of
-    the sequences, one turn but the first is a random one of another dialogue. If turns are too
-    long, the longest lose their last tokens until all fit.
+    A dialogue with fewer turns is one sequence. Segment ids are speaker roles: 0 for the first
+    speaker, 1 for all others, so two queries and a response are 0 1 0, 0 0 1 or 0 1 1. In a
+    fraction ``fake`` of the sequences, one turn after the first is replaced by a random turn of
+    another dialogue. If turns are too long, the longest ones lose their last tokens until all fit.
     """
 
     kind: Literal["dialogue"] = "dialogue"
@@ -75,7 +75,7 @@ class DialogueFormat(InputFormat):
             fake_slot = 1 + integers(
                 stream_key(rng_key, "which"), num_turns[index] - 1, epoch, index
             )
-            # A turn of another dialogue; of the same one if there is no other.
+            # A turn of another dialogue, or of the same one if there is no other.
             first_same, num_same = (values[turns[:, 0]] for values in (first, next_first - first))
             has_others = num_same < len(starts)
             num_others = np.where(has_others, len(starts) - num_same, len(starts))
@@ -95,7 +95,7 @@ class DialogueFormat(InputFormat):
 
 
 def level_lengths(lengths: IntArray, max_total: IntArray) -> IntArray:
-    """Return ``lengths`` (B, k), the longest truncated to a common length so that all fit."""
+    """Return ``lengths`` (B, k) with the longest ones truncated to a common length, so all fit."""
     sorted_lengths = np.sort(lengths, axis=1)
     shorter_total = np.cumsum(sorted_lengths, axis=1) - sorted_lengths
     num_left = lengths.shape[1] - np.arange(lengths.shape[1])

@@ -1,14 +1,13 @@
 """Sequences in both directions: half of every step is read from the end of the text.
 
-In a sequence of n positions read from its end, the token at p moves to n - 1 - p and keeps its
-position id p, so position ids count down. The relative distance of i and j in a reversed sequence
-is (n - 1 - i) - (n - 1 - j) = -(i - j), as in the released code of Yang et al. 2019, and equals the
-distance of the tokens in the text. With i - j instead, every token would have its neighbours on the
-wrong side, as in another language.
+In a reversed sequence of n positions, the token at p moves to n - 1 - p and keeps its position id
+p, so position ids count down. The relative distance of positions i and j is then
+(n - 1 - i) - (n - 1 - j) = -(i - j), the distance of the tokens in the text, as in the released
+code of Yang et al. 2019. With i - j, the neighbours of every token would be on the wrong side.
 
-A bidirectional encoder therefore computes the same for a reversed sequence, but for the special
-tokens, which change sides. What differs is the memory: in sequential formats it holds the text that
-follows.
+A bidirectional encoder therefore computes the same hidden states for a reversed sequence, except
+that the special tokens change sides. The memory differs: in sequential formats it holds the text
+that follows.
 """
 
 from dataclasses import replace
@@ -32,10 +31,10 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 class HalfReversed(InputFormat):
     """The sequences of another input format, ``of``, forward and reversed.
 
-    The second half of every step repeats the first half, read from the end (``bi_data`` of Yang et
-    al. 2019). Special tokens at the ends stay there. In a sequential format both halves share the
-    text, and each continues in its direction. With an odd number of sequences the forward half has
-    one more. Evaluation data is not reversed.
+    The second half of every step holds the sequences of the first half, reversed (``bi_data`` of
+    Yang et al. 2019). Special tokens at the ends of a sequence stay there. In a sequential format
+    both halves share the text, and each continues in its direction. With an odd number of sequences
+    the forward half has one more. Evaluation data is not reversed.
     """
 
     kind: Literal["half-reversed"] = "half-reversed"
@@ -78,7 +77,7 @@ class HalfReversed(InputFormat):
         return self.of.start_token(specials)
 
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
-        # All sequences forward, then all reversed.
+        # All forward sequences come first, then all reversed ones.
         forward = self.of.model_copy(update={"length": self.length}).plan(split, specials, seed)
         text_start = 0 if self.of.is_sequential else 1
 
@@ -93,7 +92,7 @@ class HalfReversed(InputFormat):
 def reverse_sequences(
     batch: SequenceBatch, is_backward: BoolArray, text_start: int
 ) -> SequenceBatch:
-    """Reverse the sequences that are ``is_backward`` (B,), each of one text, padded at the end.
+    """Reverse the sequences where ``is_backward`` (B,); each holds one text, padded at the end.
 
     The first and last ``text_start`` tokens keep their positions.
     """
@@ -119,7 +118,7 @@ def reverse_sequences(
         arrays["document_ids"] = token_info.document_ids
     arrays |= {n: renumbered(arrays[n]) for n in ("word_ids", "sentence_ids") if n in arrays}
     if token_info.segment_ids is not None:
-        # The text that comes first is segment 0, with the token behind it.
+        # Segment 0 is the text that now comes first, with the special token after it.
         num_first = ((token_info.segment_ids == 1) & ~batch.is_special).sum(axis=1, keepdims=True)
         is_second = ((columns > num_first + 1) & is_real).astype(np.int32)
         arrays["segment_ids"] = np.where(is_backward, is_second, token_info.segment_ids)
@@ -130,7 +129,7 @@ def reverse_sequences(
     is_special, boundary = reordered(batch.is_special), batch.is_truncation_boundary
     if boundary is not None:
         boundary = np.take_along_axis(boundary, position_ids, axis=1)
-        # A separator of two documents may come right after the opening token.
+        # A separator between documents may come right after the first token.
         boundary[:, 1] |= is_backward[:, 0] & is_special[:, 1]
     return replace(
         batch,

@@ -1,4 +1,4 @@
-"""The input format axis, and the sequence source that every format plans."""
+"""The input format axis, and the sequence source that a format returns."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 @dataclass(frozen=True, eq=False)
 class SequenceSource:
-    """Sequences by index; each is the same in every process, order and batch.
+    """A source of sequences by index, the same in every process, order and batch.
 
-    ``num_sequences`` is their number in one epoch. ``sequences(index, epoch)`` returns sequences
-    ``index`` (B,), in [0, num_sequences), in ``epoch``, an int or (B,): a pure function of (seed,
-    epoch, index).
+    ``num_sequences`` is the number of sequences of an epoch. ``sequences(index, epoch)`` returns
+    the sequences at ``index`` (B,), each in [0, num_sequences), of ``epoch``, an int or (B,). It is
+    a pure function of (seed, epoch, index).
     """
 
     num_sequences: int
@@ -28,42 +28,42 @@ class SequenceSource:
 
 
 class InputFormat(Config):
-    """An input format; ``length`` is the length of every sequence, padding included."""
+    """An input format; ``length`` is the sequence length, padding included."""
 
     length: int = Field(default=128, ge=8, le=1 << 20)
 
     num_directions: ClassVar[int] = 1
-    """Number of reading directions; a step is split into equal parts, one for each direction."""
+    """Number of reading directions; a step has an equal part for each."""
 
     @property
     def is_sequential(self) -> bool:
-        """True if sequence i of a step continues sequence i of the step before."""
+        """Return whether sequence i of a step continues sequence i of the step before."""
         return False
 
     @property
     def data_requirements(self) -> frozenset[DataRequirement]:
-        """Data or annotations that it needs and not every data set has."""
+        """Return the data or annotations that the format needs and not every data set has."""
         return frozenset()
 
     @property
     def relations(self) -> frozenset[Relation]:
-        """Possible relations between the texts of a sequence; empty for single texts."""
+        """Return the possible relations between the texts of a sequence; empty for single texts."""
         return frozenset()
 
     @property
     def isolation_setting(self) -> str | None:
-        """The setting that makes a sequence hold several isolated texts; None if it holds one."""
+        """Return the setting that puts isolated texts into one sequence; None if none does."""
         return None
 
     @property
     def for_evaluation(self) -> "InputFormat":
-        """The input format for evaluation data."""
+        """Return the input format for evaluation data."""
         return self
 
     def start_token(self, specials: SpecialTokens) -> int:
-        """Return the token before a document that begins a sequence."""
+        """Return the id of the token before a document that begins a sequence."""
         return specials.start
 
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
-        """Cut a split into sequences; per-epoch randomness derives from ``seed``."""
+        """Return the sequences of a split; the randomness of each epoch derives from ``seed``."""
         raise TypeError(f"{type(self).__name__} is an axis, not an input format")

@@ -1,4 +1,4 @@
-"""User histories in windows: sequential recommendation (Sun et al. 2019)."""
+"""Windows of user histories for sequential recommendation (Sun et al. 2019)."""
 
 from typing import Literal, Self
 
@@ -16,12 +16,12 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 
 class ItemHistory(InputFormat):
-    """Items alone, in temporal order, padded on the right.
+    """Items in temporal order, without special tokens, padded on the right.
 
     A history longer than a sequence is split into windows: the last ``length`` items, then windows
-    that start a fraction ``step`` of the length earlier, until the first item. In one epoch every
-    window occurs ``windows`` times, masked differently each time, and the last window of every user
-    ``last`` more times, when only its last item can be masked, as at inference.
+    that each start a fraction ``step`` of the length earlier, back to the first item. In one epoch
+    every window occurs ``windows`` times, masked differently each time. The last window of every
+    user occurs ``last`` more times; then only its last item can be masked, as at inference.
     """
 
     kind: Literal["item-history"] = "item-history"
@@ -61,7 +61,7 @@ class ItemHistory(InputFormat):
         windows = np.concatenate(
             [np.tile(np.arange(len(users)), self.windows)] + [is_last] * self.last
         )
-        # Full windows come first; in the others only the last item can be masked.
+        # Windows in which every item can be masked come first, then those with only the last item.
         num_full_windows = len(users) * self.windows
         starts, lengths = starts[windows], lengths[windows]
 

@@ -1,7 +1,7 @@
 """Layout: a span of the token stream as a sequence.
 
-Where a document ends within a sequence, separators are inserted: a [SEP] where documents see each
-other, [SEP] [CLS] where they are isolated.
+Separators are inserted between documents of a sequence: [SEP] if documents attend to each other,
+[SEP] [CLS] if they are isolated.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 class SequenceLayout:
     """Sequences of ``length`` tokens: [CLS], text with separators, [SEP], padding.
 
-    Without ``adds_special_tokens``, only text with separators.
+    Without ``adds_special_tokens`` a sequence is only text with separators.
     """
 
     split: Split
@@ -31,26 +31,26 @@ class SequenceLayout:
 
     @property
     def text_start(self) -> int:
-        """Position at which the text of a sequence begins."""
+        """Return the position at which the text of a sequence begins."""
         return 1 if self.adds_special_tokens else 0
 
     @property
     def max_text_tokens(self) -> int:
-        """Maximum number of text tokens and separators in a sequence."""
+        """Return the maximum number of text tokens and separators in a sequence."""
         return self.length - 2 * self.text_start
 
     @property
     def separator_ids(self) -> tuple[int, ...]:
-        """The token ids between two documents of a sequence."""
+        """Return the token ids between two documents of a sequence."""
         return (self.specials.end, self.specials.start) if self.isolated else (self.specials.end,)
 
     def lay_out(
         self, starts: IntArray, lengths: IntArray, num_leading_separators: IntArray | int = 0
     ) -> SequenceBatch:
-        """Return sequences of up to ``lengths`` (B,) tokens from ``starts`` (B,), truncated.
+        """Return sequences of up to ``lengths`` (B,) tokens from stream positions ``starts`` (B,).
 
-        A document that begins a sequence gets no separators before it, except the last
-        ``num_leading_separators`` (B,) of them, for sequences that begin within separators.
+        Text that does not fit is truncated. A document that begins a sequence gets only the last
+        ``num_leading_separators`` (B,) of its separators, for a sequence that begins within them.
         """
         tokens, boundaries = gather_padded(self.split, starts, self.max_text_tokens)
         offset = np.arange(self.max_text_tokens)
@@ -102,7 +102,7 @@ class SequenceLayout:
     def _insert_separators(
         self, token_ids: Int32Array, document_starts: BoolArray, positions: IntArray
     ) -> BoolArray:
-        """Write the separators into ``token_ids``; return where isolated documents begin (B, L)."""
+        """Write separators into ``token_ids``; return where isolated documents begin, (B, L)."""
         is_start = np.zeros(token_ids.shape, np.bool_)
         is_start[:, 0] = self.adds_special_tokens
         sequence, offset = np.nonzero(document_starts)
@@ -122,10 +122,10 @@ class SequenceLayout:
         is_text: BoolArray,
         is_sequence_start: BoolArray,
     ) -> Int32Array | None:
-        """Return the language of every position (B, L).
+        """Return the language of every position, (B, L).
 
-        A special token takes it from the next token at the start of a document, else from the last
-        one.
+        A special token at the start of a document has the language of the next token; any other
+        special token has that of the previous token.
         """
         if self.split.language_ids is None:
             return None
@@ -140,9 +140,9 @@ class SequenceLayout:
     def _positions_and_documents(
         self, is_sequence_start: BoolArray, is_real: BoolArray
     ) -> tuple[Int32Array | None, Int32Array]:
-        """Return position and document ids (B, L).
+        """Return position and document ids, (B, L) each.
 
-        Without special tokens, document 0 is the one that the sequence before ended in.
+        Without special tokens, document 0 is the one that continues from the previous sequence.
         """
         numbers = np.cumsum(is_sequence_start, axis=1, dtype=np.int32) - self.adds_special_tokens
         document_ids = np.where(is_real, numbers, np.int32(-1))
@@ -154,7 +154,7 @@ def add_annotations(
 ) -> TokenInfoArrays:
     """Add the annotations of a split: phrases, entities, capitals, repeated tokens.
 
-    ``stream_positions`` (B, L) are the positions in the split, -1 for special tokens and padding.
+    ``stream_positions`` (B, L) are positions in the split, or -1 for special tokens and padding.
     """
     if split.phrases is not None and split.entities is not None:
         phrase, entity = (
@@ -185,9 +185,10 @@ def _truncation_boundaries(
     starts_document: BoolArray,
     ends_document: BoolArray,
 ) -> BoolArray:
-    """Return the special tokens (B, L) that have no text at their side.
+    """Return the special tokens (B, L) at which the text is cut.
 
-    The outer ones count unless the text ``starts_document`` or ``ends_document`` (B,).
+    These are separators without text at their side, and the first and last token of a sequence
+    unless its text ``starts_document`` or ``ends_document`` (B,).
     """
     before = np.pad(is_text[:, 1:], ((0, 0), (0, 1)))
     after = np.pad(is_text[:, :-1], ((0, 0), (1, 0)))
@@ -198,19 +199,19 @@ def _truncation_boundaries(
 
 
 def _starts_document(split: Split, stream_positions: IntArray) -> BoolArray:
-    """Return whether a document or the end of the split is at each stream position."""
+    """Return whether each stream position is the start of a document or the end of the split."""
     starts = split.document_starts
     return starts[np.searchsorted(starts, stream_positions)] == stream_positions
 
 
 def document_ids_at(split: Split, stream_positions: IntArray) -> IntArray:
-    """Return the document that contains each stream position."""
+    """Return the index of the document that contains each stream position."""
     document_ids = np.searchsorted(split.document_starts, stream_positions, side="right") - 1
     return np.minimum(document_ids, split.num_documents - 1)
 
 
 def language_ids_of(split: Split, document_ids: IntArray) -> Int32Array:
-    """Return the languages of documents; those past the end of the split get any language."""
+    """Return the languages of documents; an arbitrary language past the end of the split."""
     assert split.language_ids is not None
     return split.language_ids[np.minimum(document_ids, split.num_documents - 1)].astype(np.int32)
 
@@ -218,7 +219,7 @@ def language_ids_of(split: Split, document_ids: IntArray) -> Int32Array:
 def gather_padded(
     split: Split, starts: IntArray, length: int
 ) -> tuple[Int32Array, NDArray[np.uint8]]:
-    """Return ``split.gather``, with arbitrary values past the end of the split."""
+    """Return the result of ``split.gather``, with arbitrary values past the end of the split."""
     within = min(length, split.num_tokens)
     first = np.minimum(starts, split.num_tokens - within)
     tokens, boundaries = split.gather(first, within)
@@ -231,9 +232,9 @@ def gather_padded(
 
 
 def _unit_ids(is_text: BoolArray, is_kept: BoolArray, unit_starts: BoolArray) -> Int32Array:
-    """Return the index within its sequence of each token's word or sentence (B, L), -1 elsewhere.
+    """Return the index in its sequence of each token's word or sentence, (B, L); -1 elsewhere.
 
-    If a sequence begins within a word, its remainder is word 0.
+    If a sequence begins within a word, the rest of that word is word 0.
     """
     unit_starts[:, 0] = True
     index = np.full(is_text.shape, -1, np.int32)

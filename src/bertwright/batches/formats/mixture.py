@@ -1,8 +1,8 @@
 """Several input formats and languages in one run.
 
-The sequences of a step are a function of the step. Every source has a quota of each round of turns,
-spread by a permutation of the round; its turns go through its sequences epoch by epoch, in a new
-order each time.
+The sequences of a step are a function of the step. Turns are grouped into rounds: every source has
+a fixed number of turns in a round, in random order. With its turns, a source goes through its
+sequences epoch by epoch, in a new order each time.
 """
 
 from collections.abc import Sequence
@@ -26,18 +26,19 @@ from bertwright.data.shards.subset import split_by_language, split_by_language_p
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 STEPS_PER_ROUND = 10_000
-"""Round size, in steps, with one source per step: the resolution of the weights."""
+"""Steps per round with one source per step, which determines the resolution of the weights."""
 
 
 class Mixture(InputFormat):
-    """Sequences of several input formats, ``parts`` by name, all of this format's length.
+    """A mixture of several input formats, ``parts`` by name, all at this format's length.
 
-    ``weights`` are the relative frequencies of the parts (default: equal). With ``alpha``, the
-    languages of each part (pairs of languages, for translations) are separate sources, sampled by
-    their fraction of its sequences raised to ``alpha`` (Lample and Conneau 2019, section 3.1, who
-    count sentences): 1 is proportional, less upsamples small languages. Languages without text for
-    one sequence are left out; ``languages`` restricts them. If ``alike``, all sequences of a step
-    come from one part and language, as in XLM; else each is drawn independently, as in XLM-R.
+    ``weights`` are the relative frequencies of the parts (default: equal). With ``alpha``, each
+    language of a part (pair of languages, for translations) is a separate source, sampled by its
+    fraction of the part's sequences raised to ``alpha`` (Lample and Conneau 2019, section 3.1, who
+    count sentences). 1 is proportional; a smaller ``alpha`` upsamples small languages. Languages
+    with too little text for one sequence are left out; ``languages`` restricts them further. If
+    ``alike``, all sequences of a step come from one part and language, as in XLM; otherwise each is
+    drawn independently, as in XLM-R.
     """
 
     kind: Literal["mixture"] = "mixture"
@@ -120,7 +121,7 @@ class Mixture(InputFormat):
     def _plan_part(
         self, part: InputFormat, name: str, split: Split, specials: SpecialTokens, seed: int
     ) -> dict[str, SequenceSource]:
-        """Plan one part, by language if ``alpha`` is set."""
+        """Return the sources of one part by name; one for each language if ``alpha`` is set."""
         if self.alpha is None:
             return {name: part.plan(split, specials, seed)}
         if split.language_ids is None:
@@ -156,9 +157,9 @@ class Mixture(InputFormat):
 
 @dataclass(frozen=True, eq=False)
 class MixedSequences(SequenceSource):
-    """The sequences of several sources, concatenated; ``weights`` and ``labels`` are per source.
+    """A concatenation of several sources; ``weights`` and ``labels`` are per source.
 
-    ``bounds`` (S + 1,) is the first sequence of each source, then the end.
+    ``bounds`` (S + 1,) holds the first index of each source, then the end.
     """
 
     sources: tuple[SequenceSource, ...]
@@ -175,10 +176,10 @@ class MixedSequences(SequenceSource):
         within_step: IntArray,
         sequences_per_step: int,
     ) -> tuple[IntArray, IntArray]:
-        """Return index and epoch of sequences ``within_step`` (B,) of a step.
+        """Return index and epoch, (B,) each, of the sequences ``within_step`` (B,) of a step.
 
-        ``first_sequence`` counts the sequences of the steps before, ``sequences_per_step`` those of
-        this one.
+        ``first_sequence`` is the number of sequences in all steps before, ``sequences_per_step``
+        the number in this step.
         """
         if self.one_source_per_step:
             size = max(STEPS_PER_ROUND, len(self.sources))
@@ -192,7 +193,7 @@ class MixedSequences(SequenceSource):
     def _scheduled_source(
         self, seed: int, turn_numbers: IntArray, round_size: int
     ) -> tuple[IntArray, IntArray]:
-        """Return the source that has each turn, and the number of the turn within the source."""
+        """Return the source of each turn, and the index of the turn among those of its source."""
         quotas = _integer_quotas(self.weights, round_size)
         ends = np.cumsum(quotas)
         round_number, slot = np.divmod(turn_numbers, round_size)
@@ -205,7 +206,7 @@ class MixedSequences(SequenceSource):
     def _index_in_source(
         self, seed: int, source: IntArray, turns: IntArray
     ) -> tuple[IntArray, IntArray]:
-        """Return index and epoch of the sequence read in each turn of a source."""
+        """Return index and epoch of the sequence for each turn of a source."""
         sizes = np.diff(self.bounds)
         epoch, slot = np.divmod(turns, sizes[source])
         index = np.empty_like(slot)
@@ -235,7 +236,7 @@ def _mixed_sequences(
 
 
 def _integer_quotas(weights: FloatArray, round_size: int) -> IntArray:
-    """Apportion ``round_size`` by weight, at least 1 each, by largest remainder."""
+    """Return quotas of at least 1 that sum to ``round_size``, by weight and largest remainder."""
     exact = round_size * weights / weights.sum()
     quotas = np.maximum(np.floor(exact + 1e-9).astype(np.int64), 1)
     remainder = round_size - int(quotas.sum())
@@ -253,7 +254,7 @@ def _permutation(size: int, seed: int, stream: str, round_number: int) -> Random
 def _merge_batches(
     batches: Sequence[tuple[BoolArray, SequenceBatch]], length: int
 ) -> SequenceBatch:
-    """Merge sequences of several formats into one batch, filling in defaults of missing fields."""
+    """Merge sequences of several formats into one batch, with defaults for missing fields."""
     num_sequences = len(batches[0][0])
 
     def joined(arrays: Sequence[NDArray[Any] | None], default: NDArray[Any] | int) -> Int32Array:

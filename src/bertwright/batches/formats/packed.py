@@ -1,4 +1,4 @@
-"""Full sequences: the token stream cut at equal lengths, without padding."""
+"""Full sequences: the token stream, cut into equal lengths without padding."""
 
 from typing import Literal
 
@@ -17,14 +17,15 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 class Packed(InputFormat):
     """The whole stream in sequences without padding (compare the unpadding of Warner et al. 2024).
 
-    Documents are concatenated with [SEP] [CLS] between them; a sequence is [CLS], the next ``length
-    - 2`` tokens, [SEP]. Each document of a sequence sees only itself and counts its positions from
-    0. Every epoch begins at another offset, so documents are cut elsewhere; each token is used once
-    per epoch, except fewer than ``2 * length`` at the two ends of the stream. A cut within [SEP]
-    [CLS] leaves a lone [CLS], a lone [CLS] [SEP] or a second [SEP] at the edge of a sequence.
+    Documents are concatenated with [SEP] [CLS] between them. A sequence is [CLS], the next
+    ``length - 2`` tokens, [SEP]. Each document of a sequence attends only to itself and counts its
+    positions from 0. Every epoch begins at a different offset, so documents are cut elsewhere. Each
+    token is used once per epoch, except fewer than ``2 * length`` at the two ends of the stream. A
+    cut within [SEP] [CLS] leaves a lone [CLS], a lone [CLS] [SEP] or a second [SEP] at the edge of
+    a sequence.
 
-    If not ``isolated``, only a [SEP] separates two documents, which see each other and share the
-    position count (the streams of Radford et al. 2018).
+    If not ``isolated``, documents are separated by a single [SEP], attend to each other, and count
+    positions from the start of the sequence (the streams of Radford et al. 2018).
     """
 
     kind: Literal["packed"] = "packed"
@@ -42,9 +43,9 @@ class Packed(InputFormat):
 class Contiguous(InputFormat):
     """The whole stream without [CLS] and [SEP] around each sequence.
 
-    Documents are separated by [SEP], or by [SEP] [CLS] if ``isolated``, when each sees only itself.
-    Sequences follow the text: sequence i of every step continues sequence i of the step before, as
-    a recurrent memory needs. The cuts are the same in every epoch.
+    Documents are separated by [SEP]. If ``isolated``, they are separated by [SEP] [CLS] and each
+    attends only to itself. Sequences follow the text: sequence i of every step continues sequence i
+    of the step before, as a recurrent memory requires. The cuts are the same in every epoch.
     """
 
     kind: Literal["contiguous"] = "contiguous"
@@ -69,7 +70,10 @@ class Contiguous(InputFormat):
 
 
 def _plan_packed(layout: SequenceLayout, rng_key: int | None) -> SequenceSource:
-    """Plan full sequences of a stream; ``rng_key`` draws the offset of an epoch, None for 0."""
+    """Return full sequences of a stream.
+
+    ``rng_key`` is the key for the random offset of each epoch; None for offset 0.
+    """
     split, num_separators = layout.split, len(layout.separator_ids)
     document_starts = np.asarray(split.document_starts[:-1], np.int64)
     separator_starts = document_starts + num_separators * np.arange(len(document_starts))
@@ -83,8 +87,8 @@ def _plan_packed(layout: SequenceLayout, rng_key: int | None) -> SequenceSource:
     slack = 0 if rng_key is None else num_tokens - num_sequences * layout.max_text_tokens
 
     def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
-        # In the stream with separators, those of document d begin at separator_starts[d]; the first
-        # sequence of an epoch begins somewhere after the first separators.
+        # In the stream with separators, the separators before document d begin at
+        # separator_starts[d]; an epoch begins somewhere after the first separators.
         first = num_separators + integers(rng_key or 0, slack + 1, epoch)
         position = first + layout.max_text_tokens * index
         document_id = np.searchsorted(separator_starts, position, side="right") - 1

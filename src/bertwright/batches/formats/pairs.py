@@ -1,15 +1,14 @@
 """Pairs of texts: next, previous or random (Devlin et al. 2019).
 
 A chunk of whole sentences is split at a sentence boundary into A and the true B. In some sequences
-the two are swapped (Lan et al. 2020). In others, and where the chunk is a single sentence, B is
-instead a random text of another document (of the same one if there is no other), long enough to
-fill the sequence. The longer of the two is then truncated, token by token at either end, until both
-fit.
+A and B are swapped (Lan et al. 2020). In others, and whenever the chunk is a single sentence, B is
+replaced by a random text of another document (of the same one if there is no other), long enough to
+fill the sequence. Then the longer text is truncated, token by token at either end, until both fit.
 
-Two deviations make sequence i of epoch e a pure function of (seed, e, i). Chunks are the same in
-every epoch, and what a random B leaves unused is not put back for the next chunk; since splits and
-B are redrawn in every epoch, another epoch uses it. And a sentence longer than a sequence is split
-into parts that count as sentences, so nothing of it is lost.
+Two deviations from BERT make sequence i of epoch e a pure function of (seed, e, i). First, chunks
+are the same in every epoch, and the true B that a random B replaces is not used for the next chunk;
+as splits and random texts are redrawn in every epoch, another epoch uses it. Second, a sentence
+longer than a sequence is split into parts that count as sentences, so no text is lost.
 """
 
 from collections.abc import Mapping
@@ -32,9 +31,9 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 class TextPair(InputFormat):
     """[CLS] A [SEP] B [SEP]; ``separators`` is the number of [SEP] between A and B (RoBERTa: 2).
 
-    ``second`` maps the relation of B to A to its fraction (BERT: ``next`` and ``random``, half
-    each; ALBERT: ``next`` and ``previous``; ERNIE 2.0: ``next``, ``same-document`` and ``random``).
-    If a document is a single chunk, B is random instead of ``same-document``.
+    ``second`` is the fraction of each relation of B to A. BERT has half ``next`` and half
+    ``random``; ALBERT ``next`` and ``previous``; ERNIE 2.0 ``next``, ``same-document`` and
+    ``random``. If a document is a single chunk, B is random instead of ``same-document``.
     """
 
     separators: Literal[1, 2] = 1
@@ -54,14 +53,14 @@ class TextPair(InputFormat):
         return frozenset(self.second)
 
     def text_layout(self, split: Split, specials: SpecialTokens) -> TextLayout:
-        """Return the layout of its pairs."""
+        """Return the layout of the pairs."""
         return TextLayout(split, specials, self.length, self.separators)
 
 
 class SegmentPair(TextPair):
-    """Chunks that fill a sequence, sometimes a shorter one (BERT, RoBERTa's SEGMENT-PAIR).
+    """Chunks that fill a sequence, or sometimes less (BERT, RoBERTa's SEGMENT-PAIR).
 
-    With probability ``short`` a chunk is filled only to a random length of at least 2.
+    With probability ``short`` a chunk fills only a random length of at least 2 tokens.
     """
 
     kind: Literal["segment-pair"] = "segment-pair"
@@ -82,7 +81,7 @@ class SegmentPair(TextPair):
 
 
 class SentencePair(TextPair):
-    """Two natural sentences, however short (RoBERTa's SENTENCE-PAIR)."""
+    """Two natural sentences of any length (RoBERTa's SENTENCE-PAIR)."""
 
     kind: Literal["sentence-pair"] = "sentence-pair"
 
@@ -103,7 +102,7 @@ def _plan_pairs(
     target_lengths: IntArray,
     rng_key: int,
 ) -> SequenceSource:
-    """Plan the pairs of chunks that begin at ``first_units`` (C,)."""
+    """Return the pairs from chunks that begin at ``first_units`` (C,)."""
     starts = np.append(first_units, len(units.starts))
     sampler = _PairSampler(layout, fractions, units, starts, target_lengths, rng_key)
     return SequenceSource(len(first_units), sampler.sequences)
@@ -111,7 +110,10 @@ def _plan_pairs(
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PairSampler:
-    """Pairs by ``chunk_starts`` (C + 1,) in units and ``target_lengths`` (U,) in tokens."""
+    """A sampler of pairs from chunks that fill the ``target_lengths`` (U,) of their first unit.
+
+    ``chunk_starts`` (C + 1,) are indices of units; lengths are in tokens.
+    """
 
     layout: TextLayout
     relation_fractions: Mapping[Relation, float]
@@ -170,7 +172,7 @@ class _PairSampler:
         )
 
     def _sample_relation(self, index: IntArray, epoch: Counters) -> IntArray:
-        """Draw the index into ``RELATIONS`` of each sequence."""
+        """Draw the relation of each sequence, an index into ``RELATIONS``."""
         relation_ids = np.array(
             [n for n, name in enumerate(RELATIONS) if self.relation_fractions.get(name)]
         )
@@ -181,7 +183,10 @@ class _PairSampler:
     def _text_from_other_document(
         self, unit_ids: IntArray, min_lengths: IntArray, index: IntArray, epoch: Counters
     ) -> tuple[IntArray, IntArray]:
-        """Return first and last unit of texts of another document of at least ``min_lengths``."""
+        """Return the first and last unit of a random text of another document.
+
+        A text has at least ``min_lengths`` tokens unless its document ends first.
+        """
         num_documents = self.layout.split.num_documents
         step = 1 + integers(
             stream_key(self.rng_key, "document"), max(num_documents - 1, 1), epoch, index
@@ -201,7 +206,7 @@ class _PairSampler:
         index: IntArray,
         epoch: Counters,
     ) -> tuple[IntArray, IntArray, BoolArray]:
-        """Return first and last unit of texts of the same document outside the chunk.
+        """Return the first and last unit of a random text of the same document outside the chunk.
 
         The third array says whether there is such a text.
         """
@@ -223,13 +228,13 @@ class _PairSampler:
 def _cut(
     texts: TextSpans, lengths: IntArray, rng_key: int, index: IntArray, epoch: Counters
 ) -> TextSpans:
-    """Truncate texts to ``lengths``, removing tokens at random ends."""
+    """Truncate texts to ``lengths``, removing each token at a random end."""
     num_cut_in_front = _count_heads(texts.lengths - lengths, rng_key, epoch, index)
     return TextSpans(texts.starts + num_cut_in_front, lengths)
 
 
 def _count_heads(num_tosses: IntArray, rng_key: int, epoch: Counters, index: IntArray) -> IntArray:
-    """Draw how many of ``num_tosses`` (B,) fair coins land heads."""
+    """Draw the number of heads among ``num_tosses`` (B,) fair coin tosses."""
     num_words = int(num_tosses.max(initial=0)) // 64 + 1
     word = np.arange(num_words)
     bits = random_bits(rng_key, np.reshape(epoch, (-1, 1)), index[:, None], word)

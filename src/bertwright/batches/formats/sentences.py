@@ -1,7 +1,7 @@
 """Whole sentences (Liu et al. 2019, section 4.2): FULL-SENTENCES and DOC-SENTENCES.
 
-The cuts are the same in every epoch; every token is used once per epoch. A sentence longer than a
-sequence is split where the sequence ends.
+The cuts are the same in every epoch, and every token is used once per epoch. A sentence longer than
+a sequence is split where the sequence ends.
 """
 
 from typing import Literal
@@ -21,7 +21,7 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 class FullSentences(InputFormat):
     """As many whole sentences as fit, across documents, with a [SEP] between documents.
 
-    All tokens of a sequence see each other. The rest is padding.
+    All tokens of a sequence attend to each other. The rest of a sequence is padding.
     """
 
     kind: Literal["full-sentences"] = "full-sentences"
@@ -39,8 +39,8 @@ class FullSentences(InputFormat):
 class DocSentences(InputFormat):
     """As many whole sentences as fit, up to the end of the document.
 
-    ``packing`` puts consecutive texts into one sequence while they fit (next-fit), isolated from
-    each other; otherwise the rest is padding, which is a lot where documents are short.
+    The rest of a sequence is padding, which is a lot if documents are short. ``packing`` instead
+    puts consecutive texts into one sequence while they fit (next-fit), isolated from each other.
     """
 
     kind: Literal["doc-sentences"] = "doc-sentences"
@@ -57,8 +57,8 @@ class DocSentences(InputFormat):
         starts = units.starts[chunk_starts(np.minimum(next_unit, units.next_document_start()))]
         bounds = _bounds(starts, split)
         if self.packing:
-            # Two texts of one document never fit in one sequence, so its separators are exactly its
-            # ends of documents.
+            # Two texts of one document never fit in one sequence, so a sequence has separators
+            # exactly where documents end.
             num_separators = len(layout.separator_ids) * np.arange(len(starts))
             next_start = _next_unit_greedy(
                 bounds[:-1] + num_separators, bounds[1:] + num_separators, layout.max_text_tokens
@@ -68,7 +68,7 @@ class DocSentences(InputFormat):
 
 
 def _next_unit_greedy(starts: IntArray, stops: IntArray, max_tokens: int) -> IntArray:
-    """Return the first unit that no longer fits in a sequence beginning with each unit, (U,)."""
+    """Return for each unit the first one that no longer fits in a sequence that it begins, (U,)."""
     return np.searchsorted(stops, starts + max_tokens, side="right")
 
 
@@ -77,7 +77,7 @@ def _bounds(starts: IntArray, split: Split) -> IntArray:
 
 
 def _plan_bounds(layout: SequenceLayout, bounds: IntArray) -> SequenceSource:
-    """Plan the sequences between consecutive stream positions ``bounds`` (R + 1,)."""
+    """Return the sequences between consecutive stream positions ``bounds`` (R + 1,)."""
 
     def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
         starts = bounds[index]

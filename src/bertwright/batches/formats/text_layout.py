@@ -1,4 +1,4 @@
-"""Layout of several texts: spans of the token stream, one after the other in a sequence."""
+"""Layout of several spans of the token stream, one after the other in a sequence."""
 
 from dataclasses import dataclass, replace
 
@@ -14,7 +14,7 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TextSpans:
-    """Spans of the token stream, any shape."""
+    """Spans of the token stream, in arrays of any shape."""
 
     starts: IntArray
     lengths: IntArray
@@ -29,7 +29,7 @@ class TextSpans:
 class TextLayout:
     """Sequences [CLS] text [SEP] text [SEP] ..., with ``num_separators`` [SEP] between two texts.
 
-    A text has its segment and language with the [SEP] after it, and all but one of those before.
+    The [SEP] after a text, and all but the first [SEP] before it, have its segment and language.
     """
 
     split: Split
@@ -39,13 +39,13 @@ class TextLayout:
 
     @property
     def max_pair_tokens(self) -> int:
-        """Maximum number of tokens of two texts."""
+        """Return the maximum number of tokens of two texts."""
         return self.length - 2 - self.num_separators
 
     def lay_out_pairs(
         self, first_texts: TextSpans, second_texts: TextSpans, relation: IntArray
     ) -> SequenceBatch:
-        """Return sequences of pairs (B,) that fit, with their ``relation`` (B,)."""
+        """Return sequences of pairs (B,) with their ``relation`` (B,); every pair must fit."""
         starts = np.stack([first_texts.starts, second_texts.starts], axis=1)
         lengths = np.stack([first_texts.lengths, second_texts.lengths], axis=1)
         segment_ids = np.broadcast_to(np.arange(2), starts.shape)
@@ -56,9 +56,9 @@ class TextLayout:
     def lay_out(
         self, texts: TextSpans, segment_ids: IntArray, relation: IntArray, is_present: BoolArray
     ) -> SequenceBatch:
-        """Return sequences of texts (B, k) that fit, with their segments, and ``relation`` (B,).
+        """Return sequences of texts (B, k) with their segment ids and ``relation`` (B,).
 
-        Those that are not present come last.
+        The texts of a sequence must fit, and those that are not present come last.
         """
         num_separators = np.where(np.arange(texts.starts.shape[1]), self.num_separators, 1)
         stops = 1 + np.cumsum(np.where(is_present, num_separators + texts.lengths, 0), axis=1)
@@ -94,9 +94,10 @@ class TextLayout:
 def read_text(
     split: Split, stream_positions: IntArray, is_text_start: BoolArray
 ) -> tuple[Int32Array, TokenInfoArrays]:
-    """Return the tokens at stream positions (B, L), -1 for none, and their annotations.
+    """Return the tokens at stream positions (B, L), and their metadata.
 
-    These are words and sentences, which begin where a text does, and those of the split.
+    Position -1 means no token. The metadata are words and sentences, which also begin at
+    ``is_text_start`` (B, L), and the annotations of the split.
     """
     is_text = stream_positions >= 0
     tokens, boundaries = split.gather(np.maximum(stream_positions, 0).ravel(), 1)
@@ -118,7 +119,7 @@ def truncate_longest_first(
 ) -> tuple[IntArray, IntArray]:
     """Return the lengths after removing tokens one by one from the longer text until both fit.
 
-    B counts as the longer one on ties, as in the code of Devlin et al. 2019.
+    If both are equally long, B loses a token, as in the code of Devlin et al. 2019.
     """
     first_lengths = np.minimum(
         first_lengths, np.maximum(max_total - second_lengths, (max_total + 1) // 2)

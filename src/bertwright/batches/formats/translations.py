@@ -21,11 +21,12 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 class TranslationPair(InputFormat):
     """[CLS] A [SEP] [CLS] B [SEP], where B translates A.
 
-    Each side has its language id, special tokens included, and its positions count from 0 (without
-    ``restart``, they continue across the pair). In a pair that is too long, the longer side loses
-    its last tokens until both fit. ``packing`` puts consecutive pairs into one sequence while they
-    fit, isolated from each other; otherwise the rest is padding, which is a lot where the sides are
-    sentences. XLM uses one delimiter for both [CLS] and [SEP], and a sequence for each pair.
+    Each side has its own language id, special tokens included, and its positions count from 0;
+    without ``restart`` they continue across the pair. If a pair is too long, the longer side loses
+    its last tokens until both fit. The rest of a sequence is padding, which is a lot if the sides
+    are sentences; ``packing`` instead puts consecutive pairs into one sequence while they fit,
+    isolated from each other. XLM uses one delimiter for both [CLS] and [SEP], and a sequence for
+    each pair.
     """
 
     kind: Literal["translation-pair"] = "translation-pair"
@@ -74,12 +75,12 @@ class TranslationPair(InputFormat):
         first_pairs: IntArray,
         end_pairs: IntArray,
     ) -> SequenceBatch:
-        """Return sequences of the pairs from ``first_pairs`` (B,) to before ``end_pairs`` (B,).
+        """Return sequences that each hold the pairs [``first_pairs``, ``end_pairs``), (B,) each.
 
-        Every pair has its second document (P,) and the lengths of its sides (P, 2).
+        ``second_documents`` (P,) and ``side_lengths`` (P, 2) describe all pairs.
         """
-        # One entry for every side of every pair of every sequence, then one for every token of a
-        # side.
+        # First one entry for every side of every pair of every sequence, then one for every token
+        # of a side.
         sequence_ids, pair = _expand_ranges(first_pairs, end_pairs)
         document_ids = np.stack([second_documents[pair] - 1, second_documents[pair]], axis=1)
         document_ids = document_ids.ravel()
@@ -115,7 +116,7 @@ class TranslationPair(InputFormat):
 
 
 def _expand_ranges(starts: IntArray, stops: IntArray) -> tuple[IntArray, IntArray]:
-    """Return the range that each member belongs to, and the members, range by range."""
+    """Return the concatenated members of all ranges, preceded by the range index of each member."""
     sizes = stops - starts
     which = np.repeat(np.arange(len(sizes)), sizes)
     return which, np.arange(len(which)) - (np.cumsum(sizes) - sizes)[which] + starts[which]

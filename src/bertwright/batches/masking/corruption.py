@@ -14,17 +14,17 @@ from bertwright.core.rng import CounterRng, Counters
 
 
 class Corruption(Config):
-    """A corruption.
+    """A replacement of the selected tokens.
 
-    ``when``: masks are drawn in every epoch (``dynamic``, RoBERTa), or only ``copies`` times
-    (``static``, BERT: epoch e repeats epoch e - copies).
+    If ``when`` is ``dynamic`` (RoBERTa), every epoch has new masks. If it is ``static`` (BERT),
+    masks are drawn only ``copies`` times: epoch e repeats epoch e - copies.
     """
 
     when: Literal["dynamic", "static"] = "dynamic"
     copies: int = Field(default=10, ge=1, le=65_536)
 
     def repeated_epoch(self, epoch: Counters) -> Counters:
-        """Return the epoch that ``epoch`` repeats; sequences must be those of it, too."""
+        """Return the epoch whose masks ``epoch`` repeats; its sequences must be repeated, too."""
         return epoch % self.copies if self.when == "static" else epoch
 
     def corrupt(
@@ -41,10 +41,10 @@ class Corruption(Config):
 class TokenReplacement(Corruption):
     """A mask, a random token, or the token itself (Devlin et al. 2019: 80, 10, 10 %).
 
-    ``random_from`` is ``vocabulary`` in BERT, special tokens and the token itself included,
-    ``non-special`` in RoBERTa, and ``unigram``, by frequency in the text, in SpanBERT. One random
-    number is drawn per ``unit``: per ``token``, even within a whole word, in BERT's code; per
-    ``selected`` unit, a word or a span, in RoBERTa's and SpanBERT's.
+    Random tokens come from the whole ``vocabulary`` (BERT; special tokens and the token itself
+    included), are ``non-special`` (RoBERTa), or follow the frequencies in the text (``unigram``,
+    SpanBERT). The choice is made per ``unit``: for each ``token``, even within a whole word, as in
+    BERT's code, or once for each ``selected`` word or span, as in RoBERTa's and SpanBERT's.
     """
 
     kind: Literal["replace"] = "replace"

@@ -1,9 +1,9 @@
 """Selection: which positions of a sequence are masked.
 
 The number of slots per sequence, m, depends only on its length and the masking rate, so shapes are
-constant; a sequence with fewer candidates is padded with *fillers* of weight 0. As in BERT the
-budget of a sequence is ``round(masking_rate * real tokens)``, counting special tokens, which are
-never selected, and at least one.
+constant; a sequence with fewer selected positions is padded with *fillers* of weight 0. As in BERT,
+the masking budget of a sequence is ``round(masking_rate * real tokens)``, but at least 1. Special
+tokens count as real tokens, although they are never selected.
 """
 
 from collections.abc import Sequence
@@ -22,16 +22,16 @@ from bertwright.core.rng import CounterRng
 from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule, Schedule
 
 FILLER_POSITION = 1
-"""The position of fillers: not 0, since some objectives read the position before."""
+"""Position of fillers; not 0, because some objectives read the position before it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SelectedPositions:
-    """The selected positions of every sequence, ascending.
+    """The selected positions of every sequence, in ascending order.
 
     - ``positions``: (B, m) int64, positions in the sequence
-    - ``weights``: (B, m) float32, 0 for fillers
-    - ``unit_ids``: (B, m) int64, equal for tokens selected together, as a word or a span
+    - ``weights``: (B, m) float32, 1 for selected positions, 0 for fillers
+    - ``unit_ids``: (B, m) int64, equal for tokens of the same selected word or span
     """
 
     positions: IntArray
@@ -40,7 +40,7 @@ class SelectedPositions:
 
     @staticmethod
     def from_unit_ids(unit_ids: IntArray, num_slots: int) -> "SelectedPositions":
-        """Return the positions with unit id (B, L) >= 0, at most ``num_slots`` per sequence."""
+        """Return the positions with ``unit_ids`` (B, L) >= 0, at most ``num_slots`` each."""
         positions = np.full((len(unit_ids), num_slots), FILLER_POSITION, np.int64)
         weights = np.zeros((len(unit_ids), num_slots), np.float32)
         sequence, column = np.nonzero(unit_ids >= 0)
@@ -65,26 +65,26 @@ Fraction = Annotated[NumberOrSchedule, AfterValidator(_check_fraction)]
 
 
 class MaskSelection(Config):
-    """A selection; ``masking_rate`` is the fraction of real tokens to select (BERT: 0.15)."""
+    """A selection of positions to mask, a fraction ``masking_rate`` of real tokens (BERT: 0.15)."""
 
     masking_rate: Fraction = Field(default=ConstantSchedule(value=0.15))
 
     data_requirements: ClassVar[frozenset[DataRequirement]] = frozenset()
-    """Annotations that it needs and not every data set has."""
+    """Annotations that the selection needs and not every data set has."""
 
     @property
     def max_masking_rate(self) -> float:
-        """The maximum masking rate at any progress."""
+        """Return the maximum masking rate at any progress of training."""
         return self.masking_rate.value_range()[1]
 
     def num_slots(self, length: int) -> int:
-        """Return m, the number of slots for sequences of a length."""
+        """Return m, the number of slots for sequences of this length."""
         return count_slots(length, self.max_masking_rate)
 
     def select(
         self, batch: SequenceBatch, vocabulary: Vocabulary, rng: CounterRng, progress: float
     ) -> SelectedPositions:
-        """Select positions in every sequence, at a ``progress`` of training from 0 to 1."""
+        """Select positions in every sequence; ``progress`` of training is in [0, 1]."""
         num_slots = self.num_slots(batch.token_ids.shape[1])
         num_to_mask = masking_budget(batch, self.masking_rate.at(progress), num_slots)
         return self.select_positions(batch, vocabulary, rng, num_to_mask, num_slots)
@@ -113,9 +113,9 @@ def masking_budget(batch: SequenceBatch, masking_rate: float, num_slots: int) ->
 
 
 def shuffle_candidates(is_candidate: BoolArray, rng: CounterRng) -> tuple[IntArray, IntArray]:
-    """Return columns in random order (B, L), candidates first, and the number of those (B, 1).
+    """Return columns in random order (B, L), candidates first, and the number of candidates (B, 1).
 
-    The column is stored in the low bits of its hash, so that sorting the values sorts the columns.
+    Each column is stored in the low bits of its own hash, so sorting hashes sorts the columns.
     """
     columns = np.arange(is_candidate.shape[1], dtype=np.uint64)
     low = np.uint64((1 << max(1, is_candidate.shape[1] - 1).bit_length()) - 1)
@@ -126,12 +126,12 @@ def shuffle_candidates(is_candidate: BoolArray, rng: CounterRng) -> tuple[IntArr
 
 
 def starts_unit(unit_ids: NDArray[Any]) -> BoolArray:
-    """Return where a unit (B, L), from -1 on, differs from that of the position before."""
+    """Return where ``unit_ids`` (B, L), at least -1 each, differ from the previous position."""
     return np.diff(unit_ids, axis=1, prepend=-2) != 0
 
 
 MAX_MEAN_TOKENS_PER_WORD = 10
-"""In tokens: words of spaced text are shorter on average, even spelled letter by letter."""
+"""Text with spaces has fewer tokens per word, even if every letter is a token."""
 
 
 def is_unspaced(is_word_start: BoolArray, is_special: BoolArray) -> BoolArray:
@@ -144,13 +144,14 @@ def is_unspaced(is_word_start: BoolArray, is_special: BoolArray) -> BoolArray:
 
 
 MAX_UNUSED_FRACTION = 0.1
-"""The fraction of a budget that may be left over before smaller units fill it."""
+"""Fraction of a budget that may stay unused; beyond it, smaller units fill the budget."""
 
 
 def select_whole_units(unit_ids: NDArray[Any], budget: IntArray, rng: CounterRng) -> BoolArray:
-    """Select whole units within a budget (B, 1), in random order; returns their tokens (B, L).
+    """Select whole units in random order within a budget (B, 1); return the mask of their tokens.
 
-    ``unit_ids`` (B, L) number the unit of each token from 0 to L - 1, -1 for none.
+    ``unit_ids`` (B, L) are the unit of each token, from 0 to L - 1, or -1 for none. The mask is
+    (B, L).
     """
     num_sequences, length = unit_ids.shape
     is_candidate = unit_ids >= 0
@@ -174,9 +175,9 @@ def fill_remaining_budget(
 ) -> NDArray[Any]:
     """Fill sequences that have more than a tenth of their budget (B, 1) left.
 
-    Whole units of each level fill them, the largest first, and single tokens in the end.
-    ``unit_ids`` (B, L) number the unit of each selected token, -1 for the others. Returns them with
-    the tokens selected here added; ids of different levels never coincide.
+    Whole units of each level fill them, the largest units first, and finally single tokens.
+    ``unit_ids`` (B, L) are the unit of each selected token, or -1 for other tokens. Return them
+    with the units selected here added; ids of different levels never coincide.
     """
     length = unit_ids.shape[1]
     for depth, level in enumerate((*levels, np.arange(length)), start=1):
@@ -192,10 +193,10 @@ def fill_remaining_budget(
 
 
 def fits_in_budget(sizes: NDArray[Any], budget: IntArray) -> BoolArray:
-    """Return which items (B, W), in order, fit in a budget (B, 1), skipping those that do not.
+    """Return which items (B, W), taken in order, fit in a budget (B, 1); others are skipped.
 
-    Each round takes all items up to the first that does not fit. Such an item never fits later, so
-    every round but the last takes at least one more item, and few rounds are needed.
+    Each round takes all items before the first one that does not fit. As that item never fits
+    later, every round but the last takes at least one more item, and few rounds are needed.
     """
     is_taken = np.zeros(sizes.shape, np.bool_)
     remaining = budget

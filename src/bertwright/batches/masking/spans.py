@@ -1,7 +1,7 @@
-"""Spans of words or tokens that are masked together.
+"""Selection of spans of words or tokens.
 
-Spans and n-grams draw a start and a length repeatedly until the budget of a sequence is spent, for
-all sequences at once.
+Starts and lengths of spans and n-grams are drawn repeatedly until the budget of every sequence is
+spent, for all sequences at once.
 """
 
 from typing import Literal
@@ -25,11 +25,11 @@ from bertwright.core.rng import CounterRng
 
 
 class ContiguousSelection(MaskSelection):
-    """Base of spans and n-grams.
+    """A base class of span and n-gram selection.
 
-    A span has n words, 1 <= n <= ``longest``, with a probability proportional to (1 - ``stop``)^n
-    (``geometric``, renormalised, not clipped), to 1/n (``harmonic``) or constant (``uniform``).
-    ``of: tokens`` counts tokens instead of words, as is done in text without spaces.
+    A span has n words, 1 <= n <= ``longest``. The probability of n is proportional to
+    (1 - ``stop``)^n (``geometric``, renormalised, not clipped), proportional to 1/n (``harmonic``),
+    or constant (``uniform``). With ``of: tokens``, and in text without spaces, n counts tokens.
     """
 
     law: Literal["geometric", "harmonic", "uniform"] = "geometric"
@@ -39,7 +39,7 @@ class ContiguousSelection(MaskSelection):
 
     @property
     def length_probabilities(self) -> FloatArray:
-        """Probabilities of the lengths from 1 to ``longest``."""
+        """Return the probabilities of the lengths from 1 to ``longest``, (longest,)."""
         n = np.arange(1, self.longest + 1, dtype=np.float64)
         shape = {"geometric": (1 - self.stop) ** n, "harmonic": 1 / n, "uniform": np.ones_like(n)}
         return shape[self.law] / shape[self.law].sum()
@@ -92,15 +92,15 @@ class ContiguousSelection(MaskSelection):
         is_masked: BoolArray,
         remaining: IntArray,
     ) -> IntArray:
-        """Return the end of the span from ``starts`` (B, 1), given the end for every length."""
+        """Return the end of the span from ``starts``; ``ends`` are those by length, (B, 1) each."""
         return np.choose(length_index, ends)
 
     def _merge_spans(self, unit_ids: IntArray, columns: IntArray) -> IntArray:
-        """Return the unit id (B, L) of each selected position, -1 elsewhere."""
+        """Return the unit id (B, L) of each selected position; -1 elsewhere."""
         return unit_ids
 
     def _word_bounds(self, batch: SequenceBatch) -> tuple[IntArray, IntArray]:
-        """Return the start of each token's word, and the first position after it, (B, L) each."""
+        """Return the start of each token's word and the first position after it, (B, L) each."""
         length = batch.token_ids.shape[1]
         column = np.broadcast_to(np.arange(length), batch.token_ids.shape)
         if self.of == "tokens":
@@ -133,7 +133,7 @@ class ContiguousSelection(MaskSelection):
 class SpanSelection(ContiguousSelection):
     """Spans that start at the word of a random token (Joshi et al. 2019, section 3.1).
 
-    The last one is truncated to the budget, even within a word. If ``merged``, adjacent spans
+    The last span is truncated to the budget, even within a word. If ``merged``, adjacent spans
     become one.
     """
 
@@ -152,8 +152,8 @@ class SpanSelection(ContiguousSelection):
 class NGramSelection(ContiguousSelection):
     """Spans of n whole words from a random word (Lan et al. 2020, section 4.1).
 
-    A span that exceeds the budget or meets another is shortened to the words that fit. If that
-    leaves more than a tenth of the budget, single tokens fill it.
+    A span that exceeds the budget or overlaps another is shortened to the words that fit. If more
+    than a tenth of the budget remains, single tokens fill it.
     """
 
     kind: Literal["n-grams"] = "n-grams"
@@ -183,7 +183,7 @@ class NGramSelection(ContiguousSelection):
 
 
 class PartitionSelection(MaskSelection):
-    """Spans of ``mean`` tokens on average; a span may cross a special token, which stays."""
+    """Spans of ``mean`` tokens on average (T5); special tokens inside a span stay."""
 
     kind: Literal["partition"] = "partition"
     mean: float = Field(default=3.0, ge=1.0, le=1_024)
@@ -208,7 +208,7 @@ class PartitionSelection(MaskSelection):
         num_spans = np.minimum(num_spans, np.minimum(num_masked, num_text - num_masked))
         span_ids = _random_segments(num_masked, num_spans, length, rng.fold_in("chosen"))
         gap_ids = _random_segments(num_text - num_masked, num_spans, length, rng.fold_in("between"))
-        # Before a masked token come all earlier masked ones and the gaps up to its span.
+        # A masked token comes after all earlier masked tokens and all gaps up to its span.
         widths = np.zeros((len(is_text), length + 1), np.int64)
         np.add.at(
             widths, (np.arange(len(is_text))[:, None], np.where(gap_ids >= 0, gap_ids, length)), 1
@@ -227,7 +227,7 @@ def _random_segments(
 ) -> IntArray:
     """Split ``counts`` (B, 1) items at random into ``num_segments`` (B, 1) segments.
 
-    Returns the segment of each item (B, L), -1 beyond them.
+    Return the segment of each item, (B, L); -1 beyond the last item.
     """
     column = np.arange(length)
     is_boundary = np.broadcast_to((column > 0) & (column < counts), (len(counts), length))

@@ -26,7 +26,7 @@ from bertwright.core.schedules import ConstantSchedule
 
 
 class TokenSelection(MaskSelection):
-    """Single tokens without replacement, uniformly (Devlin et al. 2019), or rare tokens first.
+    """Single tokens, drawn without replacement uniformly (Devlin et al. 2019) or by rarity.
 
     With ``rarity`` r a token is drawn with weight count^-r (Lample and Conneau 2019: 0.5).
     """
@@ -60,7 +60,7 @@ class TokenSelection(MaskSelection):
     ) -> tuple[IntArray, IntArray]:
         """Return columns in the order of weighted draws without replacement, candidates first.
 
-        Also returns the number of candidates (Efraimidis and Spirakis 2006).
+        Also return the number of candidates, (B, 1). Source: Efraimidis and Spirakis 2006.
         """
         column = np.arange(batch.token_ids.shape[1])
         waiting_times = (
@@ -75,12 +75,13 @@ class WholeWordSelection(MaskSelection):
     """All tokens of a word or none (google-research/bert, May 2019).
 
     Words are taken in random order while they fit in the budget, which counts tokens; a word that
-    exceeds the rest of the budget is skipped. If that leaves more than a tenth of the budget,
-    single tokens of the skipped words fill it. In text without spaces tokens count as words. Words
-    end at special tokens, where the official code joins a continuation token at the start of a
-    truncated text to the word before.
+    exceeds the remaining budget is skipped. If more than a tenth of the budget remains, single
+    tokens of the skipped words fill it. In text without spaces, tokens count as words. Words end at
+    special tokens; the official code instead joins a continuation token at the start of a truncated
+    text to the word before.
 
-    This holds in a fraction ``whole`` of the sequences; in the others tokens are selected singly.
+    A fraction ``whole`` of the sequences is masked like this; in the others, single tokens are
+    selected.
     """
 
     kind: Literal["whole-words"] = "whole-words"
@@ -119,7 +120,7 @@ class WholeWordSelection(MaskSelection):
         )
 
     def _unit_levels(self, batch: SequenceBatch) -> list[NDArray[Any]]:
-        """Return unit ids (B, L) by level, largest units first, -1 for special tokens."""
+        """Return unit ids (B, L) for each level, largest units first; -1 for special tokens."""
         word_ids = batch.token_info.word_ids
         if word_ids is None:
             raise UserError(f"selection {self.kind} needs an input format with word boundaries")
@@ -134,12 +135,12 @@ class WholeWordSelection(MaskSelection):
 
 
 class PhraseSelection(WholeWordSelection):
-    """All of a phrase or none of it; text outside phrases is selected by words.
+    """All tokens of a phrase or none; outside phrases, all tokens of a word or none.
 
     Phrases and words are taken in random order, with equal probability, while they fit in the
-    budget, which counts tokens; one that exceeds the rest is skipped. If that leaves more than a
-    tenth of the budget, whole words of the skipped phrases fill it, then single tokens. The part of
-    a phrase that is inside the sequence counts as one.
+    budget, which counts tokens; a unit that exceeds the remaining budget is skipped. If more than a
+    tenth of the budget remains, whole words of the skipped phrases fill it, then single tokens. If
+    a phrase is cut by the end of the sequence, the part inside counts as a phrase.
     """
 
     kind: Literal["phrases"] = "phrases"  # type: ignore[assignment]
@@ -164,7 +165,7 @@ class PhraseSelection(WholeWordSelection):
 
 
 class EntitySelection(PhraseSelection):
-    """Like phrases, for named entities."""
+    """All tokens of a named entity or none; otherwise like phrase selection."""
 
     kind: Literal["entities"] = "entities"  # type: ignore[assignment]
     annotation: ClassVar[Literal["phrase_ids", "entity_ids"]] = "entity_ids"

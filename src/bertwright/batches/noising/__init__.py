@@ -1,4 +1,4 @@
-"""Noising: corrupt a text that a decoder reconstructs.
+"""Noising: corruption of a text that a decoder reconstructs.
 
 Reading order: ``noising`` (the axis), then one file per method: ``sentinels``, ``infilling``,
 ``fragment``, ``translation``.

@@ -1,4 +1,4 @@
-"""One fragment of a text is masked, and the decoder predicts it (Song et al. 2019)."""
+"""Noising that masks one fragment of a text, which the decoder predicts (Song et al. 2019)."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,10 +18,10 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 
 class Fragment(Noising):
-    """A contiguous fragment of ``masking_rate`` of the tokens, at least ``least``, is corrupted.
+    """One contiguous fragment of ``masking_rate`` of the tokens (at least ``least``) is corrupted.
 
-    ``corruption`` is applied to it in the encoder. The decoder gets the fragment alone, at its
-    positions in the text; its first token is predicted from the start token.
+    ``corruption`` is applied to the fragment in the encoder input. The decoder input is only the
+    fragment, at its positions in the text; the first token is predicted from the start token.
     """
 
     kind: Literal["fragment"] = "fragment"

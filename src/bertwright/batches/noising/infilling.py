@@ -17,12 +17,12 @@ from bertwright.core.rng import CounterRng
 
 
 class Infilling(Noising):
-    """Spans of ``masking_rate`` of the words become one mask each; the decoder predicts the text.
+    """Each masked span becomes one mask token, and the decoder predicts the whole text.
 
-    Span lengths are Poisson with mean ``mean``; a span of 0 words inserts a mask. ``permuted``
-    shuffles the sentences first. Spans and the other words are in random order: spans may touch,
-    none overlap. The last one is truncated to the budget. In text without spaces tokens count as
-    words.
+    The spans cover a fraction ``masking_rate`` of the words. Their lengths are Poisson with mean
+    ``mean``; a span of 0 words inserts a mask. Spans lie at random positions; they may touch but do
+    not overlap, and the last one is truncated to the budget. ``permuted`` shuffles the sentences
+    first. In text without spaces, tokens count as words.
     """
 
     kind: Literal["infilling"] = "infilling"
@@ -89,9 +89,9 @@ class Infilling(Noising):
     def _sample_spans(
         self, num_words: IntArray, length: int, rng: CounterRng
     ) -> tuple[BoolArray, BoolArray, IntArray]:
-        """Return whether each word is in a span (B, L), begins one (B, L), and inserted masks.
+        """Return whether each word is in a span, whether it begins one, and the inserted masks.
 
-        Inserted masks (B, L + 1) are the number before each word.
+        The first two are (B, L). The number of masks inserted before each word is (B, L + 1).
         """
         words = num_words[:, None]
         budget = np.minimum(np.maximum(np.rint(self.masking_rate * words), 1), words).astype(
@@ -133,14 +133,14 @@ class Infilling(Noising):
 
 
 def _poisson_cdf(mean: float) -> FloatArray:
-    """Return the Poisson probabilities of at most 0, 1, 2, ..."""
+    """Return the Poisson probabilities of at most 0, 1, 2, ... events."""
     n = np.arange(64)
     log_probabilities = n * math.log(mean) - mean - np.array([math.lgamma(k + 1) for k in n])
     return np.cumsum(np.exp(log_probabilities))[:-1]
 
 
 def _shuffle_sentences(batch: SequenceBatch, rng: CounterRng) -> IntArray:
-    """Return the source position (B, L) of each token after shuffling sentences.
+    """Return the source position (B, L) of each token after shuffling the sentences.
 
     Special tokens keep their positions.
     """
@@ -158,7 +158,7 @@ def _shuffle_sentences(batch: SequenceBatch, rng: CounterRng) -> IntArray:
 
 
 def _word_starts(batch: SequenceBatch, order: IntArray) -> BoolArray:
-    """Return where words begin (B, L), the tokens being permuted by ``order``."""
+    """Return where words begin (B, L) after permuting the tokens by ``order`` (B, L)."""
     word_ids = batch.token_info.word_ids
     if word_ids is None:
         raise UserError("infilling needs an input format with word boundaries")

@@ -1,7 +1,7 @@
 """The noising axis, and the decoder targets.
 
-Noised sequences keep their length L, and every sequence has the same number T of targets, padded
-with weight 0, so shapes are constant.
+To keep shapes constant, noised sequences keep their length L, and every sequence has T targets,
+padded with weight 0.
 """
 
 from collections.abc import Sequence
@@ -21,16 +21,16 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 
 class Noising(Config):
-    """A noising; ``begins`` is the special token that starts the decoder input."""
+    """A corruption of a text; ``begins`` is the special token that starts the decoder input."""
 
     begins: Literal["pad", "start", "end", "mask"] = "pad"
 
     permutes_input: ClassVar[bool] = True
-    """True if the remaining tokens change their positions."""
+    """True if tokens that are not masked may change their positions."""
 
     @property
     def mid_training_masking_rate(self) -> float | None:
-        """The fraction of a text masked halfway through training; None if nothing is masked."""
+        """Return the fraction of a text masked halfway through training; None if none is."""
         return None
 
     def add_noise(
@@ -38,21 +38,21 @@ class Noising(Config):
     ) -> tuple[SequenceBatch, Targets]:
         """Return the noised sequences and the targets of the decoder.
 
-        ``extra_inputs`` holds ``decoder_input_ids``, the token before each target;
-        ``decoder_position_ids``, if they are not 0 to T-1; and ``decoder_language_ids``, if known.
+        ``extra_inputs`` of the targets holds ``decoder_input_ids``, the token before each target;
+        ``decoder_position_ids`` unless they are 0 to T-1; and ``decoder_language_ids`` if known.
         """
         raise TypeError(f"{type(self).__name__} is an axis, not a noising")
 
     def num_targets(self, length: int) -> int:
-        """Return T, the number of targets, for sequences of a length."""
+        """Return T, the number of targets of a sequence of this length."""
         raise TypeError(f"{type(self).__name__} is an axis, not a noising")
 
     def num_positions(self, length: int) -> int:
-        """Return the number of positions that targets may have, for sequences of a length."""
+        """Return the number of possible target positions for sequences of this length."""
         return self.num_targets(length)
 
     def first_position(self, source_ids: Sequence[int], specials: SpecialTokens) -> int:
-        """Return the position of the first target, for a text that is already noised."""
+        """Return the position of the first target of a text that is already noised."""
         return 0
 
     def make_targets(
@@ -69,8 +69,8 @@ class Noising(Config):
         """Return the targets, each predicted from those before it; arrays are (B, T).
 
         Padding, where ``is_real`` is False, comes last. ``source_positions`` are the corresponding
-        positions in the noised sequence, ``position_ids`` those in the text, None for 0 to T-1.
-        ``is_unscored`` marks decoder inputs that are never predicted.
+        positions in the noised sequence; ``position_ids`` are positions in the text, None for 0 to
+        T-1. ``is_unscored`` marks decoder inputs that are not predicted.
         """
         start_id = getattr(vocabulary.specials, self.begins)
         input_ids = np.full_like(token_ids, start_id)
@@ -94,7 +94,7 @@ class Noising(Config):
 def replace_text(
     batch: SequenceBatch, token_ids: IntArray, source_positions: IntArray, is_real: BoolArray
 ) -> SequenceBatch:
-    """Return sequences of other tokens (B, L), taken from ``source_positions`` (B, L).
+    """Return sequences with new token ids (B, L), which come from ``source_positions`` (B, L).
 
     Padding is where ``is_real`` (B, L) is False. Word, sentence and position ids are dropped.
     """

@@ -16,11 +16,11 @@ from bertwright.core.rng import CounterRng
 
 
 class Sentinels(Noising):
-    """Each span becomes one sentinel token.
+    """Each masked span becomes one sentinel token.
 
-    The targets are every sentinel followed by its span, a last sentinel, and the end token. There
-    are ``number`` sentinels: the last ids of the vocabulary, from the end. If it reserves none
-    (``text.tokenizer.sentinels``), its rarest tokens serve as sentinels, too.
+    The targets are each sentinel followed by its span, then a last sentinel and the end token. The
+    ``number`` sentinels are the last ids of the vocabulary, counted from the end. If the tokenizer
+    does not reserve them (``text.tokenizer.sentinels``), these ids are its rarest tokens.
     """
 
     kind: Literal["sentinels"] = "sentinels"

@@ -17,8 +17,8 @@ from bertwright.core.rng import CounterRng
 class Translation(Noising):
     """The encoder reads the first side of a pair, the decoder predicts the second.
 
-    Needs ``assembly.kind: translation-pair`` with one pair per sequence. A fraction
-    ``target_fraction`` of the length is available for the targets; longer ones are truncated.
+    It needs ``assembly.kind: translation-pair`` with one pair per sequence. Targets longer than a
+    fraction ``target_fraction`` of the length are truncated.
     """
 
     kind: Literal["translation"] = "translation"
@@ -70,5 +70,5 @@ class Translation(Noising):
 
 
 def _is_second_text(document_ids: Int32Array, language_ids: Int32Array) -> BoolArray:
-    """Return the positions (B, L) of the side in the other language."""
+    """Return which positions (B, L) belong to the second text, in the other language."""
     return (document_ids >= 0) & (language_ids != language_ids[:, :1])

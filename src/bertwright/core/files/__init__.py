@@ -1,8 +1,8 @@
 """Atomic writes, checks of paths before work starts, and reads with readable errors.
 
 An output is written to a temporary folder next to its target and renamed when it is complete. The
-temporary folder has a random name, is locked while its process lives, and is removed by the next
-process that writes the same output.
+temporary folder has a random name and is locked while its process lives. If the process is killed,
+the next process that writes the same output removes the folder.
 """
 
 from bertwright.core.files.atomic import atomic_file, atomic_folder, write_text

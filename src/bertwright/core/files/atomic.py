@@ -24,15 +24,15 @@ from bertwright.core.files.disk import (
 )
 
 MAX_STEM_LENGTH = 50
-"""Characters of a file's name in its temporary folder's name, which is limited to 255 bytes."""
+"""Characters of the target's name in the name of its temporary folder, at most 255 bytes long."""
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Generator[Path]:
     """Yield a temporary folder that is renamed to ``path`` if the block succeeds.
 
-    Remains of killed processes are removed first. Errors: UserError if ``path`` is not empty, or
-    the disk is full.
+    Temporary folders of killed processes are removed first. Errors: UserError if ``path`` is not
+    empty, or if the disk is full.
     """
     require_new_folder(Path(path))
     target = resolve_output(Path(path))
@@ -57,7 +57,7 @@ def atomic_file(path: Path) -> Generator[Path]:
     """Yield a temporary file that replaces ``path`` if the block succeeds.
 
     A symbolic link is kept and its target replaced; devices and pipes are written to directly.
-    Permissions are those of the replaced file, otherwise the umask's.
+    The new file has the permissions of the replaced one, or else the default (umask).
     Errors: UserError if ``path`` is a folder, or the disk is full.
     """
     path = Path(path)

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from bertwright.core.errors import UserError
 
 MAX_LINKS = 40
-"""Maximum symbolic links that the kernel follows in one path."""
+"""Number of symbolic links that the kernel follows at most in one path."""
 
 
 def resolve_output(path: Path) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from bertwright.core.errors import UserError
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers of a full disk, an exceeded quota and a file-size limit."""
+"""Error numbers: full disk, exceeded quota, exceeded file-size limit."""
 
 
 @contextmanager
@@ -40,7 +40,7 @@ def _errno_in_message(error: Exception) -> int | None:
 
 
 def sync_tree(folder: Path) -> None:
-    """Flush every file of a folder to the disk, with the folder's permissions.
+    """Flush every file of a folder to the disk, and give it the folder's permissions.
 
     Some libraries write files that only their owner can read.
     """
@@ -64,7 +64,7 @@ def sync_file(file: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Flush the names in a folder to the disk."""
+    """Flush a folder's list of files to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

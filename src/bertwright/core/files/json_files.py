@@ -27,7 +27,8 @@ MAX_JSON_DEPTH = 100
 def loads_json(text: str, object_pairs_hook: Callable[[list[Any]], Any] | None = None) -> Any:
     """Return the value of a JSON text.
 
-    Errors: ValueError for invalid JSON, too deep nesting and numbers of thousands of digits.
+    Errors: ValueError for invalid JSON, for nesting that is too deep, and for numbers with
+    thousands of digits.
     """
     try:
         value = json.loads(text, object_pairs_hook=object_pairs_hook)
@@ -64,9 +65,10 @@ def parse_json(text: str, location: str, remedy: str) -> Any:
 
 
 def read_json_lines(file: Path, truncate: bool = False) -> list[Any]:
-    """Return the values of the lines of a file, up to one that a kill left incomplete.
+    """Return the values of a JSON lines file, up to the first incomplete line.
 
-    With ``truncate`` the rest of the file is removed, so that lines can be appended.
+    A killed process may leave one. With ``truncate`` the rest of the file is removed, so that lines
+    can be appended.
     """
     values: list[Any] = []
     num_bytes = 0

@@ -20,8 +20,8 @@ from bertwright.core.files.json_files import read_results
 class ResumableFile:
     """A file of lines with the suffix ``.part`` until it is complete.
 
-    ``.part.json`` stores its ``provenance``; a run that resumes it must have the same. Devices and
-    pipes are written to directly.
+    ``.part.json`` stores the ``provenance``; a run that resumes the file must have the same one.
+    Devices and pipes are written to directly.
     """
 
     def __init__(self, path: Path, provenance: Mapping[str, str]) -> None:

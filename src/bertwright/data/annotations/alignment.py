@@ -1,6 +1,7 @@
 """Annotated phrases and entities, from a column, a sidecar file or a list of phrases.
 
-Character offsets are mapped through the cleaning of a text to its tokens.
+Annotations have character offsets in the original text. They are mapped to the cleaned text, and
+then to its tokens.
 """
 
 from bisect import bisect_left
@@ -20,9 +21,9 @@ ANNOTATION_EXAMPLE = '{"start": 0, "stop": 5, "label": "phrase"}'
 
 
 def parse_annotations(value: Any, location: str) -> tuple[Annotation, ...]:
-    """Parse a list of objects with ``start``, ``stop`` and optional ``label``.
+    """Parse annotations: a list of objects with ``start``, ``stop`` and optional ``label``.
 
-    Offsets count characters; the default label is a phrase. Errors: UserError for other values.
+    Offsets count characters; the default label is ``phrase``. Errors: UserError for other values.
     """
     if isinstance(value, str):
         try:
@@ -47,10 +48,10 @@ def parse_annotations(value: Any, location: str) -> tuple[Annotation, ...]:
 def to_visible_offsets(
     annotations: Sequence[Annotation], blocks: Iterable[str], location: str
 ) -> list[Annotation]:
-    """Return annotations in order, with offsets among the characters that cleaning keeps.
+    """Return annotations in order, with offsets that count only the characters that cleaning keeps.
 
-    ``blocks`` are the parts of the annotated text. Errors: UserError for an annotation that ends
-    after the text.
+    ``blocks`` are consecutive parts of the annotated text. Errors: UserError for an annotation that
+    ends after the text.
     """
     offsets = deque(sorted({offset for a in annotations for offset in (a.start, a.stop)}))
     visible_offsets, num_visible, length = dict[int, int](), 0, 0
@@ -77,8 +78,8 @@ def attach_annotations(
 ) -> Iterator[tuple[str, tuple[Annotation, ...]]]:
     """Yield the cleaned parts of a text with their annotations.
 
-    ``annotations`` are as returned by :func:`to_visible_offsets`: cleaning changes white space
-    only, so visible characters keep their index. Annotations across two parts are dropped.
+    ``annotations`` come from :func:`to_visible_offsets`. Cleaning changes white space only, so
+    visible characters keep their index. An annotation that spans two parts is dropped.
     """
     if not annotations:
         yield from ((text, ()) for text in texts)
@@ -150,8 +151,8 @@ def annotation_token_spans(
 ) -> Iterator[tuple[Annotation, int, int]]:
     """Yield annotations of a document with their token spans [start, stop).
 
-    Phrases and entities are each in order and without overlap: of two that overlap, the later one
-    is dropped, or the shorter one if both start together.
+    Phrases are in order and do not overlap, and neither do entities: of two overlapping ones, the
+    later one is dropped, or the shorter one if both start at the same token.
     """
     if not annotations:
         return
@@ -179,7 +180,9 @@ def sidecar_path(name: str) -> Path:
 
 
 def read_sidecar(name: str, blocks: Iterable[str]) -> list[Annotation]:
-    """Return the annotations next to a text, given its blocks, as offsets of visible characters.
+    """Return the annotations in a text's sidecar file, with offsets of visible characters.
+
+    ``blocks`` are consecutive parts of the text.
 
     Errors: UserError for a file that is not a list of spans within the text.
     """
@@ -192,5 +195,5 @@ def read_sidecar(name: str, blocks: Iterable[str]) -> list[Annotation]:
 
 
 def _count_visible(text: str) -> int:
-    """Return the number of characters that cleaning keeps."""
+    """Return the number of characters that cleaning keeps: all but white space and NUL."""
     return len("".join(text.split()).replace("\0", ""))

@@ -1,4 +1,4 @@
-"""Phrases, entities and parts of speech by a spaCy pipeline."""
+"""Phrases, entities and parts of speech from a spaCy pipeline."""
 
 import importlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from bertwright.data.document import MAX_DOCUMENT_LENGTH, PHRASE, Annotation
 
 
 class Tagger:
-    """A tagger that uses a spaCy pipeline.
+    """A tagger that wraps a spaCy pipeline.
 
     Errors: MissingExtra without spaCy; UserError for a pipeline that is not installed.
     """
@@ -39,7 +39,7 @@ class Tagger:
             for phrase in parsed.noun_chunks:
                 yield Annotation(phrase.start_char, phrase.end_char, PHRASE)
         for entity in parsed.ents:
-            # Upper case, so that no entity type equals the label of phrases.
+            # Upper case, so that no entity type equals the label ``phrase``.
             yield Annotation(entity.start_char, entity.end_char, entity.label_.upper())
 
     def parts_of_speech(self, text: str) -> Iterator[tuple[int, str]]:

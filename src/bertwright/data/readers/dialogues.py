@@ -15,10 +15,10 @@ from bertwright.data.tokenization.boundaries import DOCUMENT_START
 from bertwright.data.tokenization.token_cache import EncodedDocuments
 
 MAX_SPEAKERS = 256
-"""Maximum speakers of a dialogue; a speaker is stored in a byte."""
+"""Maximum speakers of a dialogue; a speaker is stored as one byte."""
 
 _SPEAKER_PREFIX = re.compile(r"([^\s:][^:]{0,30}):\s+(.+)")
-"""A turn that begins with its speaker: a name of at most 31 characters, and a colon."""
+"""A turn that begins with its speaker: a name of at most 31 characters and a colon."""
 
 
 def parse_dialogue(
@@ -26,9 +26,9 @@ def parse_dialogue(
 ) -> Iterator[Document]:
     """Yield the dialogue in a table cell, if it has at least two turns with text.
 
-    The cell is a list of turns: texts, or objects with ``text`` and optional ``speaker``. Without
-    speakers, two of them alternate, unless every turn begins with a name and a colon.
-    Errors: UserError for other values.
+    The cell is a list of turns: texts, or objects with ``text`` and optional ``speaker``. If no
+    speakers are stated, they are read from the turns if every turn begins with a name and a colon;
+    otherwise two speakers alternate. Errors: UserError for other values.
     """
     if isinstance(value, str):
         value = _parse_json_or_text(value)
@@ -59,10 +59,10 @@ def parse_dialogue(
 def join_turns(
     encoded: EncodedDocuments, documents: Sequence[Document]
 ) -> tuple[EncodedDocuments, NDArray[np.int64]]:
-    """Join separately encoded turns to documents.
+    """Join separately encoded turns into documents.
 
-    Return the documents, and the first token and speaker of each turn, (T, 2). Turns without tokens
-    are dropped.
+    Return the documents, and an array (T, 2) with the first token and the speaker of each turn.
+    Turns without tokens are dropped.
     """
     parts = [len(document.parts) for document in documents]
     ends = np.cumsum(encoded.document_lengths)

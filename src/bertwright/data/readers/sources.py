@@ -1,4 +1,4 @@
-"""Input files: expansion of paths, folders and patterns, and their formats."""
+"""Input files: expansion of paths, folders and patterns, and formats by file name."""
 
 import glob
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from bertwright.data.languages import parse_input_languages
 STANDARD_INPUT = "-"
 FORMATS = ("txt", "json", "jsonl", "csv", "tsv", "parquet")
 _FOLDER_FORMATS = tuple(format for format in FORMATS if format != "json")
-"""Formats read from folders: other JSON files are seldom text, so they must be named."""
+"""Formats read from folders. Plain JSON files are seldom text, so they must be named."""
 
 _COMPRESSED_SUFFIXES = (".gz", ".zst")
 
@@ -25,11 +25,11 @@ class TextSource:
 
     Attributes:
         column: The text column of a table.
-        languages: Languages of all texts, if stated; two for translations.
-        language_column: The column of the languages of texts.
-        translation_path: The file whose lines translate the lines of this file.
+        languages: Languages of all texts; empty if not stated, two for translations.
+        language_column: The column that states the language of each text, if any.
+        translation_path: The file whose lines translate the lines of this file, if any.
         event_columns: The columns of user, item and time, if rows are events.
-        annotations_column: The column of the annotations of texts.
+        annotations_column: The column of the annotations of each text, if any.
         is_dialogue: True if texts are dialogues with one turn per line.
     """
 
@@ -78,12 +78,12 @@ def find_sources(
     language_column: str | None = None,
     remedy: str = "set the format with --format",
 ) -> list[TextSource]:
-    """Return the files of paths, folders and patterns; folders sorted by name.
+    """Return the files of paths, folders and patterns; files of a folder are sorted by name.
 
-    ``remedy`` is shown for a file name without a known format.
+    ``remedy`` ends the error message for a file name without a known format.
 
-    Errors: UserError for a path that matches nothing, for an unknown format, and if only some files
-    state their language.
+    Errors: UserError if a path matches nothing, a format is unknown, or only some files state their
+    language.
     """
     if format is not None and format not in FORMATS:
         raise UserError(f"there is no text format {format!r}{did_you_mean(format, FORMATS)}")
@@ -181,7 +181,10 @@ def _is_hidden(file: Path, folder: Path) -> bool:
 
 
 def _format_from_name(name: str, languages: Sequence[str] = ()) -> str | None:
-    """Return the format by a name's suffix, which is a language code for parallel texts."""
+    """Return the format of a file by its suffix; None if unknown.
+
+    Files of parallel texts have a language code as their suffix.
+    """
     path = Path(name)
     if path.suffix in _COMPRESSED_SUFFIXES:
         path = path.with_suffix("")

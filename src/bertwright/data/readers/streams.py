@@ -12,10 +12,10 @@ from bertwright.data.document import ReadCounts, split_long_line
 
 _BLOCK_BYTES = 1 << 18
 _ZSTD_INPUT_BYTES = 1 << 10
-"""Compressed bytes decompressed at once; four of them may expand to 128 KB."""
+"""Compressed bytes that are decompressed at once; four bytes may expand to 128 KB."""
 
 _ZSTD_WINDOW_BYTES = 1 << 27
-"""Maximum window size, as in the zstd program."""
+"""Maximum window size in bytes, as in the zstd program."""
 
 _BINARY_CHECK_BYTES = 1 << 16
 _MIN_BINARY_CHECK_BYTES = 64
@@ -57,7 +57,7 @@ def read_bytes(raw: BinaryIO, name: str, counts: ReadCounts) -> Iterator[bytes]:
 
 
 def decode_text(blocks: Iterable[bytes], name: str, counts: ReadCounts) -> Iterator[str]:
-    r"""Yield text of UTF-8 blocks: line ends as ``\n``, without NUL, invalid bytes as U+FFFD.
+    r"""Yield UTF-8 blocks as text: line ends are ``\n``, NUL is removed, invalid bytes are U+FFFD.
 
     Errors: UserError if the file is not text.
     """
@@ -85,7 +85,7 @@ def decode_text(blocks: Iterable[bytes], name: str, counts: ReadCounts) -> Itera
 
 
 def split_lines(texts: Iterable[str], name: str, max_length: int) -> Iterator[str]:
-    """Yield complete lines without their ends.
+    """Yield complete lines without their line ends.
 
     Errors: UserError for a line of more than ``max_length`` characters.
     """
@@ -107,7 +107,7 @@ def split_lines(texts: Iterable[str], name: str, max_length: int) -> Iterator[st
 
 
 def bounded_lines(texts: Iterable[str], counts: ReadCounts) -> Iterator[str]:
-    """Yield lines without their ends, split if they are longer than a paragraph may be."""
+    """Yield lines without their line ends; lines longer than a paragraph may be are split."""
     rest = ""
     for text in texts:
         *lines, rest = (rest + text).split("\n")

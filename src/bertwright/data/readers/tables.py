@@ -1,6 +1,6 @@
-"""Readers of plain text, JSON, JSON lines, CSV, TSV and parquet, each also .gz or .zst.
+"""Readers of plain text, JSON, JSON lines, CSV, TSV and Parquet, each also .gz or .zst.
 
-A source or a column may state the language of texts; a source of translations states two.
+A source or a column may state the language of texts. A source of translations states two languages.
 """
 
 import csv
@@ -43,10 +43,10 @@ _MAX_JSON_LENGTH = 1 << 28
 
 _MAX_BATCH_ROWS = 256
 _MAX_BATCH_BYTES = 1 << 28
-"""Maximum rows and bytes of parquet data decoded at once."""
+"""Maximum rows and bytes of Parquet data that are decoded at once."""
 
 TableRow = tuple[str, Sequence[Any]]
-"""Location of a table row, and its values in the order of the source's columns."""
+"""Location of a table row for messages, and its values in the order of the source's columns."""
 
 
 def read_documents(sources: Sequence[TextSource], counts: ReadCounts) -> Iterator[Document]:
@@ -135,7 +135,7 @@ def _read_jsonl(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterat
 
 
 def _read_json(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
-    """Yield the rows of a JSON list; the columns of a row that is a list are 0, 1, 2 ..."""
+    """Yield the rows of a JSON list; if a row is a list, its columns are named 0, 1, 2 ..."""
     parts, size = list[str](), 0
     for part in decode_text(read_bytes(raw, source.name, counts), source.name, counts):
         parts.append(part)
@@ -188,7 +188,7 @@ def separated_rows(
 ) -> Iterator[tuple[int, list[str]]]:
     """Yield the fields of each row of a TSV or CSV file, with the number of its first line.
 
-    TSV has no quoting, as in published data sets; CSV has (RFC 4180). An empty line has no fields.
+    CSV has quotes (RFC 4180); TSV has none, as in published data sets. An empty line has no fields.
     Errors: UserError for a quote that is not closed, and for a row that is too long.
     """
     if is_tsv:
@@ -279,14 +279,17 @@ def parquet_rows(
 
 
 def _require_unique_columns(location: str, columns: Sequence[str], names: Sequence[str]) -> None:
-    """Raise UserError if a column to read occurs twice."""
+    """Raise UserError if a table has a column to read twice."""
     for column in columns:
         if list(names).count(column) > 1:
             raise UserError(f"{location} has two columns {column!r}: rename one")
 
 
 def _batch_size(metadata: Any) -> int:
-    """Return the number of rows to decode at once; a dictionary may repeat a large cell."""
+    """Return the number of rows to decode at once.
+
+    The estimate allows for dictionary encoding, which may repeat a large cell.
+    """
     chunks = (
         metadata.row_group(group).column(column).total_uncompressed_size
         for group in range(metadata.num_row_groups)
@@ -314,7 +317,7 @@ def _select_columns(
 def _row_to_documents(
     values: Sequence[Any], location: str, source: TextSource, counts: ReadCounts
 ) -> Iterator[Document]:
-    """Yield the documents of a row's values, in the order of the source's columns."""
+    """Yield the documents of a row, given its values in the order of the source's columns."""
     if len(source.languages) == 2:
         yield from _row_to_translation_pair(values, location, source, counts)
         return

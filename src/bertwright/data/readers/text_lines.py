@@ -1,7 +1,7 @@
 """Lines of text files, plain or gzipped, and of standard input.
 
-Only a line feed ends a line: some data sets have control characters and Unicode line separators
-inside a row, where ``str.splitlines`` would split it.
+Only a line feed ends a line. ``str.splitlines`` would also split at control characters and Unicode
+line separators, which some data sets have inside a row.
 """
 
 import gzip
@@ -22,7 +22,7 @@ from bertwright.data.tokenization.characters import replace_lone_surrogates
 STANDARD_INPUT = Path("-")
 
 LocatedLine = tuple[str, str]
-"""Location of a line, for messages, and its text."""
+"""Location of a line for messages, and its text."""
 
 MAX_LINE_BYTES = 1 << 25
 """Maximum bytes of a line."""
@@ -67,7 +67,7 @@ def read_located_lines(path: Path) -> Iterator[LocatedLine]:
 
 
 def _iter_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
-    """Yield lines with their ends; UserError for a line that is too long."""
+    """Yield lines with their line ends; UserError for a line that is too long."""
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -79,7 +79,7 @@ def _iter_lines(stream: BinaryIO, name: str) -> Iterator[bytes]:
 
 
 def read_all_text(path: Path) -> str:
-    """Return the text of a UTF-8 file, with the errors of :func:`read_lines`."""
+    """Return the text of a UTF-8 file; errors as for :func:`read_lines`."""
     name, content = display_name(path), bytearray()
     if path != STANDARD_INPUT:
         require_file(path)
@@ -101,7 +101,7 @@ def read_all_text(path: Path) -> str:
 
 
 def parse_json_object(location: str, line: str) -> dict[str, Any]:
-    """Return the JSON object on a line; UserError with ``location`` for anything else."""
+    """Return the JSON object on a line; UserError that names ``location`` for anything else."""
     try:
         value = loads_json(line, require_unique_keys)
     except json.JSONDecodeError as error:
@@ -116,7 +116,7 @@ def parse_json_object(location: str, line: str) -> dict[str, Any]:
 def require_key(
     location: str, mapping: Any, key: str, expected_type: type | tuple[type, ...] = str
 ) -> Any:
-    """Return the value of a key; UserError where it is missing or of another type."""
+    """Return the value of a key; UserError if it is missing or has another type."""
     if not isinstance(mapping, Mapping) or key not in mapping:
         hint = did_you_mean(key, mapping) if isinstance(mapping, Mapping) else ""
         raise UserError(f"{location}: no key {key!r}{hint}")
@@ -137,7 +137,7 @@ def heal_surrogates(text: str, value: Any) -> Any:
 
 
 def require_unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; ValueError if a key occurs twice."""
+    """Return a dictionary of pairs; ValueError if a key occurs twice (for ``json.loads``)."""
     result = dict(pairs)
     if len(result) < len(pairs):
         counts = Counter(key for key, _ in pairs)
@@ -158,7 +158,7 @@ def _open(path: Path) -> AbstractContextManager[BinaryIO]:
 
 
 def format_suffix(path: Path) -> str:
-    """Return the suffix of a file's format: ``.tsv`` of ``train.tsv.gz``."""
+    """Return the suffix of a file without ``.gz``, such as ``.tsv`` for ``train.tsv.gz``."""
     return Path(path.stem if _is_gzip(path) else path).suffix.lower()
 
 

@@ -1,7 +1,7 @@
 """Source modules of the standard library and of the packages that bertwright requires.
 
-Modules are read, not imported. Optional extras and other packages are left out, so the same
-versions of packages give the same modules.
+Modules are read, not imported. Optional extras and other packages are left out, so the modules
+depend only on the versions of the required packages.
 """
 
 import platform
@@ -20,7 +20,7 @@ from bertwright.core.errors import UserError
 _EXCLUDED_FOLDERS = frozenset(
     {"test", "tests", "testing", "idle_test", "benchmarks", "_vendor", "_vendored", "_distutils"}
 )
-"""Folders of tests and of vendored packages."""
+"""Names of folders with tests and vendored packages, which are skipped."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class SourceModule:
 
 @dataclass(frozen=True)
 class InstalledPackage:
-    """An installed package; ``description`` is the text of its page on a package index."""
+    """An installed package; ``description`` is the text of its page on the package index."""
 
     name: str
     version: str

@@ -1,8 +1,8 @@
 """Extraction of prose paragraphs from documentation.
 
 Paragraphs of complete sentences are kept, one per line and without markup; headings, parameter
-lists and examples are dropped. These are heuristics for reStructuredText, numpydoc, Google style
-and Markdown at once, not a parser.
+lists and examples are dropped. Instead of a parser, this uses heuristics that fit reStructuredText,
+numpydoc, Google style and Markdown alike.
 """
 
 import re
@@ -12,10 +12,10 @@ from bertwright.data.tokenization.sentences import sentence_ends
 
 MIN_WORDS = 6
 MIN_LETTER_FRACTION = 0.85
-"""Fraction of all characters except white space."""
+"""Minimum fraction of letters among the characters of a paragraph, white space excluded."""
 MIN_PLAIN_WORD_FRACTION = 0.7
 MIN_FUNCTION_WORD_FRACTION = 0.15
-"""Fractions of all words."""
+"""Minimum fractions of plain words and of function words among all words of a paragraph."""
 
 
 def prose_paragraphs(documentation: str) -> list[str]:
@@ -54,7 +54,7 @@ def trim_to_sentences(paragraph: str) -> str:
 
 
 def remove_markup(paragraph: str) -> str:
-    """Return the visible text, without code quotes, roles and link targets."""
+    """Return the visible text of a paragraph, without code quotes, roles and link targets."""
     if _MARKUP_CHARACTER.search(paragraph):
         for pattern, replacement in _MARKUP:
             paragraph = pattern.sub(replacement, paragraph)
@@ -69,13 +69,13 @@ class _ParagraphParser:
         self._lines: list[str] = []
         self._start = 0
         self._is_hanging = False
-        self._indent = 0  # of the lines after the first
-        self._skip_indent: int | None = None  # deeper lines are not prose
+        self._indent = 0  # of the paragraph's lines after the first
+        self._skip_indent: int | None = None  # lines with a larger indent are not prose
         self._is_skipping_to_blank = False
         self._fence = ""
 
     def feed(self, line: str) -> None:
-        """Take the next line."""
+        """Process the next line."""
         body = line.strip()
         indent = len(line) - len(line.lstrip())
         if self._fence or body.startswith(("```", "~~~")):
@@ -127,7 +127,7 @@ class _ParagraphParser:
             self._start_paragraph(body, indent)
 
     def _start_paragraph(self, body: str, indent: int, hanging: bool = False) -> None:
-        """Start a paragraph; the name before a description is dropped."""
+        """Start a paragraph; a parameter name before its description is dropped."""
         name = _NAME_PREFIX.match(body)
         text = body[name.end() :] if name else body
         self._lines = [text] if text else []
@@ -146,13 +146,13 @@ class _ParagraphParser:
 
 
 _RULE = re.compile(r"([-=~^\"'`*+#:._])\1{2,}|[-=+ |]{3,}")
-"""Underlines of headings, and borders of tables."""
+"""An underline of a heading, or a border of a table."""
 
 _CODE_LINES = (">>>", "In [", "$ ")
 _NO_TEXT = ("|", "#", "<", "+-")
 
 _TYPED_NAME = re.compile(r"[`'\w*.,\\ -]{1,60} :(?: |$)")
-"""``name : type`` as the whole line."""
+"""A line that is only ``name : type``."""
 
 _NAME_PREFIX = re.compile(
     r"`{0,2}\*{0,2}[A-Za-z_][\w.]*`{0,2}(?:, ?`{0,2}\*{0,2}\w+`{0,2})*"
@@ -161,7 +161,7 @@ _NAME_PREFIX = re.compile(
 """``name (type): `` and ``name: `` before a description."""
 
 _ITEM = re.compile(r"(?:[-*+\u2022]|\(?\d{1,2}[.)]|\(?[a-z]\)|[:@][a-z]\w*(?: [^:]*)?:) +(?=\S)")
-"""Marks of items of a list or of a field list."""
+"""The marker of a list item or of a field."""
 
 _PROSE_DIRECTIVE = re.compile(
     r"\.\. (?:(?:note|warning|tip|hint|important|caution|attention|seealso|topic)::"

@@ -2,7 +2,7 @@
 
 Sources are Python and the packages that bertwright requires. A document is a module, a topic of
 ``help()`` or the description of a package, with one paragraph per line and a blank line between
-documents. The text is narrow and repetitive, but good for a first run without a download. It
+documents. The text is narrow and repetitive, but good enough for a first run without a download. It
 differs between installations, so results on it are not comparable.
 """
 
@@ -26,7 +26,7 @@ from bertwright.data.sample_text.string_literals import long_strings
 from bertwright.data.tokenization.sentences import sentence_ends
 
 MIN_SENTENCES = 4
-"""Minimum sentences of a document."""
+"""Minimum number of sentences of a document; shorter ones are dropped."""
 
 _HELP_TOPICS = "pydoc_data.topics"
 _SOURCES_PER_CHUNK = 16
@@ -56,8 +56,8 @@ def write_sample_text(
 ) -> SampleReport:
     """Write ``sample.txt`` and its manifest ``sample.json`` into a new folder.
 
-    The content depends only on the versions of the packages, by default all that bertwright
-    requires. ``num_workers`` is by default the number of cores.
+    ``packages`` are by default all that bertwright requires, and the content depends only on their
+    versions. ``num_workers`` is by default the number of cores.
 
     Errors: UserError if the folder is not empty.
     """
@@ -81,7 +81,7 @@ def write_sample_text(
 def _read_documents(
     packages: Sequence[InstalledPackage], num_workers: int, report: SampleReport
 ) -> Iterator[Paragraphs]:
-    """Yield all documents in the order of the packages; drop repeated paragraphs."""
+    """Yield all documents in the order of the packages, without repeated paragraphs."""
     sources = [(p.name, source) for p in packages for source in (p.description, *p.modules)]
     chunks = [
         [source for _, source in sources[start : start + _SOURCES_PER_CHUNK]]
@@ -119,7 +119,7 @@ def _make_reader() -> Callable[[list[SourceModule | str]], list[list[Paragraphs]
 
 
 def _read_source(source: SourceModule | str) -> list[Paragraphs] | None:
-    """Return the documents of a module or a description; None if it is not UTF-8."""
+    """Return the documents of a module or description; None if the module is not UTF-8."""
     if isinstance(source, str):
         return [prose_paragraphs(source)]
     try:

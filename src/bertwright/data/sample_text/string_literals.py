@@ -1,7 +1,7 @@
 """Long string literals of Python source: documentation and longer messages.
 
-A regular expression finds the literals and ``ast`` evaluates them. Parsing whole files gives the
-same strings, except for a few in ten thousand, and takes six times as long.
+A regular expression finds the literals and ``ast`` evaluates them. Parsing whole files would give
+the same strings, except for a few in ten thousand, and take six times as long.
 """
 
 import ast
@@ -9,9 +9,9 @@ import re
 import warnings
 
 MIN_STRING_LENGTH = 40
-"""Minimum characters of a string."""
+"""Minimum number of characters of a string."""
 
-# Only single characters are possessive: possessive groups are broken before Python 3.11.5.
+# Possessive quantifiers follow single characters only: after groups they fail before Python 3.11.5.
 _COMMENT = r"#[^\n]*+"
 _TRIPLE = "|".join(
     rf"{q}{{3}}[^{q}\\]*+(?:(?:\\.|{q}(?!{q}{q}))[^{q}\\]*+)*{q}{{3}}" for q in ('"', "'")
@@ -19,7 +19,7 @@ _TRIPLE = "|".join(
 _SINGLE = "|".join(rf"{q}(?!{q}{q})[^{q}\\\n]*+(?:\\.[^{q}\\\n]*+)*{q}" for q in ('"', "'"))
 _ADJACENT_LITERALS = rf"(?:(?:\s|\\\n|{_COMMENT})*[rRbBuUfF]{{0,2}}(?:{_SINGLE}))*"
 
-# Every branch begins with another character, so the engine skips to the next candidate.
+# Every branch begins with a different character, so the engine can skip to the next candidate.
 _LITERAL = re.compile(rf"{_COMMENT}|{_TRIPLE}|(?:{_SINGLE}){_ADJACENT_LITERALS}", re.DOTALL)
 """A comment (whose quotes are ignored), or a literal with its adjacent literals."""
 

@@ -1,7 +1,7 @@
 """Detection of test texts that overlap with the training split.
 
-Two texts overlap if they share a 13-gram of tokens (Brown et al. 2020, appendix C, with words). A
-shorter text is one n-gram; a text of less than 8 tokens is never reported.
+Two texts overlap if they share a 13-gram of tokens (of words in Brown et al. 2020, appendix C). A
+shorter text is a single n-gram; a text of less than 8 tokens is never reported.
 """
 
 from collections.abc import Iterable, Sequence

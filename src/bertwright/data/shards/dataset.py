@@ -5,18 +5,19 @@ each split, one file (*shard*) per array:
 
 - ``tokens``: uint16 if the vocabulary allows, else uint32; without special tokens;
 - ``boundaries``: uint8 per token, with the flags WORD_START, SENTENCE_START, DOCUMENT_START;
-- ``documents``, ``sentences``: int64, their start positions, and the end of the last;
+- ``documents``, ``sentences``: int64, start positions, and the end of the last one;
 - ``word_bytes``: uint16, the UTF-8 bytes of each word, in the order of word starts;
 - ``words_before``: int64, the number of words that start before each multiple of 1,024 tokens.
 
 If the languages of the documents are known:
 
 - ``languages``: uint16 per document, an index into the manifest's ``languages``;
-- ``translations``: int64, the indices of documents that translate the document before.
+- ``translations``: int64, the indices of documents that translate the document before them.
 
-With annotations: ``phrase_starts``, ``phrase_stops``, ``entity_starts``, ``entity_stops``, int64
-token spans [start, stop) in order. With dialogues: ``turn_starts``, int64, and ``turn_speakers``,
-uint8. With capitals: ``capitals``, int64, the tokens where a capitalised word starts.
+With annotations: ``phrase_starts``, ``phrase_stops``, ``entity_starts`` and ``entity_stops``,
+int64, token spans [start, stop) in order. With dialogues: ``turn_starts``, int64, and
+``turn_speakers``, uint8. With capitals: ``capitals``, int64, the positions of tokens where a
+capitalised word starts.
 """
 
 from collections.abc import Sequence
@@ -56,7 +57,7 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 
 REPORT_FILE = "report.json"
 MAX_BYTES_CHECKED_ON_OPEN = 1 << 30
-"""Data sets up to this size are fully checked when opened; larger ones by :meth:`Dataset.check`."""
+"""Data sets up to this size are fully checked when opened, larger ones by :meth:`Dataset.check`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +68,7 @@ class TokenSpans:
     stops: NDArray[np.int64]
 
     def index_at(self, positions: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return the index of the span that contains each position, -1 if none does."""
+        """Return the index of the span that contains each position; -1 if none does."""
         if not len(self.starts):
             return np.full(positions.shape, -1, np.int32)
         index = np.searchsorted(self.starts, positions, side="right") - 1
@@ -77,7 +78,7 @@ class TokenSpans:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DialogueTurns:
-    """A list of dialogue turns: first token and speaker of each, (T,)."""
+    """A list of dialogue turns: the first token and the speaker of each, (T,)."""
 
     starts: NDArray[np.int64]
     speakers: NDArray[np.uint8]
@@ -105,7 +106,7 @@ class Split:
         self.language_ids: NDArray[np.integer[Any]] | None = arrays.get("languages")
         """(num_documents,) indices into ``language_names``; None if unknown."""
         self.translations: NDArray[np.int64] = arrays.get("translations", np.empty(0, np.int64))
-        """Indices of documents that translate the document before."""
+        """Indices of documents that translate the document before them."""
         self.phrases, self.entities = (
             TokenSpans(arrays[f"{kind}_starts"], arrays[f"{kind}_stops"])
             if manifest.has_annotations
@@ -120,9 +121,9 @@ class Split:
         )
         """Dialogue turns; None if the data set has no dialogues."""
         self.capitals: NDArray[np.int64] | None = arrays.get("capitals")
-        """Tokens where a capitalised word starts; None if not stored."""
+        """Positions of tokens where a capitalised word starts; None if not stored."""
         self.occurrences: TokenOccurrences | None = None
-        """Token counts of documents; set by :meth:`with_occurrences`."""
+        """Token counts of documents; None unless set by :meth:`with_occurrences`."""
 
     def with_language_ids(self, language_names: Sequence[str]) -> Self:
         """Return the same split with language ids as indices into ``language_names``.
@@ -146,13 +147,13 @@ class Split:
         return split
 
     def with_occurrences(self) -> Self:
-        """Return the same split with token counts of its documents."""
+        """Return the same split with ``occurrences``, the token counts of its documents."""
         split = copy(self)
         split.occurrences = TokenOccurrences(split)
         return split
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the token ids of a text by the data set's tokenizer."""
+        """Return the token ids of a text, using the data set's tokenizer."""
         return self._tokenizer.encode(text)
 
     @cached_property
@@ -160,24 +161,27 @@ class Split:
         return Tokenizer.load(self._folder)
 
     def token_ids(self, start: int, stop: int) -> NDArray[np.int32]:
-        """Return the token ids of [start, stop)."""
+        """Return the token ids at positions [start, stop)."""
         return self._token_ids[start:stop].astype(np.int32)
 
     def boundaries(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """Return the boundary flags of [start, stop)."""
+        """Return the boundary flags at positions [start, stop)."""
         return self._boundaries[start:stop]
 
     def gather(
         self, starts: NDArray[np.int64], length: int
     ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """Return token ids and boundaries, (B, length) each, from ``starts`` (B,)."""
+        """Return the token ids and boundaries of ``length`` tokens from each start.
+
+        ``starts`` are (B,), the results (B, length).
+        """
         positions = np.asarray(starts, dtype=np.int64)[:, None] + np.arange(length)
         return self._token_ids[positions].astype(np.int32), self._boundaries[positions]
 
     def word_bytes(self, start: int, stop: int) -> NDArray[np.uint16]:
         """Return the UTF-8 bytes of the words that start in [start, stop), in order.
 
-        A word that starts inside a token of the previous word is counted with that word.
+        If a word starts inside a token of the previous word, its bytes are added to that word.
         """
         first = self._num_words_before(start)
         num_words = int(np.count_nonzero(self._boundaries[start:stop] & WORD_START))
@@ -191,7 +195,7 @@ class Split:
 
 
 class Dataset:
-    """A prepared data set."""
+    """A prepared data set in a data folder."""
 
     def __init__(self, path: Path, manifest: DatasetManifest) -> None:
         self.path = path
@@ -200,9 +204,10 @@ class Dataset:
 
     @classmethod
     def open(cls, path: Path | str, is_verified: bool = False) -> "Dataset":
-        """Open a data folder; check its sizes, and its content if it is small and not verified.
+        """Open a data folder and check file sizes; also check the content of a small data set.
 
-        Errors: UserError if it is not a complete data set, naming the damaged or inconsistent file.
+        With ``is_verified`` the content is not checked. Errors: UserError that names the missing,
+        damaged or inconsistent file.
         """
         folder = Path(path)
         file = folder / MANIFEST
@@ -231,7 +236,7 @@ class Dataset:
         return data
 
     def check(self) -> None:
-        """Check every file against its checksum and the other files.
+        """Check every file against its checksum and against the other files.
 
         Errors: UserError that names the damaged file.
         """
@@ -276,7 +281,7 @@ class Dataset:
 
 
 def unigram_entropy(token_counts: NDArray[np.int64]) -> float:
-    """Return the entropy of the token frequencies in nats: the loss of a model without context."""
+    """Return the entropy of the token frequencies in nats, the loss of a model without context."""
     probabilities = token_counts[token_counts > 0] / token_counts.sum()
     return float(-(probabilities * np.log(probabilities)).sum())
 

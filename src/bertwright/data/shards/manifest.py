@@ -18,27 +18,27 @@ MANIFEST = "manifest.json"
 TOKEN_COUNTS = "token_counts.npy"
 SCHEMA_VERSION = 1
 WORD_RANK_INTERVAL = 1024
-"""Distance in tokens between stored word counts."""
+"""Number of tokens between two entries of ``words_before``."""
 
 TokenDtype = Literal["uint16", "uint32"]
 
 
 class FileInfo(Settings):
-    """A file of a data folder."""
+    """A size and checksum of a file in a data folder."""
 
     bytes: int = Field(ge=0)
     sha256: str
 
 
 class LanguageCounts(Settings):
-    """A count of a split's content in one language."""
+    """Counts of a split's documents and tokens in one language."""
 
     tokens: int = Field(default=0, ge=0)
     documents: int = Field(default=0, ge=0)
 
 
 class SplitCounts(Settings):
-    """A count of a split's content."""
+    """Counts of a split's tokens, documents, sentences, words and optional parts."""
 
     tokens: int = Field(default=0, ge=0)
     documents: int = Field(default=0, ge=0)
@@ -66,10 +66,10 @@ class ArraySpec:
     """An array of a split, in the file ``SPLIT.NAME.bin``.
 
     Attributes:
-        dtype: Its dtype; empty for the token dtype of the data set.
-        length: Its length by the counts of the split; None if these do not state it.
-        feature: The field of :class:`DatasetFeatures` that it belongs to, if it is optional.
-        indexes: The array that its values are indices of, if any.
+        dtype: NumPy dtype; empty for the token dtype of the data set.
+        length: Function from the split's counts to the array's length; None if it varies.
+        feature: Flag of :class:`DatasetFeatures` that adds the array; None if always present.
+        indexes: Name of the array that the values index, if any.
     """
 
     name: str
@@ -110,7 +110,7 @@ def array_specs(features: DatasetFeatures, token_dtype: str) -> list[ArraySpec]:
 
 
 class TokenizerInfo(Settings):
-    """A reference to the tokenizer of a data set."""
+    """An identification of the tokenizer of a data set."""
 
     kind: str
     vocab_size: int = Field(ge=1)
@@ -189,5 +189,5 @@ def read_manifest(file: Path) -> DatasetManifest:
 
 
 def damage_error(file: Path, reason: str) -> UserError:
-    """Return the error for a file that is not as it was written."""
+    """Return the error for a file that changed since it was written."""
     return UserError(f"{file} is damaged ({reason}): prepare the data again")

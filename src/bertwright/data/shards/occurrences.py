@@ -1,4 +1,4 @@
-"""Occurrences of a token in the rest of its document, outside the current sequence."""
+"""Occurrences of tokens in the rest of their document, outside the current sequence."""
 
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from bertwright.data.shards.dataset import Split
 
 MAX_CACHED_DOCUMENTS = 128
-"""Documents whose token counts are cached, for data sets of few, long documents."""
+"""Number of documents with cached token counts, for data sets with few, long documents."""
 
 
 class TokenOccurrences:
@@ -21,10 +21,10 @@ class TokenOccurrences:
         self._cached_counts = lru_cache(MAX_CACHED_DOCUMENTS)(self._count_tokens)
 
     def occurs_elsewhere(self, positions: NDArray[np.int64]) -> NDArray[np.int32]:
-        """Return whether each token also occurs in its document outside the sequence, (B, L).
+        """Return whether each token also occurs in its document outside the sequence.
 
-        ``positions`` (B, L) are positions in the split, -1 for no token. The result is 1 or 0, and
-        -1 for no token.
+        ``positions`` (B, L) are positions in the split, or -1 for no token. The result (B, L) is 1
+        for yes, 0 for no, and -1 for no token.
         """
         result = np.where(positions >= 0, np.int32(0), np.int32(-1))
         tokens = self._split.gather(np.maximum(positions, 0).ravel(), 1)[0].reshape(positions.shape)
@@ -63,7 +63,7 @@ class TokenOccurrences:
 def _first_occurrences(positions: NDArray[np.int64]) -> NDArray[np.int64] | slice:
     """Return the indices at which a position occurs for the first time.
 
-    Positions repeat only if a random second text is of the same document.
+    Positions repeat only if the random second text of a pair comes from the same document.
     """
     if (positions[1:] > positions[:-1]).all():
         return slice(None)

@@ -1,4 +1,4 @@
-"""Subsets of a split's documents: one language, or the translations between two languages."""
+"""Subsets of a split: documents in one language, or translations between two languages."""
 
 from collections.abc import Collection, Iterator
 from itertools import pairwise
@@ -12,10 +12,10 @@ from bertwright.data.shards.occurrences import TokenOccurrences
 
 
 class SplitSubset(Split):
-    """A subset of a split's documents, in order, as a split of its own.
+    """A subset of a split's documents that behaves like a split.
 
-    Tokens are not copied: a position is mapped through *runs*, which are documents that are also
-    adjacent in the split. ``documents`` (n,) are their indices, in order.
+    ``documents`` (n,) are indices in the split, in order. Tokens are not copied: positions are
+    mapped to the split by *runs*, which are groups of documents that are adjacent in both.
     """
 
     def __init__(self, split: Split, documents: NDArray[np.int64], name: str) -> None:
@@ -98,7 +98,7 @@ class SplitSubset(Split):
 
 
 def split_by_language(split: Split, languages: Collection[str] = ()) -> list[SplitSubset]:
-    """Return a subset for each language, or each of ``languages``, sorted by name."""
+    """Return a subset for each language (only ``languages``, if any), sorted by name."""
     assert split.language_ids is not None
     return [
         SplitSubset(split, np.flatnonzero(split.language_ids == index), name)

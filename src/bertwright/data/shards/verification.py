@@ -1,7 +1,7 @@
 """Consistency checks of a data folder: manifest, arrays and tokenizer.
 
-Checksums only show that files match the manifest. The checks here follow from the tokens and their
-boundaries.
+Checksums only show that files match the manifest. These checks compare arrays, counts and tokenizer
+with the tokens and their boundaries.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def check_manifest(file: Path, manifest: DatasetManifest) -> None:
 
 
 def check_tokenizer(folder: Path, manifest: DatasetManifest, tokenizer: Tokenizer) -> None:
-    """Raise UserError if the manifest names another tokenizer than the folder's."""
+    """Raise UserError if the tokenizer in the folder is not the one that the manifest names."""
     for name in ("kind", "vocab_size", "hash"):
         if getattr(manifest.tokenizer, name) != getattr(tokenizer, name):
             raise damage_error(folder / MANIFEST, f"the tokenizer has another {name}")
@@ -67,7 +67,7 @@ def read_token_counts(file: Path, vocab_size: int) -> NDArray[np.int64]:
     """Return the frequency of each token in the training split, (V,)."""
     try:
         counts: NDArray[np.int64] = np.load(file, allow_pickle=False)
-    except Exception:  # NumPy evaluates the header as Python, which may raise anything
+    except Exception:  # NumPy evaluates the header as Python, so a damaged one may raise anything
         raise damage_error(file, "it is not a NumPy array") from None
     if counts.dtype != np.int64 or counts.shape != (vocab_size,) or (counts < 0).any():
         raise damage_error(file, f"it is not {vocab_size:,} counts")

@@ -1,4 +1,4 @@
-"""Writing the arrays and the manifest of a data folder, in constant memory."""
+"""Writers for the arrays and the manifest of a data folder, in constant memory."""
 
 import contextlib
 from collections import Counter
@@ -36,13 +36,13 @@ from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
 TEXT_ONLY = DatasetFeatures()
 
 OptionalArrays = Mapping[str, NDArray[Any]]
-"""Arrays of encoded documents by name, with indices relative to these documents."""
+"""Optional arrays of encoded documents by name; indices are relative to these documents."""
 
 
 class DatasetWriter:
-    """A writer of the splits of a data set.
+    """A writer for the splits of a data set.
 
-    If the splits are nested, each contains the one before, and the last contains all.
+    With ``is_nested`` each split contains the one before it, and the last contains all tokens.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class _SplitWriter:
     def _number_languages(
         self, languages: Sequence[str], document_lengths: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Return the ids of languages, and count their documents and tokens."""
+        """Return the id of each document's language, and count documents and tokens by language."""
         for code in languages:
             self._language_ids.setdefault(code, len(self._language_ids))
         if len(self._language_ids) > MAX_LANGUAGES:
@@ -254,7 +254,7 @@ class _SplitWriter:
 
 
 class _ArrayFile:
-    """An array that grows in a file, with its checksum."""
+    """An array that grows in a file while its checksum is computed."""
 
     def __init__(self, path: Path, dtype: str) -> None:
         self.name = path.name
@@ -279,7 +279,7 @@ class _ArrayFile:
 
 
 def _split_summary(counts: SplitCounts) -> dict[str, Any]:
-    """Return the counts of a split; zero counts other than tokens and documents are left out."""
+    """Return the counts of a split without zeros, except for tokens and documents."""
     summary = counts.model_dump(exclude_defaults=True)
     return {"tokens": counts.tokens, "documents": counts.documents, **summary}
 

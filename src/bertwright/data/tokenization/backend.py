@@ -1,7 +1,7 @@
-"""Detection of tokenizers that make the tokenizers library fail, and translation of its errors.
+"""Checks for tokenizers that make the tokenizers library fail, and translation of its errors.
 
-The library panics if a regular expression takes too long or a file is inconsistent. A panic is not
-an Exception in Python, and it prints to stderr.
+The library panics if a regular expression takes too long or a file is inconsistent. In Python a
+panic is not an Exception but a BaseException, and the library prints it on stderr.
 """
 
 import os
@@ -21,7 +21,7 @@ MAX_ID = 1 << 24
 """Maximum token id, which decides the size of tables."""
 
 MAX_GROWTH = 1_000
-"""Maximum characters that a normalizer may replace one character with."""
+"""Maximum number of characters that a normalizer may replace one character with."""
 
 PROBE_LENGTH, MAX_PROBE_SECONDS = 4_000, 1.0
 _PROBE_CHARACTERS = ("a", "A", "x", "1", " ", "\n", ".", "é", "中")
@@ -31,7 +31,7 @@ _LARGE_NUMBER = re.compile(r"[:\[,\s]\s*\d{8,}\s*[,}\]]")
 def read_backend(file: Path) -> library.Tokenizer:
     """Return the tokenizer in a tokenizer.json.
 
-    Errors: UserError for another file, and for ids that are too large.
+    Errors: UserError if the file is not a tokenizer or has ids that are too large.
     """
     text = read_text(file)
     if _LARGE_NUMBER.search(text):  # rare; the library would count up to the largest id
@@ -46,7 +46,7 @@ def read_backend(file: Path) -> library.Tokenizer:
 
 
 def require_small_ids(ids: Iterator[Any], file: Path) -> None:
-    """Raise UserError for invalid or too large token ids."""
+    """Raise UserError for token ids that are invalid or too large."""
     for token_id in ids:
         if not isinstance(token_id, int) or not 0 <= token_id <= MAX_ID:
             raise UserError(
@@ -77,7 +77,7 @@ def require_safe_backend(backend: library.Tokenizer, settings: Mapping[str, Any]
 
 
 def _panic(backend: library.Tokenizer, text: str) -> str | None:
-    """Return the library's error for a text; None if it can encode the text."""
+    """Return the error message of the library for a text; None if it can encode the text."""
     try:
         with _suppress_stderr():
             backend.encode(text, add_special_tokens=False)
@@ -96,7 +96,7 @@ def translate_error(error: BaseException) -> BaseException:
 
 
 def is_library_error(error: BaseException) -> bool:
-    """Return whether an error is the library's: a panic, or a bare Exception."""
+    """Return whether an error comes from the library: a panic, or a bare Exception."""
     return type(error) is Exception or type(error).__name__ == "PanicException"
 
 
@@ -113,7 +113,7 @@ def _token_ids(settings: Any) -> Iterator[Any]:
 
 
 def _max_growth(normalizer: Any) -> float:
-    """Return the maximum number of characters that a normalizer replaces one with."""
+    """Return the maximum number of characters that a normalizer replaces one character with."""
     if not isinstance(normalizer, dict):
         return 1.0
     growth = 1.0

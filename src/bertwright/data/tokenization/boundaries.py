@@ -14,9 +14,9 @@ def token_boundaries(
 ) -> tuple[list[int], list[int]]:
     """Return the boundary flags of every token, and the UTF-8 bytes of words starting there.
 
-    ``offsets`` are the characters of each token. A token belongs to the word of its first visible
-    character, or to the next word if it is white space. A word that starts inside a token of an
-    earlier word has no flag; its bytes are added to that word.
+    ``offsets`` are the characters [start, stop) of each token. A token belongs to the word of its
+    first visible character, or to the next word if it is white space. A word that starts inside a
+    token of an earlier word has no flag; its bytes are added to that word.
     """
     spans = word_spans(text)
     sizes = [len(text[start:end].encode("utf-8", "surrogatepass")) for start, end in spans]

@@ -1,8 +1,8 @@
 """Character ids of tokens (Peters et al. 2018).
 
-A character is a UTF-8 byte. Additional characters are the start and the end of a text (words of one
-such character), the start and the end of a word, and padding. Ids start at 1; the padding token is
-all 0.
+A character is a UTF-8 byte. Additional characters mark the start and the end of a text (words of
+one such character), the start and the end of a word, and padding. Ids start at 1; the padding token
+is all 0.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def token_character_ids(
 ) -> NDArray[np.int16]:
     """Return the character ids of every token, (vocab_size, max_length).
 
-    Ids without a token are empty words.
+    Token ids without a token get an empty word.
     """
     special_tokens = tokenizer.special_tokens
     tokens = [""] * vocab_size

@@ -5,7 +5,7 @@ IDEOGRAPHS = (
     "\U00020000-\U0002a6df\U0002a700-\U0002b73f\U0002b740-\U0002b81f\U0002b820-\U0002ceaf"
     "\U0002f800-\U0002fa1f"
 )
-"""Ideographs that BERT treats as separate words."""
+"""Ideographs; BERT treats each as a separate word."""
 
 ASCII_PUNCTUATION = r"!-/:-@\[-`{-~"
 """Printable ASCII characters except letters, digits and the space."""
@@ -16,7 +16,7 @@ r"""Unicode White_Space. Python's ``\s`` also includes the separators \x1c to \x
 PUNCTUATION = (
     ASCII_PUNCTUATION + "\u2010-\u2027\u2030-\u205e\u3001-\u3011\uff01-\uff0f\uff1a-\uff20"
 )
-"""ASCII punctuation, and the blocks with the punctuation of most scripts."""
+"""ASCII punctuation, and the Unicode blocks with the punctuation of most scripts."""
 
 
 def replace_lone_surrogates(text: str) -> str:

@@ -6,7 +6,7 @@ The splits are safe because
   and ASCII punctuation independently of the context;
 - in byte-BPE with GPT-2's pattern, no match continues from a visible character to white space, nor
   from an ASCII letter or digit to ASCII punctuation, nor (except the apostrophe) back;
-- Unigram with collapsed white space sees a list of words.
+- Unigram models with collapsed white space encode each word separately.
 """
 
 import json
@@ -20,11 +20,11 @@ from bertwright.data.tokenization.characters import ASCII_PUNCTUATION, WHITE_SPA
 def pretoken_pattern(settings: Mapping[str, Any]) -> re.Pattern[str] | None:
     """Return the pretoken pattern of a tokenizer; None if no split is known to be safe.
 
-    White space before a pretoken is part of it, or is skipped if it has no tokens.
+    White space before a pretoken belongs to it, or is skipped if white space has no tokens.
     """
     normalizer = settings["normalizer"]
     if normalizer and any(token["normalized"] for token in settings["added_tokens"]):
-        return None  # added tokens are matched in the normalised text, which differs
+        return None  # added tokens are matched in the normalised text, not in this one
     signature = (
         _component_signature(normalizer),
         _component_signature(settings["pre_tokenizer"]),

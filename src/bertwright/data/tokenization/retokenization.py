@@ -1,6 +1,6 @@
-"""Words in the tokens of another tokenizer.
+"""Translation of words from the tokens of one tokenizer to the tokens of another.
 
-Words do not depend on a tokenizer, so each tokenizer can encode them.
+Words do not depend on the tokenizer, so every tokenizer can encode them.
 """
 
 from functools import lru_cache
@@ -9,7 +9,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 
 WORD_BOUNDED_KINDS = ("wordpiece", "byte-bpe")
-"""Kinds of tokenizers whose tokens do not cross words and can be decoded."""
+"""Kinds of tokenizers whose tokens do not cross word boundaries and can be decoded."""
 
 MAX_CACHED_WORDS = 1 << 17
 

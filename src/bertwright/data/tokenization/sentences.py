@@ -1,9 +1,9 @@
 """Rule-based sentence boundaries.
 
-A sentence ends at a line end; at a full stop, question or exclamation mark (with closing quotes and
-brackets) before white space and a start that is not lower case; and after an ideographic full stop.
-A full stop does not end a sentence after a title, a single initial, or an abbreviation that
-something must follow.
+A sentence ends at a line end; at a full stop, question mark or exclamation mark (with closing
+quotes and brackets), if white space and a character that is not lower case follow; and after an
+ideographic full stop. A full stop does not end a sentence after a title, a single initial, or an
+abbreviation that always precedes something.
 """
 
 import re
@@ -15,8 +15,8 @@ _CLOSING = "\"'\u201d\u2019\u00bb)\\]"
 _IDEOGRAPHIC_CLOSING = "\u300d\u300f\u201d\u2019\uff09\u3011\u300b"
 _OPENING = "\"'\u201c\u2018\u00ab(\\[\u00bf\u00a1*_"
 
-# One set of first characters before all branches lets the engine skip to the next candidate, which
-# is six times as fast as an alternation.
+# With one set of first characters before all branches, the engine skips to the next candidate: six
+# times as fast as an alternation.
 _END = re.compile(
     rf"[\n{_STOPS}{_IDEOGRAPHIC_STOPS}](?:"
     r"(?<=\S\n)"
@@ -46,7 +46,7 @@ _FIRST_WORDS = re.compile(
 
 
 def sentence_ends(text: str) -> Iterator[int]:
-    """Yield the end of each sentence except the last; white space begins the next one."""
+    """Yield the end of each sentence except the last; white space belongs to the next sentence."""
     for match in _END.finditer(text):
         start, end = match.span()
         following = match[1]

@@ -1,11 +1,11 @@
 """Fast tokenization of documents with a cache of tokenized words.
 
 A text is split into *pretokens* (words and punctuation marks), which are tokenized once and then
-looked up. The result equals the tokenizer's exactly, as texts are split only where the tokenizer
-keeps no context; see :mod:`bertwright.data.tokenization.pretokens`.
+looked up. The result equals the tokenizer's exactly, because texts are split only where the
+tokenizer ignores context; see :mod:`bertwright.data.tokenization.pretokens`.
 
-Documents that contain the name of a special token, and lines whose sentences end without white
-space, are tokenized whole; so are all documents for an unknown kind of tokenizer.
+Three kinds of text are tokenized whole: documents that contain the name of a special token, lines
+with a sentence that ends without white space, and all documents of an unknown kind of tokenizer.
 """
 
 import re
@@ -31,9 +31,9 @@ from bertwright.data.tokenization.sentences import may_end_without_space, senten
 from bertwright.data.tokenization.tokenizer import Tokenizer
 
 MAX_PRETOKENS = 1 << 17
-"""The cache is cleared beyond this number of pretokens, about 40 MB."""
+"""Maximum number of cached pretokens, about 40 MB; beyond it the cache is cleared."""
 MAX_PRETOKEN_CHARACTERS = 1 << 22
-"""The cache is cleared beyond this number of characters."""
+"""Maximum number of cached characters; beyond it the cache is cleared."""
 
 # A cache entry has 64 bits per token: the bytes of its words, its boundary flags, its id.
 _BOUNDARIES_SHIFT, _BYTES_SHIFT = np.uint64(32), np.uint64(40)
@@ -41,7 +41,7 @@ _ID_MASK, _BOUNDARIES_MASK = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
 _MAX_WORD_BYTES = np.uint64(0xFFFF)
 _NO_ENTRIES = np.empty(0, dtype=np.uint64)
 
-# Documents contain no NUL, so it marks lines and documents that are tokenized whole.
+# NUL marks lines and documents that are tokenized whole; documents themselves contain none.
 _UNSPLIT_PREFIX = "\0"
 _UNIGRAM_SPACE = "\u2581"
 _LINE_END = re.compile(r"(?<=\S)(?=\n)")
@@ -51,9 +51,11 @@ _LINE_END = re.compile(r"(?<=\S)(?=\n)")
 class EncodedDocuments:
     """A batch of tokenized documents, one after the other.
 
-    ``token_ids`` (n,) uint32; ``boundaries`` (n,) uint8 flags; ``word_bytes`` (word starts,)
-    uint16; ``document_lengths`` (documents,) int64 in tokens, 0 for an empty document;
-    ``num_bytes`` of UTF-8 in all documents.
+    - ``token_ids``: (n,) uint32
+    - ``boundaries``: (n,) uint8, the flags of each token
+    - ``word_bytes``: (word starts,) uint16, the UTF-8 bytes of each word
+    - ``document_lengths``: (documents,) int64, the tokens of each document; 0 if it is empty
+    - ``num_bytes``: the UTF-8 bytes of all documents
     """
 
     token_ids: NDArray[np.uint32]
@@ -137,7 +139,7 @@ class TokenCache:
         pretokens += pattern.findall(document, start)
 
     def _add_pretokens(self, pretokens: list[str]) -> None:
-        """Tokenize new pretokens."""
+        """Tokenize new pretokens and add them to the table."""
         words = [pretoken for pretoken in pretokens if is_single_word(pretoken)]
         self._table.add(words, *self._encode_words(words))
         others = [pretoken for pretoken in pretokens if not is_single_word(pretoken)]
@@ -155,7 +157,7 @@ class TokenCache:
         self._table.add(others, lengths, np.concatenate([*entries, _NO_ENTRIES]))
 
     def _encode_words(self, words: list[str]) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-        """Return lengths and entries of single words.
+        """Return the number of tokens of each word, and the entries of all words in order.
 
         The words are tokenized as lines of one text, which takes a third of the time.
         """
@@ -228,7 +230,7 @@ class _PretokenIds(dict[str, int]):
 def _single_word_tokenizer(tokenizer: library.Tokenizer) -> library.Tokenizer:
     """Return a tokenizer of lines that are one ASCII word each.
 
-    It needs no normaliser: known ones only lower-case such words.
+    It keeps no normaliser: the supported ones change such words only to lower case.
     """
     backend = library.Tokenizer(tokenizer.model)
     splitter = pre_tokenizers.CharDelimiterSplit("\n")

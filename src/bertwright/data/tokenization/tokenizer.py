@@ -30,10 +30,10 @@ _MODEL_KINDS = {
     "WordLevel": "words",
 }
 ITEM_MODEL, ITEM_PRE_TOKENIZER = "WordLevel", "WhitespaceSplit"
-"""Model and pre-tokenizer that identify a tokenizer of items."""
+"""Types of model and pre-tokenizer that identify a tokenizer of items."""
 
 SENTINEL_PREFIX = "<extra_id_"
-"""Prefix of the names of sentinels."""
+"""Prefix of the names of sentinel tokens."""
 
 SPECIAL_TOKEN_NAMES = {
     "pad": ("[PAD]", "<pad>"),
@@ -47,8 +47,8 @@ SPECIAL_TOKEN_NAMES = {
 class TokenizerConfig(Config):
     """A configuration of a tokenizer and its vocabulary size.
 
-    The last ``sentinels`` tokens replace removed spans; they are called <extra_id_0> and so on,
-    from the last one down, as in T5.
+    The last ``sentinels`` tokens of the vocabulary stand for removed spans. As in T5, the last one
+    is called <extra_id_0>, the one before it <extra_id_1>, and so on.
     """
 
     vocab_size: int = Field(default=16_384, ge=16, le=1 << 24)
@@ -59,8 +59,8 @@ class TokenizerConfig(Config):
 class WordPieceConfig(TokenizerConfig):
     """WordPiece: words and punctuation, split into the longest known tokens from the left (BERT).
 
-    As in the ``tokenizers`` library, the vocabulary is trained by byte-pair merges of characters,
-    not by the likelihood of Schuster and Nakajima (2012), whose trainer was never published.
+    As in the ``tokenizers`` library, the vocabulary is trained by byte-pair merges of characters.
+    The likelihood trainer of Schuster and Nakajima (2012) was never published.
     """
 
     kind: Literal["wordpiece"] = "wordpiece"
@@ -74,28 +74,28 @@ class ByteBpeConfig(TokenizerConfig):
 
 
 class UnigramConfig(TokenizerConfig):
-    """The most probable segmentation under a unigram model (Kudo 2018; ALBERT, XLNet)."""
+    """Unigram: the most probable segmentation under a unigram model (Kudo 2018; ALBERT, XLNet)."""
 
     kind: Literal["unigram"] = "unigram"
 
 
 class WordLevelConfig(TokenizerConfig):
-    """The most frequent words and punctuation marks by frequency; all others are unknown.
+    """A token for each of the most frequent words and punctuation marks; all others are unknown.
 
-    Used by word language models such as ELMo and Transformer-XL.
+    Word-level language models such as ELMo and Transformer-XL use it.
     """
 
     kind: Literal["words"] = "words"
 
 
 class ItemTokenizerConfig(TokenizerConfig):
-    """A token for each item code, separated by spaces (Sun et al. 2019).
+    """A token for each item code; codes are separated by spaces (Sun et al. 2019).
 
-    ``prepare`` builds it from interaction histories.
+    ``prepare`` builds this tokenizer from interaction histories.
     """
 
     kind: Literal["items"] = "items"
-    # There may be few items; the size includes the special tokens.
+    # A table may have few items; the size includes the special tokens.
     vocab_size: int = Field(default=16_384, ge=6, le=1 << 24)
 
 
@@ -118,8 +118,8 @@ class SpecialTokens:
 class Tokenizer:
     """An immutable tokenizer with its special tokens.
 
-    ``roles`` maps roles to special tokens that are not named as in BERT or RoBERTa. One token may
-    have several roles.
+    ``roles`` maps roles such as ``mask`` to special tokens that are named differently from BERT's
+    and RoBERTa's. One token may have several roles.
     """
 
     def __init__(self, backend: library.Tokenizer, roles: Mapping[str, str] | None = None) -> None:
@@ -163,12 +163,12 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Return the highest id plus one, the rows of an embedding table."""
+        """Return the highest id plus one, which is the number of rows of an embedding table."""
         return int(self.ids[-1]) + 1
 
     @cached_property
     def ids(self) -> NDArray[np.int64]:
-        """Return the ids of all tokens, special ones included, in rising order, (N,)."""
+        """Return the ids of all tokens, special ones included, in ascending order, (N,)."""
         vocabulary = self.settings["model"]["vocab"]
         if isinstance(vocabulary, list):  # Unigram lists entries in the order of ids
             vocabulary = {entry[0]: index for index, entry in enumerate(vocabulary)}
@@ -182,9 +182,9 @@ class Tokenizer:
 
     @cached_property
     def reserved_ids(self) -> frozenset[int]:
-        """Return the ids of special tokens and sentinels, which occur in no text unless spelled.
+        """Return the ids of special tokens and sentinels, which occur in text only if spelled out.
 
-        The unknown token is among them only if the model never uses it.
+        The unknown token is included only if the model never produces it.
         """
         added = self.settings["added_tokens"]
         special = {
@@ -198,7 +198,7 @@ class Tokenizer:
 
     @cached_property
     def lowercase(self) -> bool:
-        """Return whether text is lower-cased."""
+        """Return whether the tokenizer lower-cases text."""
         return lowercases(self.settings["normalizer"])
 
     @cached_property
@@ -214,7 +214,7 @@ class Tokenizer:
         return self._encode(text).ids
 
     def encode_with_masks(self, text: str) -> list[int]:
-        """Return the token ids of a text in which ``[MASK]`` or the mask token's name is masked.
+        """Return the token ids of a text; ``[MASK]`` and the mask token's name are the mask token.
 
         A space before a mask belongs to the masked token.
         """
@@ -226,7 +226,7 @@ class Tokenizer:
     def _encode(self, text: str) -> library.Encoding:
         try:
             return self.backend.encode(text, add_special_tokens=False)
-        except TypeError:  # of a text with lone surrogates
+        except TypeError:  # the text has lone surrogates
             return self._encode(replace_lone_surrogates(text))
         except BaseException as error:
             raise translate_error(error) from None
@@ -260,7 +260,7 @@ class Tokenizer:
     def encode_pretokenized(self, words: list[str]) -> tuple[list[int], list[int]]:
         """Return the token ids of words, and the index of the first token of each word.
 
-        A word without tokens, such as a control character, becomes an unknown token.
+        A word without tokens, such as a control character, becomes the unknown token.
         """
         ids: list[int] = []
         first_tokens: list[int] = []
@@ -290,7 +290,7 @@ class Tokenizer:
 
 
 def _require_deterministic(backend: library.Tokenizer) -> None:
-    """Raise UserError for a model that samples its segmentation."""
+    """Raise UserError for a model that segments at random."""
     dropout = getattr(backend.model, "dropout", None)
     if dropout:
         raise UserError(

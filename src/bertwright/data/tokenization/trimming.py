@@ -12,7 +12,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 
 _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
-"""Spelling of a byte in character vocabularies."""
+"""Pattern for the name of a byte token in vocabularies of characters."""
 
 TokenizerSettings = dict[str, Any]
 
@@ -22,9 +22,9 @@ def trim_tokenizer(
 ) -> tuple[Tokenizer, list[int]]:
     """Return a tokenizer with the needed tokens, and the old id of each new id.
 
-    Added tokens, single characters, bytes and the tokens that the model requires are kept, so no
-    text becomes unknown, except for words or items of word-level vocabularies. A merge is kept if
-    its parts and its result are. Text that needs only the kept tokens is encoded as before.
+    Added tokens, single characters, bytes and the tokens that the model requires are kept. So no
+    text becomes unknown, except words or items of word-level vocabularies. A merge is kept if its
+    parts and its result are kept. Text that needs only kept tokens is encoded as before.
 
     Errors: UserError for an unsupported model.
     """
@@ -62,7 +62,7 @@ def _add_unknown(model: TokenizerSettings, tokens: set[str]) -> set[str]:
 
 
 def _add_merge_parts(model: TokenizerSettings, tokens: set[str]) -> set[str]:
-    """Return the tokens with all tokens that they are merged from."""
+    """Return the tokens, and all tokens that they are merged from."""
     parts: dict[str, set[str]] = {}
     for merge in _read_merges(model):
         parts.setdefault(_merge_result(model, merge), set()).update(merge)
@@ -74,7 +74,7 @@ def _add_merge_parts(model: TokenizerSettings, tokens: set[str]) -> set[str]:
 
 
 def _add_least_probable(model: TokenizerSettings, tokens: set[str]) -> set[str]:
-    """Add the unknown token and the least probable token, which its score derives from."""
+    """Add the unknown token, and the least probable token, which determines its score."""
     least_probable = min(model["vocab"], key=lambda entry: entry[1])[0]
     return tokens | {least_probable, model["vocab"][model["unk_id"] or 0][0]}
 
@@ -85,7 +85,7 @@ _REQUIRED_TOKENS = {
     "BPE": _add_merge_parts,
     "Unigram": _add_least_probable,
 }
-"""Functions that add the tokens which a model requires."""
+"""Functions that add the tokens required by each type of model."""
 
 
 def _read_merges(model: TokenizerSettings) -> Iterable[tuple[str, str]]:
@@ -99,7 +99,7 @@ def _merge_result(model: TokenizerSettings, merge: Sequence[str]) -> str:
 
 
 def _renumber_model(model: TokenizerSettings, new_ids: Mapping[int, int]) -> None:
-    """Renumber a model's tokens in place; drop those without a new id."""
+    """Renumber a model's tokens in place; drop tokens without a new id."""
     if model["type"] == "Unigram":
         unknown = model["unk_id"]
         model["unk_id"] = None if unknown is None else new_ids[unknown]

@@ -1,10 +1,10 @@
 """Deterministic training of a unigram language model tokenizer (Kudo 2018).
 
 The library's trainer visits words in the order of a hash map, which differs between processes, so
-its sums and ties vary. This one works on sorted words with NumPy: frequent substrings are the seed
-tokens; expectation maximisation over all segmentations gives their probabilities; the tokens whose
-removal costs the least likelihood are dropped, a quarter at a time, down to the vocabulary size. A
-token is all punctuation or has none.
+its sums and ties vary. This trainer works on sorted words with NumPy. Frequent substrings are the
+seed tokens, and expectation maximisation over all segmentations gives their probabilities. Then the
+quarter of tokens whose removal costs the least likelihood is dropped, again and again, down to the
+vocabulary size. No token mixes punctuation with other characters.
 """
 
 import re
@@ -19,10 +19,10 @@ from bertwright.data.tokenization.characters import PUNCTUATION
 
 MAX_TOKEN_LENGTH = 16
 MAX_RUN_LENGTH = 31
-"""Longer runs, such as lines of a language without spaces, are split."""
+"""Maximum length of a run; longer ones, as in languages without spaces, are split."""
 
 MAX_RUNS = 60_000
-"""Only the most frequent runs are used."""
+"""Maximum number of runs; the most frequent ones are used."""
 
 _RUN = re.compile(
     rf"\u2581?[{PUNCTUATION}]{{1,{MAX_RUN_LENGTH}}}"
@@ -41,7 +41,7 @@ IndexArray = NDArray[np.int64]
 def learn_unigram_tokens(word_counts: Counter[str], vocab_size: int) -> list[tuple[str, float]]:
     """Return at most ``vocab_size`` tokens with log probabilities, the most probable first.
 
-    Every character of the used runs is a token.
+    Every character of the runs used for training is a token.
     """
     runs: Counter[str] = Counter()
     for word, count in word_counts.items():
@@ -74,10 +74,10 @@ def learn_unigram_tokens(word_counts: Counter[str], vocab_size: int) -> list[tup
 
 @dataclass(frozen=True)
 class _Lattice:
-    """All segmentations of words, as edges between positions.
+    """A graph of all segmentations of words, with tokens as edges between positions.
 
-    Positions of all words are numbered consecutively; an edge is a token between two of them. Edges
-    are sorted by their offset in the word, so ``steps`` visits positions in order.
+    The positions of all words are numbered consecutively. Edges are sorted by their offset in the
+    word, so ``steps`` visits positions in order.
     """
 
     begin: IndexArray
@@ -90,7 +90,7 @@ class _Lattice:
 
 
 def _seed_tokens(words: list[tuple[str, int]], max_tokens: int) -> tuple[list[str], FloatArray]:
-    """Return the characters and the substrings that cover most text, with their frequencies."""
+    """Return all characters and the substrings that cover the most text, with their frequencies."""
     frequency: Counter[str] = Counter()
     for word, count in words:
         for begin in range(len(word)):
@@ -144,7 +144,7 @@ def _restrict_tokens(lattice: _Lattice, token_ids: IndexArray, num_tokens: int) 
 
 
 def _drop_whole_words(lattice: _Lattice) -> _Lattice:
-    """Return the lattice without edges that are whole words."""
+    """Return the lattice without edges that cover a whole word."""
     word = np.searchsorted(lattice.word_last, lattice.begin)
     length = lattice.word_last - lattice.word_first
     return _filter_edges(lattice, lattice.end - lattice.begin < length[word])

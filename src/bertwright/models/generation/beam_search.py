@@ -54,9 +54,9 @@ def _advance(
     tokenizer: Tokenizer,
     config: GenerationConfig,
 ) -> tuple[list[int], list[int]]:
-    """Advance every search a step; return the parent of each new beam and its token, both (N,).
+    """Advance every search by one step; return the parent and the token of each new beam.
 
-    Parents index the current beams of all searches.
+    Parents are indices into the current beams of all searches; both are (N,).
     """
     log_probabilities = log_softmax(logits.double().cpu().numpy())
     allowed = np.isfinite(mask_special_logits(tokenizer, logits, tokenizer.special_tokens.end))
@@ -75,7 +75,7 @@ def _advance(
 
 @dataclass
 class Beam:
-    """A partial text with the cumulative log-probability it is ranked by."""
+    """A partial text with the cumulative log-probability that ranks it."""
 
     text: GenerationState
     log_probability: float = 0.0
@@ -87,7 +87,7 @@ class Beam:
 
 @dataclass
 class BeamSearch:
-    """The beams of one text: ``active`` ones, most probable first, and ``finished`` ones."""
+    """The beams of one text: ``active`` beams, most probable first, and ``finished`` beams."""
 
     active: list[Beam]
     config: GenerationConfig
@@ -95,15 +95,15 @@ class BeamSearch:
     finished: list[Beam] = field(default_factory=list[Beam])
 
     def step(self, log_probabilities: FloatArray, scores: FloatArray) -> list[tuple[int, int]]:
-        """Extend the active beams; return the parents and new tokens of those that stay active.
+        """Extend the active beams; return parent and new token of each beam that stays active.
 
-        ``log_probabilities`` (N, V) are the model's; ``scores`` (N, V) rank, -inf where not
-        allowed.
+        ``log_probabilities`` (N, V) are the model's. ``scores`` (N, V) rank the tokens, with -inf
+        for tokens that are not allowed.
         """
         num_beams = self.config.num_beams
         totals = scores + np.array([beam.log_probability for beam in self.active])[:, None]
         active, steps = list[Beam](), list[tuple[int, int]]()
-        # Twice as many candidates as beams: every beam may end, by its end token.
+        # Twice as many candidates as beams, because every beam may end with its end token.
         for index in _top_indices(totals, 2 * num_beams):
             parent, token_id = divmod(index, totals.shape[1])
             text = self.active[parent].text.with_token(
@@ -122,7 +122,7 @@ class BeamSearch:
         return steps[: len(self.active)]
 
     def _is_done(self, active: Sequence[Beam]) -> bool:
-        """Return whether no active beam scores above the worst finished one."""
+        """Return whether no active beam has a higher score than the worst finished beam."""
         if len(self.finished) < self.config.num_beams:
             return False
         penalty = self.config.length_penalty

@@ -1,4 +1,4 @@
-"""Generation settings, and how they choose tokens from logits."""
+"""Generation settings, and the selection of tokens from logits."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -18,13 +18,14 @@ FloatArray = NDArray[np.float64]
 class GenerationConfig(Settings):
     """Settings of text generation.
 
-    ``temperature`` divides the logits; 0 is greedy. ``top_k`` keeps the most probable tokens (Fan
-    et al. 2018), then ``top_p`` the most probable of these that together reach that probability
-    (Holtzman et al. 2020). ``repetition_penalty`` above 1 makes tokens already present less likely
-    (Keskar et al. 2019). A text ends before the first of the ``stop`` texts, at the end token, or
-    after ``max_new_tokens``. ``sweeps`` is how often a masked model resamples what it added.
+    ``temperature`` divides the logits; 0 is greedy decoding. ``top_k`` keeps the most probable
+    tokens (Fan et al. 2018); ``top_p`` then keeps the most probable of these that together reach
+    that probability (Holtzman et al. 2020). ``repetition_penalty`` above 1 makes tokens that are
+    already present less likely (Keskar et al. 2019). A text ends before the first of the ``stop``
+    texts, at the end token, or after ``max_new_tokens``. ``sweeps`` is the number of times that a
+    masked model resamples the tokens it added.
 
-    With ``num_beams`` above 1, beam search replaces sampling; beams are ranked by log-probability
+    With ``num_beams`` above 1, beam search replaces sampling. Beams are ranked by log-probability
     divided by length to the power of ``length_penalty``.
     """
 
@@ -63,11 +64,11 @@ class GenerationConfig(Settings):
     def sample(
         self, logits: FloatArray, present_ids: Sequence[Sequence[int]], uniforms: FloatArray
     ) -> NDArray[np.int64]:
-        """Return a token id (B,) per sequence.
+        """Return a token id for each sequence, (B,).
 
-        ``logits`` (B, V) are -inf for excluded tokens; ``uniforms`` (B,) in [0, 1) are applied to
-        the inverse cumulative distribution over token ids in order. ``present_ids`` feed the
-        repetition penalty.
+        ``logits`` (B, V) are -inf for excluded tokens. ``uniforms`` (B,) in [0, 1) select tokens
+        from the cumulative distribution over token ids in order. ``present_ids`` are the token ids
+        for the repetition penalty.
         """
         logits = self.penalise_repetition(logits, present_ids)
         if self.temperature == 0:
@@ -86,7 +87,7 @@ class GenerationConfig(Settings):
     def penalise_repetition(
         self, logits: FloatArray, present_ids: Sequence[Sequence[int]]
     ) -> FloatArray:
-        """Return logits (B, V) reduced for the tokens already in each sequence."""
+        """Return logits (B, V), reduced for tokens that are already in the sequence."""
         if self.repetition_penalty == 1:
             return logits
         logits = logits.copy()
@@ -98,7 +99,7 @@ class GenerationConfig(Settings):
         return logits
 
     def _top_k_top_p(self, probabilities: FloatArray) -> FloatArray:
-        """Set all but the ``top_k`` and ``top_p`` probabilities to 0."""
+        """Return the probabilities with all but the ``top_k`` and ``top_p`` set to 0."""
         if self.top_k is None and self.top_p == 1:
             return probabilities
         order = np.argsort(-probabilities, axis=1, kind="stable")
@@ -113,23 +114,23 @@ class GenerationConfig(Settings):
 
 
 def log_softmax(logits: FloatArray) -> FloatArray:
-    """Return log-probabilities (B, V)."""
+    """Return the log-probabilities (B, V) of logits (B, V)."""
     shifted = logits - logits.max(axis=1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
 
 
 def sampling_uniform(seed: int, prompt_ids: Sequence[int], sample: int, position: int) -> float:
-    """Return the random number of a position.
+    """Return the random number for a position.
 
-    It depends on the seed, the prompt, the sample number and the position only, not on the batch.
+    It depends only on the seed, the prompt, the sample number and the position, not on the batch.
     """
     return float(uniform(stream_key(seed, "generate", sample, *prompt_ids), position))
 
 
 def mask_special_logits(tokenizer: Tokenizer, logits: Tensor, *allowed_ids: int) -> FloatArray:
-    """Return logits (B, V) with -inf for rows that are no token, and for special tokens.
+    """Return logits (B, V) with -inf for ids without a token and for special tokens.
 
-    ``allowed_ids`` are exempt.
+    ``allowed_ids`` keep their logits.
     """
     masked = logits.double().cpu().numpy().copy()
     masked[:, np.setdiff1d(np.arange(masked.shape[1]), tokenizer.ids)] = -np.inf

@@ -1,4 +1,4 @@
-"""Generate with the method of a model's objective."""
+"""Text generation with the method of a model's objective."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from bertwright.objectives.objective import Objective, combined_visibility
 from bertwright.recipes import Recipe
 
 GENERATION_METHODS = ("causal", "permutation", "denoising", "masked")
-"""How an objective that generates predicts tokens, in the order of preference."""
+"""Kinds of prediction that can generate text, in order of preference."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def generate(
 def _initial_state(
     recipe: Recipe, objective: Objective, tokenizer: Tokenizer, prompt: str, sample: int
 ) -> GenerationState:
-    """Return the state of a prompt to continue, or to encode for a decoder."""
+    """Return the initial state of a prompt, to be continued or to be encoded for a decoder."""
     specials = tokenizer.special_tokens
     prompt_ids = [recipe.assembly.start_token(specials), *tokenizer.encode(prompt)]
     if (noising := objective.decoder_noising) is None:
@@ -108,8 +108,8 @@ def _initial_state(
 def generation_objective(recipe: Recipe, name: str | None = None) -> Objective:
     """Return the objective to generate with.
 
-    It is the named one, or the first in the order of ``GENERATION_METHODS`` from the last phase
-    that has any. Raises UserError if there is none.
+    It is the named objective, or else the first in the order of ``GENERATION_METHODS`` from the
+    last phase that has one. Errors: UserError if there is none.
     """
     if name is not None and name not in recipe.objectives:
         raise UserError(
@@ -130,7 +130,7 @@ def generation_objective(recipe: Recipe, name: str | None = None) -> Objective:
 
 
 def slow_generation_reason(recipe: Recipe, name: str | None = None) -> str | None:
-    """Return why generation is slow, for users; None if it is not."""
+    """Return the reason why generation is slow, for users; None if it is not."""
     if generation_objective(recipe, name).capabilities.prediction == "masked":
         return "a masked model encodes the whole text again for every token"
     if not recipe.encoder.supports_cache:
@@ -145,7 +145,7 @@ def _open_sequences(
     languages: GenerationLanguages,
     texts: Sequence[GenerationState],
 ) -> GrowingSequences:
-    """Begin to generate a batch of texts, with cached keys and values where that is possible."""
+    """Start a batch of texts, with cached keys and values if possible."""
     encoder, token_ids = model.recipe.encoder, [text.token_ids for text in texts]
     if objective.decoder_noising is not None:
         starts, positions = zip(*((t.token_ids[0], t.first_position) for t in texts), strict=True)

@@ -1,8 +1,8 @@
-"""Generate with a masked model: append masks to a prompt and fill them (Wang and Cho 2019).
+"""Generation with a masked model: append masks to a prompt and fill them (Wang and Cho 2019).
 
-The first sweep fills them from left to right. Each further sweep masks and resamples every new
-position in random order: Gibbs sampling, though the conditionals need not belong to one joint
-distribution.
+The first sweep fills the masks from left to right. Each further sweep masks and resamples every new
+position in random order. This is Gibbs sampling, although the conditional distributions need not
+belong to a joint distribution.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ def fill_appended_masks(
 
 
 def _sweep_positions(text: GenerationState, seed: int, sweep: int) -> NDArray[np.int64]:
-    """Return the new positions (N,) in the order of a sweep."""
+    """Return the new positions (N,) of a text in the order of a sweep."""
     positions = np.arange(text.prompt_length, len(text.token_ids))
     if sweep == 0:
         return positions

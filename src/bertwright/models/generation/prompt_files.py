@@ -10,7 +10,7 @@ from bertwright.data.readers.text_lines import format_suffix, parse_json_object,
 def read_prompts(path: Path) -> Iterator[str]:
     """Yield the prompts of a ``.jsonl`` or text file, also ``.gz``.
 
-    Raises UserError naming file and line.
+    Errors: UserError that names the file and the line.
     """
     return parse_prompts(str(path), read_lines(path), format_suffix(path) == ".jsonl")
 

@@ -1,4 +1,4 @@
-"""Continue prompts token by token."""
+"""Sampling: continue prompts token by token."""
 
 from collections.abc import Callable, Iterator, Sequence
 from copy import copy
@@ -18,18 +18,18 @@ from bertwright.models.generation.config import (
 from bertwright.models.generation.sequences import GrowingSequences
 
 TOKENS_PER_BATCH = 8192
-"""Tokens of the sequences in a batch at their final length."""
+"""Maximum number of tokens of a batch when all its sequences have their final length."""
 
 FinishReason = Literal["end", "stop", "limit", "full"]
-"""At an end token, before a stop text, after ``max_new_tokens``, or at the maximum length."""
+"""End token, stop text, ``max_new_tokens``, or maximum sequence length."""
 
 
 @dataclass(frozen=True)
 class GeneratedText:
     """A continuation of a prompt, or a decoder's output for it (``is_decoder_output``).
 
-    ``log_probabilities`` of ``token_ids`` are the model's, in nats, before temperature and
-    truncation.
+    ``log_probabilities`` are the model's for ``token_ids``, in nats, before temperature, ``top_k``
+    and ``top_p``.
     """
 
     prompt: str
@@ -42,11 +42,11 @@ class GeneratedText:
 
     @property
     def full_text(self) -> str:
-        """The prompt with its continuation; a decoder's output alone."""
+        """Return the prompt with its continuation, or only the output of a decoder."""
         return self.text if self.is_decoder_output else self.prompt + self.text
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what ``generate --json`` prints."""
+        """Return the dictionary that ``generate --json`` prints."""
         return {
             "prompt": self.prompt,
             "text": self.text,
@@ -61,8 +61,8 @@ class GeneratedText:
 class GenerationState:
     """A text during generation.
 
-    ``token_ids`` begin with ``prompt_length`` prompt tokens. A decoder encodes ``source_ids`` and
-    writes from ``first_position``.
+    ``token_ids`` begin with ``prompt_length`` prompt tokens. With a decoder, ``source_ids`` are the
+    encoder's input, and the output begins at ``first_position``.
     """
 
     prompt: str
@@ -80,12 +80,12 @@ class GenerationState:
 
     @property
     def prompt_ids(self) -> list[int]:
-        """Source and prompt token ids."""
+        """Return the token ids of the source and the prompt."""
         return [*self.source_ids, *self.token_ids[: self.prompt_length]]
 
     @property
     def new_token_ids(self) -> list[int]:
-        """Generated token ids."""
+        """Return the generated token ids."""
         return self.token_ids[self.prompt_length :]
 
     def with_token(self, token_id: int, log_probability: float) -> "GenerationState":
@@ -110,7 +110,7 @@ class GenerationState:
 
 @dataclass(frozen=True)
 class StoppingCriteria:
-    """Set the finish reason and the text of a state that ends here."""
+    """A function that sets the finish reason and the text of a state that is complete."""
 
     tokenizer: Tokenizer
     config: GenerationConfig
@@ -134,7 +134,7 @@ def sample_texts(
     open_sequences: Callable[[Sequence[GenerationState]], GrowingSequences],
     stopping_criteria: StoppingCriteria,
 ) -> list[GeneratedText]:
-    """Sample every text to its end; ``open_sequences`` starts a batch from prompts."""
+    """Sample every text until it is complete; ``open_sequences`` starts a batch of texts."""
     tokenizer, config = stopping_criteria.tokenizer, stopping_criteria.config
     for batch in length_batches(texts, config.max_new_tokens):
         sequences = open_sequences(batch)
@@ -172,7 +172,7 @@ def _append_next_tokens(
     tokenizer: Tokenizer,
     config: GenerationConfig,
 ) -> None:
-    """Append a sampled token to every text; logits (B, V)."""
+    """Append a token to every text, sampled from ``logits`` (B, V)."""
     log_probabilities = log_softmax(logits.double().cpu().numpy())
     allowed = mask_special_logits(tokenizer, logits, tokenizer.special_tokens.end)
     uniforms = np.array(
@@ -197,6 +197,6 @@ def update_text(text: GenerationState, tokenizer: Tokenizer, config: GenerationC
 def decode_continuation(
     tokenizer: Tokenizer, prompt_ids: Sequence[int], new_ids: Sequence[int]
 ) -> str:
-    """Return the text of new tokens after a prompt, with the space between them if there is one."""
+    """Return the text of new tokens after a prompt, including the space between them, if any."""
     before, whole = tokenizer.decode(list(prompt_ids)), tokenizer.decode([*prompt_ids, *new_ids])
     return whole[len(before) :] if whole.startswith(before) else tokenizer.decode(list(new_ids))

@@ -17,25 +17,25 @@ TokenIds = Sequence[Sequence[int]]
 
 
 class GrowingSequences(Protocol):
-    """A batch of sequences that grow together."""
+    """A batch of sequences that grow by one token at a time."""
 
     def logits(self) -> Tensor:
         """Return next-token logits (B, V)."""
         ...
 
     def append(self, token_ids: Sequence[int]) -> None:
-        """Append a token (B,) to every sequence."""
+        """Append one token to every sequence, (B,)."""
         ...
 
     def select(self, indices: Sequence[int]) -> None:
-        """Keep the sequences with these indices, in this order, repeats allowed."""
+        """Keep the sequences with these indices, in this order; indices may repeat."""
         ...
 
 
 class CachedSequences:
-    """Left-padded sequences with cached keys and values: each token is encoded once.
+    """Left-padded sequences with cached keys and values, so each token is encoded once.
 
-    ``max_lookback`` is how many positions back attention reaches, None for all.
+    ``max_lookback`` is the number of earlier positions that a token attends to; None for all.
     """
 
     def __init__(
@@ -80,15 +80,15 @@ class CachedSequences:
         self._cache.select(kept)
 
     def _encode(self, token_ids: Tensor, token_info: TokenInfo) -> Tensor:
-        """Encode tokens (B, L) and return the last hidden states (B, D)."""
+        """Encode tokens (B, L); return the hidden states (B, D) of the last ones."""
         info = token_info.with_language(token_ids, self._language_id)
         return self._model.encoder(token_ids, info, self._visibility, memory=self._cache)[:, -1]
 
 
 class QueryStreamSequences(CachedSequences):
-    """Cached sequences of a permutation model, which predicts from a query-stream position.
+    """Cached sequences of a permutation model, which predicts from a query token.
 
-    Each call appends that position after the new tokens; the cache does not keep it.
+    Each call appends the query token after the new tokens; the cache does not keep it.
     """
 
     _rank = 0
@@ -112,7 +112,7 @@ class QueryStreamSequences(CachedSequences):
 
 
 class DecoderSequences(CachedSequences):
-    """Sequences of a decoder: sources are encoded once, and each token is decoded once.
+    """Sequences of a decoder, where sources are encoded once and each token is decoded once.
 
     ``start_ids`` (B,) are the decoder start tokens, ``first_positions`` (B,) their positions.
     """
@@ -147,7 +147,7 @@ class DecoderSequences(CachedSequences):
 
 
 class UncachedSequences:
-    """Right-padded sequences that are encoded from the beginning for every token."""
+    """Right-padded sequences that are encoded from the beginning for every new token."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Log-likelihoods by causal models, and pseudo-log-likelihoods by masked ones."""
+"""Log-likelihoods of causal models, and pseudo-log-likelihoods of masked models."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -24,7 +24,7 @@ SCORING_BATCH_TOKENS = 4096
 def causal_visibility(model: Model) -> Visibility:
     """Return the model's attention mask restricted to previous positions.
 
-    A model with memory attends as far back as its memory reaches, as in training. Raises UserError
+    A model with memory attends as far back as its memory reaches, as in training. Errors: UserError
     for a right-to-left model.
     """
     visibility = model.encoder.visibility & CausalVisibility()
@@ -40,7 +40,7 @@ def causal_visibility(model: Model) -> Visibility:
 def token_log_probabilities(
     model: Model, sequences: Sequence[Sequence[int]], pad_id: int, language_id: int | None = None
 ) -> list[list[float]]:
-    """Return the log-probability of each token given those before it, except the first."""
+    """Return the log-probability of each token except the first, given those before it."""
     visibility, device = causal_visibility(model), model.embedding_table.device
     result: list[list[float]] = [[]] * len(sequences)
     for batch in text_batches(sequences, pad_id, device, batch_tokens=SCORING_BATCH_TOKENS):
@@ -56,7 +56,7 @@ def token_log_probabilities(
 def log_likelihoods(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], language_id: int | None = None
 ) -> list[float]:
-    """Return one number per text, in nats; texts are truncated to the maximum length."""
+    """Return the log-likelihood of each text in nats; texts are truncated to the maximum length."""
     specials, max_length = tokenizer.special_tokens, model.encoder.max_length
     start_id = model.recipe.assembly.start_token(specials)
     sequences = [[start_id, *tokenizer.encode(text)][:max_length] for text in texts]
@@ -67,9 +67,9 @@ def log_likelihoods(
 def pseudo_log_likelihoods(
     model: Model, tokenizer: Tokenizer, texts: Sequence[str], language_id: int | None = None
 ) -> list[float]:
-    """Return one number per text, in nats (Kauf and Ivanova 2023).
+    """Return the pseudo-log-likelihood of each text in nats (Kauf and Ivanova 2023).
 
-    Each token is masked together with the later tokens of its word.
+    Each token is predicted with itself and the later tokens of its word masked.
     """
     sequences: list[list[int]] = []
     targets: list[tuple[int, int, int]] = []
@@ -105,7 +105,7 @@ def pseudo_log_likelihoods(
 def cloze_log_probabilities(
     model: Model, tokenizer: Tokenizer, sequences: Sequence[Sequence[int]], parts: Sequence[slice]
 ) -> list[list[float]]:
-    """Return the log-probabilities of one span per sequence, masked all at once."""
+    """Return the log-probabilities of the tokens of one span per sequence, all masked at once."""
     specials, device = tokenizer.special_tokens, model.embedding_table.device
     result: list[list[float]] = [[]] * len(sequences)
     for batch in text_batches(sequences, specials.pad, device, batch_tokens=SCORING_BATCH_TOKENS):
@@ -130,6 +130,6 @@ def cloze_log_probabilities(
 
 
 def _word_ends(starts: Sequence[int], num_tokens: int) -> list[int]:
-    """Return, for every token, the end of its word."""
+    """Return the end of the word of every token."""
     bounds = [0, *(start for start in starts if start > 0), num_tokens]
     return [end for start, end in pairwise(bounds) for _ in range(start, end)]

@@ -1,7 +1,7 @@
 """Hidden states that predict masked tokens.
 
-A masked model sees mask tokens. A permutation model has never seen a mask: its masked positions
-come last in the factorisation order, and query-stream positions after the text predict them.
+The input of a masked model has mask tokens. A permutation model is trained without masks; there,
+masked positions come last in the factorisation order, and query tokens after the text predict them.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ def final_objectives(model: Model) -> list[Objective]:
 
 
 def final_objective(model: Model, prediction: str) -> Objective | None:
-    """Return the first objective of the last phase that predicts tokens in this way, if any."""
+    """Return the first objective of the last phase with this kind of prediction; None if none."""
     objectives = final_objectives(model)
     return next((o for o in objectives if o.capabilities.prediction == prediction), None)
 
@@ -36,7 +36,7 @@ def masked_hidden_states(
 ) -> Tensor:
     """Return hidden states (B, M, D) that predict the tokens at ``positions`` (B, M) int64.
 
-    ``is_masked`` (B, L) bool marks the positions the model may not see.
+    The result does not depend on the tokens where ``is_masked`` (B, L) bool is True.
     """
     if (permutation := final_objective(model, "permutation")) is not None:
         extended = torch.cat((token_ids, torch.zeros_like(positions)), 1)
@@ -51,7 +51,7 @@ def masked_hidden_states(
 
 
 def _with_query_stream(token_info: TokenInfo, is_masked: Tensor, positions: Tensor) -> TokenInfo:
-    """Append query-stream positions that predict the tokens at ``positions``."""
+    """Append query tokens that predict the tokens at ``positions`` (B, M)."""
 
     def append_queries(values: Tensor) -> Tensor:
         values = values.expand(is_masked.shape)

@@ -26,17 +26,17 @@ from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
 CROSS_ATTENTION_STREAM = 2000
-"""The dropout stream of cross-attention within a block: beyond the number of blocks."""
+"""Dropout stream of cross-attention within a block; larger than any number of blocks."""
 
 
 class AttentionConfig(MultiHeadConfig):
     """Scaled dot-product attention with several heads.
 
-    ``dropout`` is the rate for attention weights. ``gate`` is the activation of another projection
-    that the context is multiplied with (Charpentier and Samuel 2024). ``global_projections`` gives
-    global tokens separate query, key and value projections (Beltagy et al. 2020). ``width`` is that
-    of all heads together, None for the model's. If scores are not ``scaled`` by the square root of
-    the head width, queries are initialised smaller instead (Raffel et al. 2020).
+    ``dropout`` is the dropout rate of attention weights. ``gate`` is the activation of another
+    projection, which multiplies the context (Charpentier and Samuel 2024). ``global_projections``
+    gives global tokens separate query, key and value projections (Beltagy et al. 2020). ``width``
+    is the width of all heads together; None for the model's. If scores are not ``scaled`` by the
+    square root of the head width, queries are initialised smaller instead (Raffel et al. 2020).
     """
 
     kind: Literal["attention"] = "attention"
@@ -92,7 +92,10 @@ class AttentionConfig(MultiHeadConfig):
         norm: NormConfig,
         projection: nn.Module | None = None,
     ) -> nn.Module:
-        """Build the module; ``projection`` makes queries, keys and values, None for one matrix."""
+        """Build the module.
+
+        ``projection`` computes queries, keys and values; None for a single matrix.
+        """
         shape = self.head_shape(width)
         num_parts = 3 if self.gate is None else 4
         fused = projection or nn.Linear(width, num_parts * shape.inner_width, self.bias)
@@ -103,7 +106,7 @@ class AttentionConfig(MultiHeadConfig):
         return Attention(self, shape, fused, term, inner_norm, global_attention)
 
     def build_cross_attention(self, width: int, norm: NormConfig) -> nn.Module:
-        """Build the attention of a decoder to the encoder's output."""
+        """Build the cross-attention of a decoder to the encoder's output."""
         return CrossAttention(self, self.head_shape(width), norm)
 
 
@@ -134,7 +137,7 @@ class Attention(MultiHeadModule):
 
     @property
     def parameter_roles(self) -> dict[str, ParameterRole]:
-        """The roles of the matrices."""
+        """Return the roles of the matrices."""
         parts = 3 if self.gate is None else 4
         return {
             "projection.weight": ParameterRole(
@@ -144,7 +147,7 @@ class Attention(MultiHeadModule):
         }
 
     def forward(self, x: Tensor, context: BlockContext) -> Tensor:
-        """Map x (B, L, D) to (B, L, D); the past adds the keys and values of earlier tokens."""
+        """Map x (B, L, D) to (B, L, D); ``context.past`` adds keys and values of earlier tokens."""
         shared, hooks, past = context.attention, context.hooks, context.past
         fused, gate = self.projection(x), None
         if self.gate is not None:
@@ -183,11 +186,11 @@ class Attention(MultiHeadModule):
 
     @property
     def query_init_scale(self) -> float:
-        """The scale of queries at initialisation, relative to keys."""
+        """Return the scale of queries at initialisation, relative to keys."""
         return 1.0 if self.scale is None else (self.inner_width // self.num_heads) ** -0.5
 
     def _prepend_memory(self, past: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Prepend the keys and values of the memory: (B, H, M + L, d)."""
+        """Return keys and values after prepending the memory's, (B, H, M + L, d) each."""
         assert isinstance(self.projection, nn.Linear), "EncoderConfig allows no memory here"
         rows = slice(self.inner_width, 3 * self.inner_width)
         bias = self.projection.bias[rows] if self.has_bias else None
@@ -208,7 +211,7 @@ class CrossAttention(Attention):
 
     @property
     def parameter_roles(self) -> dict[str, ParameterRole]:
-        """The roles of the matrices."""
+        """Return the roles of the matrices."""
         return {
             "projection.weight": ParameterRole("matrix", first_part_scale=self.query_init_scale),
             "key_value.weight": ParameterRole("matrix", num_parts=2),
@@ -216,7 +219,7 @@ class CrossAttention(Attention):
         }
 
     def forward(self, x: Tensor, context: BlockContext) -> Tensor:
-        """Map x (B, L, D) to (B, L, D); with a cache the source is projected only once."""
+        """Map x (B, L, D) to (B, L, D); with a cache, the source is projected only once."""
         source, past, hooks = context.attention.cross_attention, context.past, context.hooks
         assert source is not None, "a decoder needs a source"
 

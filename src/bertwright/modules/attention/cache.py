@@ -1,4 +1,4 @@
-"""What earlier tokens leave for later ones: key-value cache, memory, recurrent state."""
+"""State that is kept for later tokens: key-value cache, memory, recurrent state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -11,9 +11,10 @@ from bertwright.modules.token_tensors import TokenInfo
 
 @dataclass(frozen=True)
 class RecurrentCarry:
-    """The state of a recurrent mixer at the end of the previous sequences, (B, 1, S) or None.
+    """A recurrent state that is carried from one batch of sequences to the next.
 
-    ``store`` takes the new state, without gradient.
+    ``state`` is the state after the previous sequences, (B, 1, S); None at the start. ``store``
+    saves the new state, without gradient.
     """
 
     state: Tensor | None
@@ -21,7 +22,7 @@ class RecurrentCarry:
 
 
 class LayerKeyValues:
-    """The cached keys, before rotation, and values (B, H, M, d) of one attention layer."""
+    """A cache of the keys (before rotation) and values of one attention layer, (B, H, M, d)."""
 
     def __init__(self, max_length: int | None) -> None:
         self._max_length = max_length
@@ -30,7 +31,7 @@ class LayerKeyValues:
         self.num_query_stream = 0
 
     def append(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the cached keys and values, then new ones, (B, H, M + L, d); cache all."""
+        """Append new keys and values; return all, (B, H, M + L, d) each."""
         if self._key_value is not None:
             key = torch.cat((self._key_value[0], key), dim=2)
             value = torch.cat((self._key_value[1], value), dim=2)
@@ -41,13 +42,16 @@ class LayerKeyValues:
     def cross_key_values(
         self, project: Callable[[], tuple[Tensor, Tensor]]
     ) -> tuple[Tensor, Tensor]:
-        """Return the keys and values (B, H, S, d) of the source, computed once."""
+        """Return the keys and values of the cross-attention source, (B, H, S, d) each.
+
+        ``project`` computes them; it is called only once.
+        """
         if self._cross_key_value is None:
             self._cross_key_value = project()
         return self._cross_key_value
 
     def select(self, sequences: Tensor) -> None:
-        """Keep some sequences (N,) int64 only."""
+        """Keep only the sequences with these indices, (N,) int64."""
         self._key_value = _select_sequences(self._key_value, sequences)
         self._cross_key_value = _select_sequences(self._cross_key_value, sequences)
 
@@ -57,11 +61,11 @@ Past = Tensor | RecurrentCarry | LayerKeyValues
 
 
 class KeyValueCache:
-    """A key-value cache, for causal text that is read in parts.
+    """A key-value cache for causal text that is read in parts.
 
-    The parts give the same result as one pass. It can replace a ``Memory``, but keeps
-    keys and values with unchanged positions, which works with every position encoding. All passes
-    must set the same token attributes. ``max_length`` is the number of tokens that are kept, for a
+    The parts give the same result as one pass. The cache can replace a ``Memory``. Unlike a memory,
+    it keeps keys and values with unchanged positions, which works with every position encoding. All
+    passes must set the same token attributes. ``max_length`` is the number of tokens to keep, for a
     limited window; None keeps all.
     """
 
@@ -71,7 +75,7 @@ class KeyValueCache:
         self._token_info: TokenInfo | None = None
 
     def extend_token_info(self, token_info: TokenInfo) -> TokenInfo:
-        """Return the attributes of the keys: the cached tokens, then the new ones, now cached."""
+        """Add new tokens to the cache; return the attributes of cached and new tokens, the keys."""
         keys = token_info
         if self._token_info is not None:
             keys = _concatenate_token_info(self._token_info, keys)
@@ -81,13 +85,13 @@ class KeyValueCache:
         return keys
 
     def layer_past(self, block: int, x: Tensor, token_info: TokenInfo) -> LayerKeyValues:
-        """Return the keys and values of a block, prepared for tokens with these attributes."""
+        """Return the cache of a block, prepared for tokens with these attributes."""
         layer = self._layers.setdefault(block, LayerKeyValues(self._max_length))
         layer.num_query_stream = x.shape[1] - num_content_tokens(token_info)
         return layer
 
     def select(self, sequences: Tensor) -> None:
-        """Keep some sequences (N,) int64 only."""
+        """Keep only the sequences with these indices, (N,) int64."""
         for layer in self._layers.values():
             layer.select(sequences)
         if self._token_info is not None:
@@ -108,7 +112,7 @@ def _kept_slice(length: int, num_query_stream: int, max_length: int | None) -> s
 
 
 def _concatenate_token_info(cached: TokenInfo, new: TokenInfo) -> TokenInfo:
-    """Concatenate the token attributes that both have, broadcasting a single sequence."""
+    """Concatenate the token attributes that both have; a single sequence is broadcast."""
     first, second, joined = cached.arrays(), new.arrays(), dict[str, Tensor]()
     for name in first.keys() & second.keys():
         size = max(len(first[name]), len(second[name]))
@@ -117,10 +121,10 @@ def _concatenate_token_info(cached: TokenInfo, new: TokenInfo) -> TokenInfo:
 
 
 class Memory:
-    """The block inputs of the last tokens before each sequence, without gradient (Dai et al. 2019).
+    """The block inputs of the last M tokens before each sequence, without gradient.
 
     ``hidden_states`` holds (B, M, D) by block index; ``document_ids`` (B, M) int64 is -1 where
-    there was no text.
+    there was no text. Source: Dai et al. 2019.
     """
 
     def __init__(self, hidden_states: dict[int, Tensor], document_ids: Tensor) -> None:
@@ -129,11 +133,11 @@ class Memory:
 
     @staticmethod
     def empty(length: int, token_ids: Tensor) -> "Memory":
-        """Return an empty memory for token IDs (B, L)."""
+        """Return an empty memory of ``length`` tokens for token ids (B, L)."""
         return Memory({}, token_ids.new_full((len(token_ids), length), -1))
 
     def layer_past(self, block: int, x: Tensor, token_info: TokenInfo) -> Tensor:
-        """Return the memory (B, M, D) of a block, and keep its input x (B, L, D)."""
+        """Return the memory (B, M, D) of a block; keep its input x (B, L, D) for the next one."""
         past = self.hidden_states.get(block)
         if past is None:
             past = x.new_zeros(len(x), self.document_ids.shape[1], x.shape[2])
@@ -142,7 +146,7 @@ class Memory:
         return past
 
     def recurrent_carry(self, block: int) -> RecurrentCarry:
-        """Return the state that a recurrent block continues from, and stores."""
+        """Return the state that a recurrent block continues from, with a function to store it."""
 
         def store(state: Tensor) -> None:
             self._next[block] = state.detach()
@@ -152,7 +156,7 @@ class Memory:
     def next_memory(self, token_info: TokenInfo) -> "Memory":
         """Return the memory after sequences with these attributes.
 
-        It covers their last document, which the next sequences may continue as their document 0.
+        It covers their last document only, which the next sequences may continue as document 0.
         """
         documents = self._document_ids(token_info)[:, : num_content_tokens(token_info)]
         last = documents.amax(1, keepdim=True)
@@ -163,8 +167,8 @@ class Memory:
     def extend_token_info(self, token_info: TokenInfo) -> TokenInfo:
         """Return the attributes of the keys: the memory, then the sequences.
 
-        Memory precedes all tokens in position and factorisation order, and has segment 0 (as in the
-        released code of XLNet). In sequences read backward it comes after the text.
+        The memory precedes all tokens in position and factorisation order, and has segment 0 (as in
+        the released code of XLNet). In sequences read backward its positions follow the text.
         """
         length = self.document_ids.shape[1]
         index = position_ids = torch.arange(-length, 0, device=self.document_ids.device)[None]
@@ -190,7 +194,7 @@ class Memory:
 
 
 def num_content_tokens(token_info: TokenInfo) -> int:
-    """Return the number of content tokens in a sequence: query tokens come last."""
+    """Return the number of content tokens of a sequence, which precede the query tokens."""
     length = token_info.index.shape[1]
     is_query = token_info.is_query_stream
     return length if is_query is None else length - int(is_query[0].sum())

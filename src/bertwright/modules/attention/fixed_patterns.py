@@ -1,4 +1,4 @@
-"""Attention with fixed, unlearned patterns in some heads (Raganato et al. 2020)."""
+"""Attention with fixed patterns in some heads (Raganato et al. 2020)."""
 
 from typing import ClassVar, Literal, get_args
 
@@ -22,12 +22,12 @@ PATTERNS: tuple[Pattern, ...] = get_args(Pattern)
 
 
 class FixedPatternsConfig(MultiHeadConfig):
-    """Attention whose first heads follow fixed patterns; the others are learned.
+    """Attention whose first heads have fixed patterns, while the others are learned.
 
-    ``current``, ``previous`` and ``next`` attend to one token; ``left`` and ``right`` to all beyond
-    the neighbour, ``start`` and ``end`` to all of the text, with weights that grow with the cube of
-    the position. Where all allowed tokens have weight 0, a token attends to itself. The paper
-    leaves the exact weights open.
+    ``current``, ``previous`` and ``next`` attend to one token; ``left`` and ``right`` to all tokens
+    beyond the neighbour; ``start`` and ``end`` to the whole text. The weights of the last four grow
+    with the cube of the position. If all allowed tokens have weight 0, a token attends to itself.
+    The paper does not define the exact weights.
     """
 
     kind: Literal["fixed-patterns"] = "fixed-patterns"
@@ -45,7 +45,7 @@ class FixedPatternsConfig(MultiHeadConfig):
 
 
 class FixedPatternAttention(MultiHeadModule):
-    """Values and outputs for every head, queries and keys for the learned ones only.
+    """Attention with fixed and learned heads; only learned heads have queries and keys.
 
     The scores of a fixed head are the logarithms of its weights.
     """
@@ -94,7 +94,7 @@ class FixedPatternAttention(MultiHeadModule):
         return self.project_output(attend(inputs, self.kernel), hooks)
 
     def _score_bias(self, x: Tensor, mask: AttentionMask) -> Tensor:
-        """Return the log weights (B or 1, H, L, L), 0 for learned heads."""
+        """Return the log weights of the fixed heads, (B or 1, H, L, L); 0 for learned heads."""
         length = x.shape[1]
         index = torch.arange(length, device=x.device)
         allowed = mask.allowed
@@ -112,7 +112,8 @@ class FixedPatternAttention(MultiHeadModule):
             weights = torch.where(weights.sum(-1, keepdim=True) == 0, fallback, weights)
         num_learned = self.head_shape.num_heads - len(self.patterns)
         logarithms = torch.log(weights)
-        # Near 0 for large weights, where bfloat16 is precise; fully masked queries have none.
+        # Large weights get logarithms near 0, where bfloat16 is precise. Fully masked queries have
+        # no weights.
         logarithms = logarithms - logarithms.amax(-1, keepdim=True).clamp(min=0.0)
         return nn.functional.pad(logarithms, (0, 0, 0, 0, 0, num_learned)).to(x.dtype)
 
@@ -120,7 +121,7 @@ class FixedPatternAttention(MultiHeadModule):
 def pattern_weights(pattern: Pattern, index: Tensor, allowed: Tensor) -> Tensor:
     """Return the unnormalised weights of a pattern, (B or 1, 1, L, L), query by key.
 
-    Keys are counted from the first, or from the last, that the query may attend to.
+    Keys are counted from the first or the last key that the query may attend to.
     """
     query, key = index[:, None], index[None, :]
     from_start = allowed.cumsum(-1).float()

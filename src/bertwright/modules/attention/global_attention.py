@@ -16,14 +16,14 @@ from bertwright.modules.mixer import split_heads
 from bertwright.modules.parameter_roles import ParameterRole
 
 GLOBAL_WEIGHTS_STREAM = 7
-"""The dropout stream of these attention weights within a block."""
+"""Dropout stream of the attention weights of global queries within a block."""
 
 
 class GlobalAttention(nn.Module):
-    """Recomputes the context of global tokens with their own projections.
+    """A module that recomputes the context of global tokens with separate projections.
 
-    Other tokens attend to global ones by their usual keys and values; the global keys and values
-    are used by global queries only.
+    Only global queries use the separate keys and values; other tokens attend to global tokens
+    through the usual ones.
     """
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
@@ -36,7 +36,7 @@ class GlobalAttention(nn.Module):
         self.projection = nn.Linear(head_shape.width, 3 * head_shape.width, bias)
 
     def forward(self, x: Tensor, attended: Tensor, context: BlockContext) -> Tensor:
-        """Replace the attended values (B, H, L, d) of global tokens, given x (B, L, D)."""
+        """Return ``attended`` (B, H, L, d) with new values for global tokens; x is (B, L, D)."""
         shared, dropout_rng = context.attention, context.dropout_rng
         global_tokens = shared.mask.global_tokens
         if global_tokens is None:
@@ -82,7 +82,7 @@ class GlobalAttention(nn.Module):
         return torch.where(global_tokens.is_global[:, None, :, None], by_token, attended)
 
     def _weight_indices(self, positions: Tensor, length: int, dropout_rng: DropoutRng) -> Tensor:
-        """Return the index (B, H, G, L) of each weight in the global batch's (B, H, L, L)."""
+        """Return the index of each weight in the (B, H, L, L) of the global batch, (B, H, G, L)."""
         sequence = (
             torch.arange(len(positions), device=positions.device) + dropout_rng.first_sequence
         )
@@ -95,7 +95,7 @@ class GlobalAttention(nn.Module):
 
 
 def _rotary_at(positions: Tensor, rotary: RotaryAngles) -> RotaryAngles:
-    """Return the rotary angles (B, 1, G, d) at some positions."""
+    """Return the rotary angles (B, 1, G, d) at positions (B or 1, G)."""
 
     def select(angles: Tensor) -> Tensor:
         angles = angles.expand(positions.shape[0], -1, -1, -1)

@@ -20,25 +20,25 @@ from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
 HASH_DIRECTIONS_STREAM = 8
-"""The random stream of hash directions within a block."""
+"""Random stream of the hash directions within a block."""
 
 SELF_SCORE = -1e5
-"""The score of a token with itself: it only counts if nothing else is visible."""
+"""Score of a token with itself, so low that it only counts if nothing else is allowed."""
 
-# Shapes: H heads, d width of a head, R rounds, C chunks of m tokens, P = C m positions of a padded
-# sequence.
+# Shapes: H heads of width d, R rounds, C chunks of m tokens, P = C m positions with padding.
 
 
 class LSHAttentionConfig(MultiHeadConfig):
     """Attention to tokens in the same hash bucket, with shared queries and keys (LSH).
 
     Keys are normalised, and scores are not scaled (as in the released code). In each of ``rounds``
-    a vector is hashed to one of ``buckets``, by the nearest of as many random directions. Within
-    its bucket a token attends to the ``chunk`` tokens before it, and after it unless causal. The
-    directions depend on the step and the block in training, otherwise on ``seed``.
+    rounds a vector is hashed to one of ``buckets`` buckets, by the nearest of as many random
+    directions. Within its bucket a token attends to the ``chunk`` tokens before it and, unless the
+    mask is causal, after it. The directions depend on the step and the block in training, otherwise
+    on ``seed``.
 
-    In the paper tokens, sorted by bucket, are split into chunks, and attend to their chunk and the
-    one before. There, later tokens move the chunk borders, which leaks information about them.
+    In the paper, tokens are sorted by bucket and split into chunks, and attend to their chunk and
+    the one before. With that, later tokens move the chunk borders, which leaks information.
     """
 
     kind: Literal["hashing"] = "hashing"
@@ -68,11 +68,11 @@ class LSHAttentionConfig(MultiHeadConfig):
         hashing = inner * self.rounds * (self.buckets if self.buckets > 1 else 0)
         if self.sees_all(length):
             return 6 * width * inner + hashing, 4 * length * inner
-        # Each token meets two chunks in every round, if causal.
+        # With a causal mask, a token is compared with two chunks in every round.
         return 6 * width * inner + hashing + 8 * self.chunk * inner * self.rounds, 0.0
 
     def sees_all(self, length: int) -> bool:
-        """Return whether a sequence is no longer than all chunks that a token meets."""
+        """Return whether a sequence is no longer than all chunks that a token is compared with."""
         return length <= 2 * self.chunk * self.rounds
 
     def build(self, width: int, positions: PositionsConfig, norm: NormConfig) -> nn.Module:
@@ -104,7 +104,7 @@ class LSHAttention(MultiHeadModule):
         if shared.rotary is not None:
             query_key = apply_rotary(query_key, shared.rotary)
         query_key, value = tap(hooks, "query", query_key), tap(hooks, "value", value)
-        # Weights in float32 at least, products in the dtype of the block.
+        # Weights are computed in float32 at least, products in the dtype of the block.
         attended = self._attend(at_least_float32(query_key), value, context)
         return self.project_output(attended.to(x.dtype), hooks)
 
@@ -112,7 +112,7 @@ class LSHAttention(MultiHeadModule):
         mask, dropout_rng, hooks = context.attention.mask, context.dropout_rng, context.hooks
         assert mask.pattern is not None, "EncoderConfig allows no other visibility"
         length, dtype = query_key.shape[2], value.dtype
-        # One exported graph serves any length: it follows the definition.
+        # An exported graph serves any length, so it computes all pairs.
         if torch.compiler.is_exporting() or self.config.sees_all(length):
             return self._attend_to_all(query_key, value, context)
         num_padding = -length % self.config.chunk
@@ -129,7 +129,7 @@ class LSHAttention(MultiHeadModule):
         key = order.with_neighbours(normalize(query, dim=-1)).to(dtype)
         scores = (query.to(dtype) @ key.transpose(-1, -2)).to(query_key.dtype)
         scores = scores.masked_fill(order.masked, -torch.inf).masked_fill(order.is_self, SELF_SCORE)
-        # Normalised after the product, which is smaller.
+        # The product is normalised instead of the weights, as it is smaller.
         highest = scores.detach().amax(dim=-1, keepdim=True)
         weights = torch.exp(scores - highest)
         sums = weights.sum(dim=-1, keepdim=True)
@@ -142,7 +142,10 @@ class LSHAttention(MultiHeadModule):
         return (round_weights * order.from_chunks(attended)).sum(2)[:, :, :length]
 
     def _attend_to_all(self, query_key: Tensor, value: Tensor, context: BlockContext) -> Tensor:
-        """Return the same for all pairs: one softmax, where each counts once per visible round."""
+        """Return the same result from one softmax over all pairs.
+
+        Each pair counts once for every round in which it is allowed.
+        """
         mask, dropout_rng = context.attention.mask, context.dropout_rng
         buckets = self._hash(query_key.to(value.dtype), dropout_rng)
         if mask.is_real is not None:
@@ -164,7 +167,7 @@ class LSHAttention(MultiHeadModule):
         return attend(inputs, "auto")
 
     def _isolate_padding(self, buckets: Tensor, is_padding: Tensor) -> Tensor:
-        """Put each padding token, marked in (B or 1, P), in a separate bucket."""
+        """Return buckets with a separate one for each padding token; the mask is (B or 1, P)."""
         unique = self.config.buckets + torch.arange(buckets.shape[-1], device=buckets.device)
         return torch.where(is_padding[:, None, None], unique, buckets)
 
@@ -185,10 +188,10 @@ class LSHAttention(MultiHeadModule):
 
 
 class BucketOrder:
-    """The tokens sorted by ``buckets`` (B, H, R, P), in chunks of ``chunk_size``.
+    """An order of tokens by ``buckets`` (B, H, R, P), split into chunks of ``chunk_size``.
 
-    Chunked values are (B, H, R, C, m, ...). With the preceding chunk and, unless ``causal``, the
-    following one they are (B, H, R, C, k m, ...), k 2 or 3.
+    Values in chunks are (B, H, R, C, m, ...). With the preceding chunk and, unless ``causal``, the
+    following one, they are (B, H, R, C, k m, ...), where k is 2 or 3.
     """
 
     def __init__(self, buckets: Tensor, chunk_size: int, causal: bool) -> None:
@@ -196,37 +199,37 @@ class BucketOrder:
         self.inverse_permutation = _invert_permutation(self.permutation)
         self.chunk_size, self.num_visible_chunks = chunk_size, 2 if causal else 3
         bucket = self._split_chunks(buckets.gather(-1, self.permutation))[..., None]
-        # Within a bucket, the distance in this order is the number of its tokens in between.
+        # Two tokens of a bucket are as far apart in this order as within the bucket.
         rank = torch.arange(self.num_visible_chunks * chunk_size, device=buckets.device)
         distance = rank[:chunk_size, None] + chunk_size - rank
         self.is_self = distance == 0
-        """(m, k m) bool: which neighbour is the token itself."""
+        """(m, k m) bool: True where the neighbour is the token itself."""
         self.masked = _is_too_far(distance, chunk_size, causal) | (
             bucket != _transpose(self.with_neighbours(bucket, fill_value=-1))
         )
-        """(B, H, R, C, m, k m) bool: which neighbours a token may not attend to."""
+        """(B, H, R, C, m, k m) bool: True where a token may not attend to the neighbour."""
 
     def to_chunks(self, values: Tensor) -> Tensor:
-        """Sort and chunk values (B, H, P, w), the same in all rounds."""
+        """Sort values (B, H, P, w), which all rounds share, and split them into chunks."""
         values = values[:, :, None]
         ordered = PermuteVectors.apply(values, self.permutation, self.inverse_permutation)
         return ordered.unflatten(3, (-1, self.chunk_size))
 
     def from_chunks(self, values: Tensor) -> Tensor:
-        """Restore the sequence order of values (B, H, R, C, m, w): (B, H, R, P, w)."""
+        """Return values (B, H, R, C, m, w) in the order of the sequence, (B, H, R, P, w)."""
         return PermuteVectors.apply(
             values.flatten(3, 4), self.inverse_permutation, self.permutation
         )
 
     def with_neighbours(self, values: Tensor, fill_value: float = 0.0) -> Tensor:
-        """Add the neighbouring chunks to chunks (B, H, R, C, m, w), filled beyond the ends."""
+        """Return chunks (B, H, R, C, m, w) with their neighbours, filled beyond the ends."""
         padded = pad(values, (0, 0, 0, 0, 1, self.num_visible_chunks - 2), value=fill_value)
         num_chunks = values.shape[3]
         shifted = [padded[:, :, :, n : n + num_chunks] for n in range(self.num_visible_chunks)]
         return torch.cat(shifted, dim=4)
 
     def to_dense(self, weights: Tensor, round_weights: Tensor) -> Tensor:
-        """Combine the weights (B, H, R, C, m, k m) of all rounds into one (B, H, P, P)."""
+        """Combine the weights (B, H, R, C, m, k m) of all rounds into a dense (B, H, P, P)."""
         by_chunk = self._split_chunks(round_weights[..., 0].gather(-1, self.permutation))
         length = self.permutation.shape[-1]
         order = self._split_chunks(self.permutation)[..., None]
@@ -240,7 +243,7 @@ class BucketOrder:
 
 
 class PermuteVectors(torch.autograd.Function):
-    """Permute vectors (B, H, R or 1, P, w) by a permutation (B, H, R, P): (B, H, R, P, w).
+    """A permutation of vectors (B, H, R or 1, P, w) by (B, H, R, P), with a fast gradient.
 
     The gradient of a gather is a slow scatter-add; here it is a gather by the inverse permutation.
     """
@@ -281,7 +284,7 @@ def _invert_permutation(permutation: Tensor) -> Tensor:
 
 
 def _is_too_far(distance: Tensor, chunk_size: int, causal: bool) -> Tensor:
-    """Return whether a key that many ranks before a query in its bucket is out of reach."""
+    """Return whether a key is out of reach, ``distance`` ranks before a query in its bucket."""
     return (distance < 0) | (distance > chunk_size) if causal else distance.abs() > chunk_size
 
 

@@ -16,18 +16,18 @@ from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
 CHUNK_LENGTH = 64
-"""Queries that are computed at once in causal attention."""
+"""Number of queries that causal attention computes at once."""
 
 EPSILON = 1e-6
-"""Added to every feature, so that no sum of them is 0."""
+"""Constant that is added to every feature, so that no sum of features is 0."""
 
 
 class RandomFeaturesConfig(MultiHeadConfig):
-    """exp(q . k) approximated by ``features`` positive random features of q and k (FAVOR+).
+    """Attention with exp(q . k) approximated by ``features`` positive random features (FAVOR+).
 
-    ``function`` "relu" replaces exp by relu(w . q) relu(w . k) (section 2.2). The features are
-    fixed, orthogonal in groups, drawn from ``seed``, and shared by all blocks. Visibility must be
-    bidirectional or causal, and attention weights cannot be dropped.
+    ``function`` "relu" replaces exp(q . k) by products relu(w . q) relu(w . k) (section 2.2). The
+    features are fixed, orthogonal in groups, drawn from ``seed``, and shared by all blocks. The
+    mask must be bidirectional or causal, and there is no dropout of attention weights.
     """
 
     kind: Literal["random-features"] = "random-features"
@@ -46,7 +46,7 @@ class RandomFeaturesConfig(MultiHeadConfig):
 
 
 class RandomFeatureAttention(MultiHeadModule):
-    """Attention that sums keys and values before it computes any query."""
+    """Attention that first sums products of key features and values, then applies each query."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
         "projection.weight": ParameterRole("matrix", num_parts=3),
@@ -102,7 +102,7 @@ class RandomFeatureAttention(MultiHeadModule):
 
 
 def orthogonal_features(num_features: int, width: int, seed: int) -> Tensor:
-    """Return Gaussian rows (num_features, width), orthogonal in groups of ``width``."""
+    """Return Gaussian vectors (num_features, width), orthogonal in groups of ``width``."""
     generator = torch.Generator().manual_seed(stream_key(seed, "random features") >> 1)
     groups: list[Tensor] = []
     for _ in range(-(-num_features // width)):
@@ -116,9 +116,9 @@ def orthogonal_features(num_features: int, width: int, seed: int) -> Tensor:
 def softmax_features(x: Tensor, random_features: Tensor, max_dims: tuple[int, ...]) -> Tensor:
     """Return positive features (B, H, L, m) of queries or keys x (B, H, L, d).
 
-    exp(w . x - |x|^2 / 2) for every row w of ``random_features``, with x over the fourth root of
-    its width. The largest exponent over ``max_dims`` is subtracted against overflow; it cancels if
-    it is one number for all keys of a head, while each query may have its own.
+    A feature is exp(w . x - |x|^2 / 2) for a row w of ``random_features``, with x divided by the
+    fourth root of its width. To avoid overflow, the largest exponent over ``max_dims`` is
+    subtracted. It cancels if all keys of a head have the same one; each query may have its own.
     """
     scaled = x * x.shape[-1] ** -0.25
     exponent = scaled @ random_features.T - scaled.square().sum(-1, keepdim=True) / 2
@@ -127,18 +127,18 @@ def softmax_features(x: Tensor, random_features: Tensor, max_dims: tuple[int, ..
 
 
 def relu_features(x: Tensor, random_features: Tensor) -> Tensor:
-    """Return relu(w . x) for every random feature w: (B, H, L, d) to (B, H, L, m)."""
+    """Return relu(w . x) for every random feature w, (B, H, L, m), for x (B, H, L, d)."""
     return torch.relu(x * x.shape[-1] ** -0.25 @ random_features.T) + EPSILON
 
 
 def causal_linear_attention(query_features: Tensor, key_features: Tensor, value: Tensor) -> Tensor:
-    """Return each query's weighted mean of the values up to its position, chunk by chunk."""
+    """Return the weighted mean of the values up to each query, computed chunk by chunk."""
     sums = value.new_zeros(*key_features.shape[:2], key_features.shape[3], value.shape[3] + 1)
     ones = value.new_ones(*value.shape[:3], 1)
     values_and_ones = torch.cat((value, ones), dim=-1)
     outputs: list[Tensor] = []
     inputs = (query_features, key_features, values_and_ones)
-    # An exported graph serves any length: the whole sequence is one chunk.
+    # An exported graph serves any length, so the whole sequence is one chunk.
     is_whole = torch.compiler.is_exporting()
     chunks = (
         [inputs] if is_whole else zip(*(t.split(CHUNK_LENGTH, dim=2) for t in inputs), strict=True)

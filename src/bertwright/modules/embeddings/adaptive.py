@@ -1,6 +1,6 @@
 """Adaptive embeddings: narrower tables for rarer tokens (Grave et al. 2017; Baevski and Auli 2019).
 
-Token IDs are ordered by frequency, so a cluster is a range of them.
+Token ids must be ordered by frequency, so a cluster is a range of IDs.
 """
 
 import itertools
@@ -16,8 +16,8 @@ from bertwright.modules.embeddings.embeddings import EmbeddingsConfig
 class AdaptiveEmbeddingsConfig(EmbeddingsConfig):
     """One table for each cluster of tokens, all projected to the model's width.
 
-    A cluster begins at each of the ``cutoffs``; its table is narrower than the previous cluster's
-    by the factor ``narrower``. Cutoffs beyond the vocabulary are ignored.
+    The first cluster begins at 0, further ones at each of the ``cutoffs``. Each table is narrower
+    than the previous one by the factor ``narrower``. Cutoffs beyond the vocabulary are ignored.
     """
 
     kind: Literal["adaptive"] = "adaptive"
@@ -39,20 +39,20 @@ class AdaptiveEmbeddingsConfig(EmbeddingsConfig):
 
 
 def check_cutoffs(cutoffs: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the cutoffs; ValueError unless they ascend from at least 1."""
+    """Return the cutoffs; ValueError unless they are ascending and at least 1."""
     if not cutoffs or cutoffs[0] < 1 or list(cutoffs) != sorted(set(cutoffs)):
         raise ValueError(f"{list(cutoffs)} must be ascending numbers of tokens, such as [8000]")
     return cutoffs
 
 
 def cluster_ranges(cutoffs: tuple[int, ...], vocab_size: int) -> list[range]:
-    """Return the token IDs of every cluster."""
+    """Return the range of token ids of every cluster."""
     bounds = [0, *(c for c in cutoffs if c < vocab_size), vocab_size]
     return [range(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 def cluster_widths(width: int, narrower: int, num_clusters: int) -> list[int]:
-    """Return the table widths of the clusters."""
+    """Return the width of every cluster's table."""
     return [max(1, width // narrower**cluster) for cluster in range(num_clusters)]
 
 

@@ -15,7 +15,7 @@ from bertwright.modules.embeddings.embeddings import EmbeddingsConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
 HIGHWAY_GATE_BIAS = -2.0
-"""Added to highway gates, which then start by passing nearly all of their input."""
+"""Bias of highway gates, which lets them pass nearly all of their input at first."""
 
 
 FilterSize = Annotated[int, Field(ge=1, le=65_536)]
@@ -24,8 +24,9 @@ FilterSize = Annotated[int, Field(ge=1, le=65_536)]
 class CharacterEmbeddingsConfig(EmbeddingsConfig):
     """Convolution, max pooling, highways and a projection (Jozefowicz et al. 2016).
 
-    ``filters`` are pairs of a width, in characters, and a number (defaults of Peters et al. 2018);
-    at most ``longest`` characters of a token are read. The embeddings cannot be tied.
+    ``filters`` are pairs of a filter width in characters and the number of such filters (defaults
+    of Peters et al. 2018). At most ``longest`` characters of a token are read. The embeddings
+    cannot be tied to the output.
     """
 
     kind: Literal["characters"] = "characters"
@@ -73,7 +74,7 @@ class CharacterEmbedding(nn.Module):
         self.projection = nn.Linear(num_channels, width)
 
     def set_spelling(self, characters: NDArray[np.int16]) -> None:
-        """Set the character IDs of all tokens: (V, C)."""
+        """Set the character IDs of all tokens, (V, C)."""
         cast(Tensor, self.spelling).copy_(torch.from_numpy(characters))
 
     def forward(self, token_ids: Tensor) -> Tensor:

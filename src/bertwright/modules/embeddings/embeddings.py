@@ -21,13 +21,15 @@ from bertwright.modules.token_tensors import TokenInfo
 class EmbeddingsConfig(Config):
     """The embeddings of an encoder.
 
-    ``segments`` is the number of segment types, 0 for none; ``languages`` are the codes of those
-    with an embedding, added at every position (XLM); ``tasks`` is the number of training tasks with
-    an embedding (the first is used in inference; ERNIE 2.0); ``norm`` normalises the sum (BERT; not
-    GPT); ``scaled`` multiplies token embeddings by the square root of the width (Vaswani et al.
-    2017, Transformer-XL); ``query_vector`` adds a learned vector for query tokens (XLNet);
-    ``embedding_dropout`` is the rate at which tokens are dropped for a whole step (Merity et al.
-    2018).
+    - ``segments``: number of segment types, 0 for none
+    - ``languages``: codes of the languages with an embedding, which is added at every position
+      (XLM)
+    - ``tasks``: number of training tasks with an embedding; inference uses the first (ERNIE 2.0)
+    - ``norm``: normalise the sum (BERT; not GPT)
+    - ``scaled``: multiply token embeddings by the square root of the width (Vaswani et al. 2017,
+      Transformer-XL)
+    - ``query_vector``: add a learned vector for query tokens (XLNet)
+    - ``embedding_dropout``: rate at which tokens are dropped for a whole step (Merity et al. 2018)
     """
 
     segments: int = Field(default=0, ge=0, le=1_024)
@@ -39,10 +41,10 @@ class EmbeddingsConfig(Config):
     embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
 
     has_single_table: ClassVar[bool] = True
-    """Whether the embeddings are rows of one table, which other modules may share."""
+    """True if the embeddings are rows of one table, which other modules may share."""
 
     reads_neighbours: ClassVar[bool] = False
-    """Whether an embedding depends on the neighbouring tokens."""
+    """True if an embedding depends on the neighbouring tokens."""
 
     def table_width(self, width: int) -> int:
         """Return the width of the token table in a model of this width."""
@@ -57,7 +59,7 @@ class EmbeddingsConfig(Config):
         return empty_embedding(vocab_size, width)
 
     def build_neighbour_projection(self, width: int) -> nn.Module | None:
-        """Build the projection that combines neighbouring tokens, if there is one."""
+        """Build the projection that combines neighbouring tokens; None if there is none."""
         return None
 
     def flops(self, width: int) -> float:
@@ -72,7 +74,7 @@ class TokenEmbeddingsConfig(EmbeddingsConfig):
 
 
 class FactorisedEmbeddingsConfig(EmbeddingsConfig):
-    """A narrow table and a projection to the model's width (Lan et al. 2020).
+    """A narrow token table and a projection to the model's width (Lan et al. 2020).
 
     Positions, segments, languages and the norm have the narrow width, as in ALBERT.
     """
@@ -88,9 +90,9 @@ class FactorisedEmbeddingsConfig(EmbeddingsConfig):
 
 
 class TrigramEmbeddingsConfig(EmbeddingsConfig):
-    """A narrow table; the next, current and previous token are projected together.
+    """A narrow token table; the next, current and previous token are projected together.
 
-    Beyond the ends of a document there are zeros (Sun et al. 2020, section 3.1).
+    Beyond the ends of a document the embeddings are 0 (Sun et al. 2020, section 3.1).
     """
 
     kind: Literal["trigrams"] = "trigrams"
@@ -114,8 +116,8 @@ class TrigramEmbeddingsConfig(EmbeddingsConfig):
 class Embeddings(nn.Module):
     """The sum of token, position, segment, language and task embeddings.
 
-    Norm, dropout and, where the sum is narrower than ``width``, a projection follow. ``positions``
-    is the encoder's position encoding, whose table, if any, is part of this module. The result is
+    Then come norm, dropout and, if the sum is narrower than ``width``, a projection. ``positions``
+    is the encoder's position encoding; its table, if any, is part of this module. The result is
     repeated ``num_copies`` times along the width.
     """
 
@@ -188,7 +190,7 @@ class Embeddings(nn.Module):
 
     @property
     def table(self) -> Tensor:
-        """The token table (V, E), or else the first parameter of the token embeddings."""
+        """Return the token table (V, E), or else the first parameter of the token embeddings."""
         return next(self.tokens.parameters())
 
     def _look_up(self, token_ids: Tensor) -> Tensor:
@@ -198,7 +200,7 @@ class Embeddings(nn.Module):
 
 
 def _type_embedding(embedding: nn.Embedding | None, index: Tensor | None) -> Tensor | None:
-    """Return the embeddings (B, L, E) of type IDs; (1, E) without IDs or with one type."""
+    """Return the embeddings (B, L, E) of type IDs; (1, E) if there are no IDs or only one type."""
     if embedding is None:
         return None
     if index is None or len(embedding.weight) == 1:

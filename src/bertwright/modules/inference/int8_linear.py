@@ -1,9 +1,9 @@
 """Linear layers in 8 bits, for inference on a CPU.
 
-Every token has a scale, computed at run time, and every output has one; products are summed as
-integers. The plain definition is ``(q(x) @ q(weight).T) * scales + bias``, where ``q`` rounds to
-one of 127 steps on either side of 0, up to the greatest value (64 for weights where sums would
-saturate). Everything but the products stays in the precision of the module.
+Every token has a scale, computed at run time, and every output channel has one; products are summed
+as integers. The result is ``(q(x) @ q(weight).T) * scales + bias``, where ``q`` rounds to one of
+127 steps on either side of 0, up to the maximum magnitude (64 steps for weights on CPUs whose sums
+would saturate). All other computation stays in the precision of the module.
 """
 
 import platform
@@ -20,13 +20,13 @@ from bertwright.runtime.checked_compilation import compile_checked, tolerance_fo
 from bertwright.runtime.compiled_functions import max_relative_error
 
 MAX_INT8 = 127
-"""Steps on either side of 0, which is stored as 128: processors multiply uint8 by int8."""
+"""Steps on either side of 0. Inputs store 0 as 128, because processors multiply uint8 by int8."""
 
 MAX_SATURATING_WEIGHT = 64
-"""Steps of weights where sums saturate: 2 x 255 x 64 fits in 16 bits."""
+"""Steps of weights on CPUs whose sums saturate: 2 x 255 x 64 fits in 16 bits."""
 
 MIN_SCALE = 1e-12
-"""Lower bound of the greatest value, so that all zeros can be divided by it."""
+"""Lower bound of the maximum magnitude, which avoids a division by 0."""
 
 GELU_COEFFICIENTS = (
     0.39788329401071454,
@@ -37,9 +37,9 @@ GELU_COEFFICIENTS = (
     -1.5985609972386408e-06,
     2.2780621075507226e-08,
 )
-"""Coefficients of a polynomial in z squared.
+"""Coefficients of a polynomial p in z squared.
 
-Times z it is the best approximation of the normal distribution function minus 1/2 on [-4, 4].
+z p(z^2) is the best approximation of the normal distribution function minus 1/2 on [-4, 4].
 """
 
 
@@ -69,7 +69,7 @@ def _int8_matmul(
     zero_points: Tensor,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """Multiply steps (T, D) by packed weights, times output scales (N,), as (T, N) of a dtype."""
+    """Return steps (T, D) times packed weights times output scales (N,), as (T, N) of ``dtype``."""
     multiply = torch.ops.onednn.qlinear_pointwise
     x, packed, output = (
         (int8_input, 1.0, MAX_INT8 + 1),
@@ -81,7 +81,7 @@ def _int8_matmul(
 
 
 def approximate_gelu(x: Tensor) -> Tensor:
-    """Approximate GELU within 1.9e-4: less than an 8-bit step, and several times as fast."""
+    """Return GELU within 1.9e-4, less than an 8-bit step, but several times as fast."""
     z = x.clamp(-4, 4)
     square, factor = z * z, torch.full_like(x, GELU_COEFFICIENTS[-1])
     for coefficient in GELU_COEFFICIENTS[-2::-1]:
@@ -92,12 +92,12 @@ def approximate_gelu(x: Tensor) -> Tensor:
 APPROXIMATE_ACTIVATIONS = ACTIVATIONS | {"gelu": approximate_gelu, "gelu-tanh": approximate_gelu}
 
 ACTIVATION_MINIMA = {"gelu": 0.17, "gelu-tanh": 0.171, "silu": 0.279, "relu": 0.0}
-"""How far below 0 an activation goes; above 0 it is increasing."""
+"""Negated minimum of each activation, which increases above 0."""
 
 
 @compile_checked
 def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Quantise x (T, D): steps (T, D) uint8, and the scales of the tokens (T, 1) float32."""
+    """Quantise x (T, D); return steps (T, D) uint8 and the scales of the tokens (T, 1) float32."""
     exact = x.float()
     greatest = exact.abs().amax(-1, keepdim=True).clamp(min=MIN_SCALE)
     return (exact * (MAX_INT8 / greatest) + (MAX_INT8 + 1)).round().to(
@@ -107,7 +107,7 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
 
 @compile_checked
 def dequantise(products: Tensor, scales: Tensor, bias: Tensor) -> Tensor:
-    """Apply token scales (T, 1) and a bias (N,) to products (T, N), keeping their dtype."""
+    """Return products (T, N) times token scales (T, 1) plus a bias (N,), in the same dtype."""
     return (products.float() * scales + bias).to(products.dtype)
 
 
@@ -115,7 +115,7 @@ def dequantise(products: Tensor, scales: Tensor, bias: Tensor) -> Tensor:
 def activate_and_quantise(
     products: Tensor, scales: Tensor, bias: Tensor, activation: str
 ) -> tuple[Tensor, Tensor]:
-    """Dequantise, apply the activation, and quantise again: steps and scales."""
+    """Dequantise products, apply the activation, and quantise again; return steps and scales."""
     exact, function = products.float() * scales + bias, APPROXIMATE_ACTIVATIONS[activation]
     greatest = function(exact.amax(-1, keepdim=True)).clamp(
         min=max(ACTIVATION_MINIMA[activation], MIN_SCALE)
@@ -126,9 +126,9 @@ def activate_and_quantise(
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with 8-bit products, which keeps the float weights.
+    """A linear layer with 8-bit products that keeps the float weights.
 
-    Its first product is checked against the plain one, which is used if the two differ.
+    The first product is checked against a plain implementation, which is used if the two differ.
     """
 
     def __init__(self, linear: nn.Linear) -> None:
@@ -152,7 +152,7 @@ class Int8Linear(nn.Module):
         return dequantise(self.matmul(steps), scales, self.float_bias).view(*x.shape[:-1], -1)
 
     def matmul(self, int8_input: Tensor) -> Tensor:
-        """Return the products of steps (T, D) uint8, (T, N), times the output scales."""
+        """Return steps (T, D) uint8 times the weights times the output scales, (T, N)."""
         if self._is_correct is None and len(int8_input):
             expected = self._plain_matmul(int8_input)
             error = max_relative_error(self._fast_matmul(int8_input), expected)
@@ -180,7 +180,7 @@ class Int8Linear(nn.Module):
 
 
 class Int8FeedForward(nn.Module):
-    """A plain feed-forward in 8 bits without an inner norm; one loop between its products."""
+    """A plain feed-forward in 8 bits without inner norm, with one loop between its products."""
 
     def __init__(self, feed_forward: PlainFeedForward) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
-"""Linear layers for CPUs with native bfloat16 products: weights in the layout they are read in.
+"""Linear layers with packed weights, for CPUs with native bfloat16 products.
 
-The plain definition is ``activation(F.linear(x, weight, bias))`` in bfloat16.
+The weights are stored in the layout in which the kernel reads them. The result is
+``activation(F.linear(x, weight, bias))`` in bfloat16.
 """
 
 from collections.abc import Callable
@@ -13,11 +14,11 @@ from bertwright.modules.hooks import HookPoint
 
 POINTWISE_NAMES = {"gelu": ("gelu", "none"), "gelu-tanh": ("gelu", "tanh"), "relu": ("relu", "")}
 NUM_ROWS_HINT = 1024
-"""Input rows that the layout is optimised for; any number works."""
+"""Number of input rows that the layout is optimised for; any number works."""
 
 
 def pack_linear_layers(module: nn.Module) -> nn.Module:
-    """Replace every linear layer of a bfloat16 module by a packed one, in place."""
+    """Replace every linear layer of a bfloat16 module with a packed one, in place."""
     return replace_linear_layers(
         module,
         PackedLinear,
@@ -32,7 +33,8 @@ def replace_linear_layers(
 ) -> nn.Module:
     """Replace the linear layers of a module in place.
 
-    ``feed_forward`` replaces a plain feed-forward as a whole, unless it returns None; subclasses of
+    ``linear`` returns the replacement of a layer. ``feed_forward`` returns the replacement of a
+    whole plain feed-forward sublayer, or None to replace only its layers. Subclasses of
     ``nn.Linear`` stay.
     """
     for name, child in module.named_children():
@@ -76,7 +78,7 @@ class PackedLinear(nn.Module):
 
 
 class PackedFeedForward(nn.Module):
-    """A plain feed-forward whose activation is fused into its first product."""
+    """A plain feed-forward sublayer whose activation is fused into its first product."""
 
     def __init__(self, feed_forward: PlainFeedForward) -> None:
         super().__init__()

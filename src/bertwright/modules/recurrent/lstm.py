@@ -29,19 +29,23 @@ if TYPE_CHECKING:
     from bertwright.encoder.config import EncoderConfig
 
 ATTENTION_TAPS = ("query", "key", "value", "scores", "weights", "context", "heads")
-"""Values that a recurrent mixer does not have."""
+"""Hook names that a recurrent mixer does not have."""
 
 
 class LSTMConfig(MixerConfig):
-    """A recurrent layer for each reading direction of the visibility.
+    """An LSTM layer for each reading direction of the attention rule.
 
-    It reads forward where it is causal, backward where it is reversed; both-ways has one layer for
-    each half of the hidden states. ``cell`` is the width of the cell, projected to the layer's;
-    None means no projection. ``between`` is the output width of all layers but the last, None for
-    the model's. ``clip`` bounds cells and projected states. ``biases`` is 2 for a second, redundant
-    bias, as in PyTorch. ``forget`` is added to the forget gate. ``dropout`` is the rate for
-    recurrent weights (Merity et al. 2018). The kernel ``auto`` is fused unless there is clipping or
-    projection.
+    The layer reads forward if the rule is ``causal``, backward if it is ``reversed``; ``both-ways``
+    has one layer for each half of the hidden states.
+
+    - ``cell``: width of the cell, which is projected to the width of the layer; None for no
+      projection
+    - ``between``: output width of all layers but the last; None for the model's width
+    - ``clip``: bound of cells and projected states
+    - ``biases``: 2 for a second, redundant bias, as in PyTorch
+    - ``forget``: number that is added to the forget gate
+    - ``dropout``: dropout rate of recurrent weights (Merity et al. 2018)
+    - ``kernel``: ``auto`` is fused unless there is clipping or a projection
     """
 
     kind: Literal["lstm"] = "lstm"
@@ -105,7 +109,7 @@ class LSTMConfig(MixerConfig):
 
 
 class LSTMMixer(nn.Module):
-    """One recurrent layer per direction; two of them split the hidden states in halves."""
+    """One LSTM layer for each direction; two layers each compute half of the hidden states."""
 
     def __init__(
         self,
@@ -119,7 +123,7 @@ class LSTMMixer(nn.Module):
         self.direction_layers = nn.ModuleList(
             LSTMLayer(config, input_width // parts, output_width // parts) for _ in directions
         )
-        # torch.compile would unroll every step. Applied here, since it imports the compiler.
+        # torch.compile would unroll every step. A decorator would import the compiler too early.
         self.run = cast(Callable[..., Tensor], torch.compiler.disable(LSTMMixer._run))
 
     def forward(self, x: Tensor, context: BlockContext) -> Tensor:
@@ -140,7 +144,7 @@ class LSTMMixer(nn.Module):
 
 
 class LSTMLayer(nn.Module):
-    """A recurrent layer that reads in one direction."""
+    """An LSTM layer that reads in one direction."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
         "input.weight": ParameterRole("matrix", num_parts=4),
@@ -199,7 +203,7 @@ class LSTMLayer(nn.Module):
     def _initial_state(
         self, inputs: Tensor, runs: TokenRuns, past: RecurrentCarry | None
     ) -> LSTMState:
-        """Return zeros, or the carried state for runs that continue the previous sequences."""
+        """Return the initial state: 0, or the carried state for runs that continue from memory."""
         widths = [self.recurrent.weight.shape[1], self.recurrent.weight.shape[0] // 4]
         if past is None or past.state is None:
             h, c = (inputs.new_zeros(len(runs.sequence_ids), width) for width in widths)

@@ -1,8 +1,8 @@
 """LSTM over runs of tokens: the explicit definition, and PyTorch's fused kernel.
 
-[i f g o] = W x_t + R h_{t-1} + b, c_t = sig(f) c_{t-1} + sig(i) tanh(g), h_t = P sig(o) tanh(c_t);
-without a projection P the state is as wide as the cell (Hochreiter and Schmidhuber 1997; forget
-gate of Gers et al. 2000; projection of Sak et al. 2014).
+[i f g o] = W x_t + R h_{t-1} + b, c_t = sig(f) c_{t-1} + sig(i) tanh(g), h_t = P sig(o) tanh(c_t).
+Without a projection P the state is as wide as the cell. Sources: Hochreiter and Schmidhuber 1997;
+Gers et al. 2000 for the forget gate; Sak et al. 2014 for the projection.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,10 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 
 class LSTMWeights(NamedTuple):
-    """Input (4H, D), recurrent (4H, S), bias (4H,), projection (S, H) or None; gates i, f, g, o."""
+    """The weights: input (4H, D), recurrent (4H, S), bias (4H,), projection (S, H) or None.
+
+    The gates are in the order i, f, g, o.
+    """
 
     input: Tensor
     recurrent: Tensor
@@ -23,14 +26,14 @@ class LSTMWeights(NamedTuple):
 
 
 class LSTMState(NamedTuple):
-    """The recurrent state: h (R, S), and the cell c (R, H)."""
+    """A recurrent state: h (R, S), and the cell c (R, H)."""
 
     h: Tensor
     c: Tensor
 
 
 class LSTMTrace(NamedTuple):
-    """All values of a run: h (R, T, S), cells (R, T, H), activated gates (R, T, 4H)."""
+    """All values of R runs: h (R, T, S), cells (R, T, H), activated gates (R, T, 4H)."""
 
     h: Tensor
     cell: Tensor
@@ -53,7 +56,7 @@ def run_lstm_explicit(
 def lstm_step(
     gate_inputs: Tensor, state: LSTMState, weights: LSTMWeights, clip: float | None = None
 ) -> tuple[LSTMState, Tensor]:
-    """Return the next state, and the activated gates, given the gate inputs (R, 4H) of a token."""
+    """Return the next state and the activated gates, given the gate inputs (R, 4H) of a token."""
     i, f, g, o = (gate_inputs + F.linear(state.h, weights.recurrent)).chunk(4, dim=1)
     i, f, g, o = torch.sigmoid(i), torch.sigmoid(f), torch.tanh(g), torch.sigmoid(o)
     c = _clip(f * state.c + i * g, clip)
@@ -64,7 +67,7 @@ def lstm_step(
 
 
 def final_state(trace: LSTMTrace, lengths: Tensor) -> LSTMState:
-    """Return the state at the end of each run; lengths (R,)."""
+    """Return the state at the end of each run, given the ``lengths`` (R,) of the runs."""
     runs = torch.arange(len(lengths), device=lengths.device)
     return LSTMState(trace.h[runs, lengths - 1], trace.cell[runs, lengths - 1])
 
@@ -72,7 +75,10 @@ def final_state(trace: LSTMTrace, lengths: Tensor) -> LSTMState:
 def run_lstm_fused(
     x: Tensor, lengths: Tensor, initial_state: LSTMState, weights: LSTMWeights
 ) -> tuple[Tensor, LSTMState]:
-    """Return h (R, T, S), 0 after the end of a run, and the final states; no projection or clip."""
+    """Return h (R, T, S), 0 after the end of a run, and the final states.
+
+    Projections and clipping are not supported.
+    """
     is_unpadded = bool((lengths == x.shape[1]).all())
     start = (initial_state.h[None].contiguous(), initial_state.c[None].contiguous())
     parameters = [weights.input, weights.recurrent, weights.bias, torch.zeros_like(weights.bias)]

@@ -23,12 +23,13 @@ from bertwright.objectives.heads.lm_head import LMHead, LMHeadConfig
 
 
 class AdaptiveSoftmaxConfig(LMHeadConfig):
-    """The head predicts a frequent token or a cluster; the tail of each cluster, one of its tokens.
+    """An adaptive softmax: predict a frequent token, or a cluster and then one of its tokens.
 
-    Token ids must be sorted by frequency; the first cutoff bounds the frequent ones. ``narrower``
-    None shares the embedding tables, and their projections but the first where they are adaptive as
-    well (Dai et al. 2019); a number gives every cluster its own table, each narrower by that factor
-    than the one before. Cutoffs beyond the vocabulary are ignored.
+    Token ids must be sorted by frequency; those below the first cutoff are the frequent ones. With
+    ``narrower`` None, the head shares the embedding tables; if these are adaptive as well, it also
+    shares their projections except the first (Dai et al. 2019). With a number, every cluster has
+    its own table, narrower by that factor than the one before. Cutoffs beyond the vocabulary are
+    ignored.
     """
 
     kind: Literal["adaptive"] = "adaptive"
@@ -55,7 +56,7 @@ class AdaptiveSoftmaxConfig(LMHeadConfig):
         return self.narrower is None
 
     def flops(self, encoder: EncoderConfig, vocab_size: int) -> float:
-        """Return the FLOPs per target; clusters count by their frequency under Zipf's law."""
+        """Return the FLOPs per target, weighting clusters by their frequency under Zipf's law."""
         width = self.width(encoder)
         head, *tails = cluster_ranges(self.cutoffs, vocab_size)
         harmonic = torch.arange(1, vocab_size + 1, dtype=torch.float64).reciprocal()
@@ -79,7 +80,7 @@ class AdaptiveSoftmaxConfig(LMHeadConfig):
 
 
 class AdaptiveLMHead(LMHead):
-    """A two-step LM head.
+    """An LM head with two steps: frequent token or cluster, then the token of a cluster.
 
     ``tables`` holds its own or shared tables; if empty, slices of ``embedding_table`` are used.
     """
@@ -132,9 +133,9 @@ class AdaptiveLMHead(LMHead):
     def loss(
         self, hidden_states: Tensor, embedding_table: Tensor, labels: Tensor, weights: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the sums of losses and of correct predictions at hidden states (M, D).
+        """Return the sum of losses and the number correct at hidden states (M, D).
 
-        A prediction is correct if both of its steps are.
+        Both are weighted. A prediction is correct if both of its steps are.
         """
         hidden = self._transformed_states(hidden_states)
         num_frequent = len(self.clusters[0])
@@ -172,7 +173,7 @@ class AdaptiveLMHead(LMHead):
         return loss, num_correct
 
     def compile_parts(self) -> None:
-        """Compile the transform only: the number of targets per cluster changes with every step."""
+        """Compile only the transform, as the number of targets per cluster changes every step."""
         self.transform.compile(dynamic=False)
 
     def _head_operands(

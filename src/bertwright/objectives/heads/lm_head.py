@@ -20,12 +20,14 @@ from bertwright.modules.parameter_roles import ParameterRole
 class LMHeadConfig(Config):
     """An LM head.
 
-    ``transform`` puts a dense layer, an activation and a norm before the vocabulary (BERT);
-    ``norm`` is that of the encoder by default; ``bias`` is one number per token. ``scaled`` divides
-    the hidden states by the root of the width, for a tied table of large vectors (Raffel et al.
-    2020). In training, ``z_loss`` is the weight of the squared log Z added to every loss of this
-    head (PaLM: 1e-4), and ``smoothing`` is label smoothing (Vaswani et al. 2017, section 5.4: 0.1);
-    see ``cross_entropy``.
+    - ``transform``: add a dense layer, an activation and a norm before the output table (BERT)
+    - ``norm``: the norm of the transform; None for the encoder's
+    - ``bias``: add a bias for each token
+    - ``scaled``: divide the hidden states by the square root of the width, for a tied table of
+      large vectors (Raffel et al. 2020)
+    - ``z_loss``: weight of the squared log Z, added to every training loss of this head (PaLM:
+      1e-4)
+    - ``smoothing``: label smoothing in training (Vaswani et al. 2017, section 5.4: 0.1)
     """
 
     transform: bool = True
@@ -39,7 +41,7 @@ class LMHeadConfig(Config):
 
     @property
     def is_tied(self) -> bool:
-        """True if it uses the embedding tables, alone or with others."""
+        """Return whether the head uses the embedding tables, alone or with its own."""
         return False
 
     def width(self, encoder: EncoderConfig) -> int:
@@ -47,11 +49,11 @@ class LMHeadConfig(Config):
         return encoder.token_embedding_width if self.transform else encoder.direction_width
 
     def untied_width(self, encoder: EncoderConfig) -> int:
-        """Return the part of the width with its own table."""
+        """Return the width of the head's own table; 0 if it has none."""
         return 0 if self.is_tied else self.width(encoder)
 
     def flops(self, encoder: EncoderConfig, vocab_size: int) -> float:
-        """Return FLOPs per target."""
+        """Return the FLOPs per target."""
         width = self.width(encoder)
         transform = 2 * encoder.direction_width * width if self.transform else 0
         return transform + 2 * width * vocab_size
@@ -85,9 +87,9 @@ class UntiedHeadConfig(LMHeadConfig):
 
 
 class ExtendedHeadConfig(LMHeadConfig):
-    """A head of the full encoder width: the narrow embedding table extended by its own columns.
+    """The narrow embedding table extended to the encoder's width with separate columns.
 
-    (Sun et al. 2020)
+    Source: Sun et al. 2020.
     """
 
     kind: Literal["extended"] = "extended"
@@ -113,7 +115,7 @@ class ExtendedHeadConfig(LMHeadConfig):
 
 
 class LMHeadTransform(nn.Module):
-    """dense, activation, norm: (M, D) to (M, E)."""
+    """A dense layer, an activation and a norm, from (M, D) to (M, E)."""
 
     def __init__(self, config: LMHeadConfig, encoder: EncoderConfig) -> None:
         super().__init__()
@@ -127,7 +129,7 @@ class LMHeadTransform(nn.Module):
 
 
 class LMHead(nn.Module):
-    """Hidden states to logits, or straight to a loss. A tied table is passed in with every call."""
+    """A head from hidden states to logits or to a loss; a tied table is passed with every call."""
 
     parameter_roles = {"bias": ParameterRole("bias")}  # noqa: RUF012
 
@@ -149,16 +151,16 @@ class LMHead(nn.Module):
         self._is_compiled = False
 
     def tie_weights(self, embeddings: Embeddings) -> None:
-        """Take over shared tables that are not passed in with every call, if any."""
+        """Store references to shared tables that are not passed with every call, if any."""
 
     def restrict_to_tokens(self, token_ids: Tensor) -> None:
-        """Predict only ``token_ids`` (N,): the other rows of the table have no token."""
+        """Predict only ``token_ids`` (N,); other rows of the table have no token."""
         without_token = torch.ones(self.num_embeddings, dtype=torch.bool)
         without_token[token_ids[token_ids < self.num_embeddings]] = False
         self.unused_token_mask = without_token if without_token.any() else None
 
     def logits(self, hidden_states: Tensor, embedding_table: Tensor) -> Tensor:
-        """Return logits (M, V) of hidden states (M, D), -inf for table rows without a token."""
+        """Return logits (M, V) of hidden states (M, D); -inf for rows without a token."""
         logits = self.full_logits(hidden_states, embedding_table)
         if self.unused_token_mask is None:
             return logits
@@ -173,9 +175,9 @@ class LMHead(nn.Module):
     def loss(
         self, hidden_states: Tensor, embedding_table: Tensor, labels: Tensor, weights: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        """Return the sums of losses and of correct predictions at hidden states (M, D).
+        """Return the weighted sum of losses and number correct at hidden states (M, D).
 
-        See ``cross_entropy``. Without gradients, rows of the table without a token are excluded.
+        Without gradients, rows of the table without a token are excluded.
         """
         hidden, table, bias = (
             self._transformed_states(hidden_states),
@@ -189,7 +191,7 @@ class LMHead(nn.Module):
         return linear_cross_entropy(hidden, table, bias, labels, weights, *settings)
 
     def compile_parts(self) -> None:
-        """Compile the transform, and the pointwise part of the loss."""
+        """Compile the transform and the pointwise part of the loss."""
         self.transform.compile(dynamic=False)
         self._is_compiled = True
 
@@ -211,7 +213,7 @@ class LMHead(nn.Module):
 
 
 class ExtendedLMHead(LMHead):
-    """The embedding (V, E) and its own table (V, D - E), concatenated."""
+    """An LM head whose table is the embedding (V, E) next to its own table (V, D - E)."""
 
     def _output_table(self, embedding_table: Tensor) -> Tensor:
         assert self.table is not None

@@ -1,7 +1,6 @@
-"""Attention over the tiles of a mask: the rest of a long sequence is never computed.
+"""Attention over the tiles of a mask, which skips all other scores of a long sequence.
 
-The plain definition is attention under the dense mask of the same visibility, with the same weights
-dropped.
+The result equals dense attention under the same attention rule, with dropout of the same weights.
 """
 
 import torch
@@ -13,12 +12,12 @@ from bertwright.modules.attention.mask import TileGroup, Tiles
 from bertwright.modules.dropout_rng import DropoutRng, dropout
 from bertwright.modules.dtypes import at_least_float32
 
-# Shapes: n tiles of queries, t tokens in a tile, m tiles of keys for each; h of the H heads share
-# a mask; R lanes: these heads, of one sequence or of all where they share tiles.
+# Shapes: n query tiles of t tokens, m key tiles for each; h of the H heads share a mask; R lanes,
+# which are these heads in one sequence, or in all sequences if they share tiles.
 
 
 def tiled_attention(inputs: AttentionInputs) -> Tensor:
-    """Return the context (B, H, L, d) of a call whose mask is in tiles."""
+    """Return the context (B, H, L, d) of a call with a mask in tiles."""
     head_groups = [
         tiles.head_indices for tiles in inputs.mask.tiles if tiles.head_indices is not None
     ]
@@ -83,7 +82,7 @@ def _to_tiles(x: Tensor, tiles: Tiles) -> Tensor:
 
 
 def _gather_tiles(x: Tensor, index: Tensor) -> Tensor:
-    """Return the tiles (n, m) of x (N, t, B, h, d), as (n, R, m t, d)."""
+    """Return the tiles of x (N, t, B, h, d) at ``index`` (n, m), as (n, R, m t, d)."""
     num_tiles, width = len(index), x.shape[-1]
     num_lanes = x.shape[2] * x.shape[3]
     tiles = x.index_select(0, index.flatten())
@@ -106,7 +105,7 @@ def _from_tiles(context: Tensor, like: Tensor, tiles: Tiles) -> Tensor:
 def _weight_indices(
     group: TileGroup, tiles: Tiles, query: Tensor, dropout_rng: DropoutRng
 ) -> Tensor:
-    """Return the index (n, R, t, m t) of each weight in the global batch's (B, H, L, L)."""
+    """Return the index of each weight in the (B, H, L, L) of the global batch, (n, R, t, m t)."""
     batch, heads, length, _ = query.shape
     device = query.device
     positions = (
@@ -130,7 +129,7 @@ def _weight_indices(
         lane_index = (torch.arange(batch, device=device)[:, None] * heads + lane_index).flatten()
     first = (sequence + dropout_rng.first_sequence)[:, None] * heads + lane_index
     row_indices = first[:, :, None] * length + query_positions[:, None]
-    # Only the lower 32 bits count, as in the dense kernel.
+    # Only the lower 32 bits of an index count, as in the dense kernel.
     return (row_indices * length).to(torch.int32)[..., None] + key_positions.flatten(1).to(
         torch.int32
     )[:, None, None]

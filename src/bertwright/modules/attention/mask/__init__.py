@@ -1,4 +1,4 @@
-"""Attention masks: visibility rules over token attributes, and their evaluation for a batch."""
+"""Attention masks: rules over token attributes (visibility), and their evaluation for a batch."""
 
 from bertwright.modules.attention.mask.attention_mask import (
     AttentionMask,

@@ -1,7 +1,7 @@
-"""The attention mask of a batch, evaluated as little as possible.
+"""The attention mask of a batch, in the cheapest form.
 
-A kernel gets nothing at all where every token attends to every token, a flag for causal sequences,
-tiles where most of a long sequence is masked, and a dense mask otherwise.
+A kernel gets no mask if every token attends to every token, a flag for causal sequences, tiles if
+most of a long sequence is masked, and a dense mask otherwise.
 """
 
 from dataclasses import dataclass, replace
@@ -24,22 +24,24 @@ from bertwright.modules.attention.mask.visibility import (
 from bertwright.modules.token_tensors import TokenInfo
 
 Tiling = Literal["never", "auto", "always"]
-"""Whether masks are computed in tiles; auto does so where that is faster."""
+"""Whether masks are computed in tiles; ``auto`` does so if it is faster."""
 
 
 @dataclass(frozen=True, eq=False)
 class AttentionMask:
     """A visibility rule evaluated for one batch.
 
-    ``layout``: ``all`` (nothing is masked), ``causal`` (causal sequences without padding),
-    ``documents`` (contiguous documents, bidirectional), ``tiles`` or ``mask`` (dense). ``allowed``
-    (B, 1, Lq, Lk) bool, or (B, H, Lq, Lk) where heads differ, is True where a query may attend to a
-    key. Fully masked queries are all True there and marked in ``fully_masked`` (B, 1 or H, Lq, 1),
-    so that no kernel meets an empty softmax. ``cu_seqlens`` (int32) is where each run of one
-    document starts in the flattened batch, for variable-length kernels. ``pattern`` is the mask
-    among real tokens, where that is ``all`` or ``causal``; ``is_real`` (B, L) bool excludes
-    padding, None where there is none. ``tiles`` has one element for all heads, or one per group of
-    heads with the same rule.
+    - ``layout``: ``all`` (nothing is masked), ``causal`` (causal sequences without padding),
+      ``documents`` (contiguous documents, bidirectional), ``tiles``, or ``mask`` (dense)
+    - ``allowed``: (B, 1, Lq, Lk) bool, or (B, H, Lq, Lk) if heads differ; True where a query may
+      attend to a key. The row of a fully masked query is all True, to avoid an empty softmax
+    - ``fully_masked``: (B, 1 or H, Lq, 1) bool, the fully masked queries; None if there are none
+    - ``cu_seqlens``: int32, where each run of one document starts in the flattened batch, for
+      variable-length kernels
+    - ``pattern``: ``all`` or ``causal`` if the mask among real tokens is one of these
+    - ``is_real``: (B, L) bool, False at padding; None without padding
+    - ``tiles``: one element for all heads, or one for each group of heads with the same rule
+    - ``global_tokens``: the global tokens; None if not requested or if there are none
     """
 
     layout: Literal["all", "causal", "documents", "tiles", "mask"]
@@ -54,11 +56,11 @@ class AttentionMask:
 
 @dataclass(frozen=True, eq=False)
 class GlobalTokens:
-    """Tokens that attend to all and that all attend to, at most G in a sequence.
+    """The tokens that attend to all tokens and that all tokens attend to, at most G in a sequence.
 
-    ``positions`` (B or 1, G) are their indices, padded with 0; ``slots`` (B or 1, L) is the index
-    of a token among them, where ``is_global`` (B or 1, L, bool). ``mask`` has the global
-    tokens as queries.
+    ``positions`` (B or 1, G) are their indices in the sequence, padded with 0. ``is_global``
+    (B or 1, L) bool marks them, and ``slots`` (B or 1, L) is their index in ``positions``. ``mask``
+    is the mask with only the global tokens as queries.
     """
 
     positions: Tensor
@@ -75,10 +77,11 @@ def build_attention_mask(
     with_global_tokens: bool = False,
     num_heads: int = 1,
 ) -> AttentionMask:
-    """Evaluate a visibility rule for a batch, as little as it allows.
+    """Evaluate a visibility rule for a batch, in the cheapest form.
 
-    ``key_info`` is set where keys are other tokens than the queries; ``with_global_tokens``
-    identifies the global tokens; ``num_heads`` matters where heads differ.
+    ``key_info`` describes the keys if they are other tokens than the queries. With
+    ``with_global_tokens`` the mask also lists the global tokens. ``num_heads`` matters only if
+    heads differ.
     """
     mask = _build_mask(visibility, token_info, key_info, tiling, num_heads)
     if not with_global_tokens or key_info is not None:
@@ -91,7 +94,7 @@ def build_attention_mask(
 
 
 def allowed_pairs(visibility: Visibility, token_info: TokenInfo, num_heads: int = 1) -> Tensor:
-    """Return the allowed pairs of real tokens, (B, 1, L, L), or (B, H, L, L) where heads differ."""
+    """Return the allowed pairs of real tokens, (B, 1, L, L), or (B, H, L, L) if heads differ."""
     return _allowed_pairs(visibility, token_info.as_queries(), token_info.as_keys(), num_heads)
 
 
@@ -137,7 +140,7 @@ def _build_mask(
 def _allowed_pairs(
     visibility: Visibility, query: TokenInfo, key: TokenInfo, num_heads: int
 ) -> Tensor:
-    """Return the allowed pairs (B, 1, Lq, Lk) bool, or (B, H, Lq, Lk) where heads differ."""
+    """Return the allowed pairs (B, 1, Lq, Lk) bool, or (B, H, Lq, Lk) if heads differ."""
     groups = visibility_by_head(visibility, num_heads)
     by_group = torch.broadcast_tensors(*(rule.visible(query, key) for rule, _ in groups))
     allowed = torch.stack(by_group, dim=1)
@@ -149,16 +152,19 @@ def _allowed_pairs(
 
 
 def _without_fully_masked(allowed: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return the mask with fully masked queries set to True, and these queries, None if none."""
+    """Return the mask with fully masked queries set to True, and these queries.
+
+    The queries are None if there are none.
+    """
     fully_masked = ~allowed.any(-1, keepdim=True)
-    # Not in training: a compiled step needs the same fields every time.
+    # Training keeps the field, because a compiled step needs the same fields every time.
     if not torch.is_grad_enabled() and not fully_masked.is_cuda and not bool(fully_masked.any()):
         return allowed, None
     return allowed | fully_masked, fully_masked
 
 
 def _attention_pattern(rules: "tuple[Visibility, ...]") -> Literal["all", "causal"] | None:
-    """Return what a conjunction of rules amounts to, if that is all or causal."""
+    """Return ``all`` or ``causal`` if a conjunction of rules is equivalent to it, else None."""
     if not all(
         isinstance(rule, BidirectionalVisibility | ForwardBackwardVisibility | CausalVisibility)
         for rule in rules
@@ -172,7 +178,7 @@ def _global_tokens(
 ) -> GlobalTokens | None:
     """Return the global tokens of a batch; None if no sequence has any."""
     if torch.compiler.is_exporting():
-        # An exported graph cannot know how many there are: every token is treated as one.
+        # An exported graph cannot know their number, so it treats every token as global.
         positions = torch.arange(is_global.shape[-1], device=is_global.device)[None]
         slots = positions
     else:
@@ -192,9 +198,9 @@ def _global_tokens(
 
 
 def cumulative_document_lengths(document_ids: Tensor) -> Tensor:
-    """Return where each run of one document starts in the flattened batch, and the end: int32.
+    """Return where each run of one document starts in the flattened batch, then the end, int32.
 
-    The end is repeated up to a power of two, so that a compiled step meets few sizes.
+    The end is repeated up to a power of two, so that a compiled step has few different sizes.
     """
     starts = torch.ones_like(document_ids, dtype=torch.bool)
     starts[:, 1:] = document_ids[:, 1:] != document_ids[:, :-1]

@@ -1,6 +1,6 @@
 """Sparse visibility for long sequences: global tokens and random blocks.
 
-Positions are counted from the start of a text; with ``block``, in blocks of that many positions.
+Positions are counted from the start of a text, in blocks of ``block`` positions.
 """
 
 from typing import Annotated, Literal
@@ -16,10 +16,11 @@ from bertwright.modules.token_tensors import TokenInfo
 
 
 class GlobalVisibility(Visibility):
-    """Some tokens attend to everything and are attended to by everything (Beltagy et al. 2020).
+    """Global tokens attend to all tokens, and all tokens attend to them (Beltagy et al. 2020).
 
-    These are the ``first`` and ``last`` blocks of each text, some ``positions``, and a ``segment``,
-    such as the question; a single text is segment 0. The task decides: :func:`with_global_segment`.
+    Global tokens are the ``first`` and ``last`` blocks of each text, the ``positions``, and all
+    tokens of ``segment``, such as the question; a single text is segment 0. The task sets the
+    segment with :func:`with_global_segment`.
     """
 
     kind: Literal["global"] = "global"
@@ -53,7 +54,7 @@ class GlobalVisibility(Visibility):
 
     def _is_global(self, token_info: TokenInfo) -> Tensor:
         blocks = token_info.resolved_position_ids // self.block
-        # Memory has positions below 0, and is not the beginning of a text.
+        # Memory has positions below 0 and does not count as the beginning of a text.
         is_global = (blocks >= 0) & (blocks < self.first)
         if self.last:
             is_global = is_global | (blocks > _last_block(token_info, self.block) - self.last)
@@ -65,14 +66,14 @@ class GlobalVisibility(Visibility):
                 if token_info.segment_ids is None
                 else token_info.segment_ids
             )
-            # Padding has segment 0.
+            # Padding also has segment 0.
             is_real = True if token_info.document_ids is None else token_info.document_ids >= 0
             is_global = is_global | ((segment_ids == self.segment) & is_real)
         return is_global
 
 
 def with_global_segment(visibility: Visibility, segment: int | None) -> Visibility:
-    """Return the rule with the tokens of ``segment`` global too, or of none.
+    """Return the rule with ``segment`` as the global segment; None for no segment.
 
     Rules without global tokens, or with global blocks, stay unchanged.
     """
@@ -86,7 +87,7 @@ def with_global_segment(visibility: Visibility, segment: int | None) -> Visibili
 
 
 def get_global_segment(visibility: Visibility) -> int | None:
-    """Return the segment whose tokens are global, None for none."""
+    """Return the segment whose tokens are global; None if there is none."""
     if isinstance(visibility, AndVisibility | OrVisibility):
         segments = (get_global_segment(member) for member in visibility.rules)
         return next((segment for segment in segments if segment is not None), None)
@@ -94,7 +95,7 @@ def get_global_segment(visibility: Visibility) -> int | None:
 
 
 def with_global_first_token(visibility: Visibility) -> Visibility:
-    """Return the rule with its first token global, if it supports global tokens but has none."""
+    """Return the rule with a global first token if it supports global tokens but has none."""
 
     def add_first(rule: Visibility) -> Visibility:
         is_global = isinstance(rule, GlobalVisibility)
@@ -106,11 +107,11 @@ def with_global_first_token(visibility: Visibility) -> Visibility:
 
 
 class RandomBlocksVisibility(Visibility):
-    """A block of ``block`` tokens attends to ``number`` random others (Zaheer et al. 2020).
+    """A block of ``block`` tokens attends to ``number`` random other blocks (Zaheer et al. 2020).
 
-    They are drawn without replacement from those that are neither the first, the last, itself nor a
-    neighbour, and depend on ``seed``, the block of the encoder, the block of tokens and the number
-    of blocks in the text; all heads share them.
+    They are drawn without replacement, excluding the first and the last block, the block itself and
+    its neighbours. They depend on ``seed``, the encoder block, the index of the block of tokens and
+    the number of blocks in the text; all heads share them.
     """
 
     kind: Literal["random-blocks"] = "random-blocks"
@@ -118,7 +119,7 @@ class RandomBlocksVisibility(Visibility):
     block: int = Field(default=64, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0)
     layer: int = Field(default=0, ge=0, exclude=True)
-    """The block of the encoder, set by ``at_block``; not part of a recipe."""
+    """Index of the encoder block, set by ``at_block``; not part of a recipe."""
 
     def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
         key_blocks = key.resolved_position_ids // self.block
@@ -157,20 +158,20 @@ class RandomBlocksVisibility(Visibility):
             for earlier in picks:
                 pick = pick + (pick >= earlier)
             pick = torch.where(draw < num_free, pick, _NO_PICK)
-            # Sorted, so that the next pick steps over each of them.
+            # Picks are sorted, so that the next one can skip each of them in turn.
             picks = list(torch.stack([*picks, pick]).sort(0).values)
         blocks = [pick + 1 + num_near * (pick + 1 >= low) for pick in picks]
         return [torch.where(pick == _NO_PICK, -1, b) for pick, b in zip(picks, blocks, strict=True)]
 
 
 _NO_PICK = 1 << 40
-"""Larger than every pick."""
+"""A value larger than every pick."""
 
 
 class ShortTextVisibility(Visibility):
     """Every token attends to every token in a text of at most ``length`` tokens.
 
-    There, blocks would save nothing (released code of Zaheer et al. 2020).
+    In short texts, blocks would save nothing (released code of Zaheer et al. 2020).
     """
 
     kind: Literal["short"] = "short"

@@ -1,10 +1,10 @@
 """Attention masks in tiles: only tiles with allowed pairs are computed.
 
-Sequences are split into tiles of ``TILE_SIZE`` tokens. A rule decides which tiles of keys a tile of
-queries may attend to; only those are computed, under the exact mask. With a bounded number of keys
-per query the cost of a sequence is linear in its length. The few tiles that need many more keys,
-with global tokens, form a separate group. With dilation, positions a ``stride`` apart are placed
-side by side, which costs as much as no dilation.
+Sequences are split into tiles of ``TILE_SIZE`` tokens. The rule determines which key tiles a query
+tile may attend to; only these are computed, under the exact mask. If the number of keys per query
+is bounded, the cost is linear in the sequence length. The few query tiles that need many more keys,
+such as those with global tokens, form a separate group. With dilation, positions are reordered so
+that those a ``stride`` apart are adjacent, which costs as much as no dilation.
 """
 
 from dataclasses import dataclass, replace
@@ -20,22 +20,25 @@ from bertwright.modules.attention.mask.visibility import Visibility
 from bertwright.modules.token_tensors import TokenInfo
 
 TILE_SIZE = 64
-"""Tokens in a tile."""
+"""Number of tokens in a tile."""
 
 MIN_TILED_LENGTH = 512
-"""At 512 tokens and windows of 64 tiles take 0.6 of the time of a dense mask, at 256 as long."""
+"""Minimum sequence length for tiles.
+
+With windows of 64, tiles take 0.6 of the time of a dense mask at 512 tokens, and as long at 256.
+"""
 
 MAX_TILED_FRACTION = 0.5
-"""Above this fraction of all pairs tiles gain little: 0.84 of the time at 0.56."""
+"""Maximum fraction of pairs in tiles. At 0.56, tiles take 0.84 of a dense mask's time."""
 
 
 @dataclass(frozen=True, eq=False)
 class TileGroup:
-    """Tiles of queries that attend to the same number of tiles of keys.
+    """A group of query tiles that attend to the same number of key tiles.
 
-    ``query_tiles`` (n,) and ``key_tiles`` (n, m) int64 number the tiles of all sequences in order.
-    ``allowed`` (n, 1, t, m t) bool is True where a query may attend to a key; fully masked queries
-    are all True there and marked in ``fully_masked`` (n, 1, t, 1).
+    ``query_tiles`` (n,) and ``key_tiles`` (n, m) int64 are indices into the tiles of all sequences.
+    ``allowed`` (n, 1, t, m t) bool is True where a query may attend to a key; the row of a fully
+    masked query is all True, and ``fully_masked`` (n, 1, t, 1) marks it.
     """
 
     query_tiles: Tensor
@@ -46,11 +49,11 @@ class TileGroup:
 
 @dataclass(frozen=True, eq=False)
 class Tiles:
-    """The tiles of ``num_sequences`` sequences; one sequence's tiles can serve a whole batch.
+    """An attention mask in tiles, for ``num_sequences`` sequences, or 1 for a whole batch.
 
-    ``inverse_order`` is the index of each tile of queries in the concatenated groups.
-    ``permutation`` (L,) int64 is the order of positions in tiles, None if unchanged.
-    ``head_indices`` (h,) int64 are the heads with this mask, None for all.
+    ``inverse_order`` is the index of each query tile in the concatenated groups. ``permutation``
+    (L,) int64 is the order of positions in tiles; None if unchanged. ``head_indices`` (h,) int64
+    are the heads with this mask; None for all.
     """
 
     tile_size: int
@@ -63,21 +66,21 @@ class Tiles:
 
     @property
     def num_pairs(self) -> int:
-        """The number of query-key pairs that are computed."""
+        """Return the number of query-key pairs that are computed."""
         return self.tile_size**2 * sum(group.key_tiles.numel() for group in self.groups)
 
 
 def compute_tiles(
     visibility: Visibility, token_info: TokenInfo, only_if_faster: bool = False
 ) -> Tiles | None:
-    """Return a mask in tiles; None if it must be faster than a dense one, but is not."""
+    """Return a mask in tiles; None if ``only_if_faster`` and a dense mask is as fast."""
     length = token_info.index.shape[-1]
     if only_if_faster and length < MIN_TILED_LENGTH:
         return None
     if token_info.has_indices_only:
         cache, key = _tiles_by_rule(length, token_info.index.device), (visibility, only_if_faster)
         if key not in cache:
-            # Cached tensors must serve training too, even if first used in inference.
+            # Cached tensors are also used in training, even if first computed in inference.
             with torch.inference_mode(False):
                 plain_info = TokenInfo(torch.arange(length, device=token_info.index.device)[None])
                 cache[key] = _compute_tiles(visibility, plain_info, only_if_faster)
@@ -89,7 +92,7 @@ def compute_tiles(
 def _tiles_by_rule(
     length: int, device: torch.device
 ) -> dict[tuple[Visibility, bool], Tiles | None]:
-    """Return the cache of tiles of full sequences, of the last few lengths only."""
+    """Return the cache of tiles for full sequences; only the last few lengths are cached."""
     return {}
 
 
@@ -136,7 +139,7 @@ def _compute_tiles(
 
 
 def _strided_permutation(token_info: TokenInfo, stride: int) -> Tensor | None:
-    """Return an order that puts positions a stride apart side by side, undoing dilation."""
+    """Return an order that makes positions a stride apart adjacent; None for stride 1."""
     if stride == 1:
         return None
     index = torch.arange(token_info.index.shape[-1], device=token_info.index.device)
@@ -144,7 +147,7 @@ def _strided_permutation(token_info: TokenInfo, stride: int) -> Tensor | None:
 
 
 def _tile_token_info(token_info: TokenInfo) -> TokenInfo:
-    """Return the token attributes by tile, (B, N, t), with padding in the last one."""
+    """Return the token attributes by tile, (B, N, t), with padding in the last tile."""
     length = token_info.index.shape[-1]
     missing = -length % TILE_SIZE
     if missing and token_info.document_ids is None:
@@ -160,7 +163,7 @@ def _tile_token_info(token_info: TokenInfo) -> TokenInfo:
 
 
 def _group_widths(counts: NDArray[np.int64]) -> tuple[int, ...]:
-    """Return the key tiles per query tile of one group, or of two where that saves a tenth."""
+    """Return the key tiles per query tile of one group, or of two if that saves a tenth."""
     widest = max(1, int(counts.max()))
     candidates = [max(1, int(width)) for width in np.unique(counts)]
     best = min(candidates, key=lambda width: _assigned_width(counts, (width, widest)).sum())
@@ -169,7 +172,7 @@ def _group_widths(counts: NDArray[np.int64]) -> tuple[int, ...]:
 
 
 def _assigned_width(counts: NDArray[np.int64], widths: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return the number of key tiles computed for each tile of queries."""
+    """Return the number of key tiles that are computed for each query tile."""
     return np.asarray(widths)[np.searchsorted(widths, counts)]
 
 
@@ -192,7 +195,10 @@ def _visibility_by_head(visibility: Visibility, num_heads: int) -> HeadGroups:
 def compute_tiles_by_head(
     visibility: Visibility, token_info: TokenInfo, num_heads: int, only_if_faster: bool = False
 ) -> tuple[Tiles, ...]:
-    """Return a mask in tiles, per group of heads; none if it is slower than a dense one."""
+    """Return a mask in tiles for each group of heads with the same rule.
+
+    The result is empty if ``only_if_faster`` and a dense mask is as fast.
+    """
     groups, device = visibility_by_head(visibility, num_heads), token_info.index.device
     candidates = [compute_tiles(rule, token_info, only_if_faster) for rule, _ in groups]
     by_group = [tiles for tiles in candidates if tiles is not None]

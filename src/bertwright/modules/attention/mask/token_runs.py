@@ -1,7 +1,7 @@
 """Runs of tokens that a recurrent mixer reads without interruption.
 
-A run starts where a token sees nothing before it, so it never crosses padding or documents, in
-either direction.
+A new run starts at each token that may not attend to the token before it. So in either direction a
+run does not cross padding or document boundaries.
 """
 
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from bertwright.modules.attention.mask import AttentionMask, ScanDirection
 
 @dataclass(frozen=True, eq=False)
 class TokenRuns:
-    """The arrangement of the tokens of a batch (B, L) in runs (R, T), each in reading order.
+    """An arrangement of the tokens of a batch (B, L) in runs (R, T), each in reading order.
 
-    ``token_indices`` (N,) int64 are flat indices into the batch; the n-th token is at
-    ``offsets[n]`` of run ``run_ids[n]``. ``lengths`` (R,) and ``sequence_ids`` (R,) belong to the
-    runs; ``is_continued`` (R,) bool marks runs that continue from memory, ``last_runs`` (B,) is the
-    final run of each sequence. ``whole_direction`` is set if every sequence is one run, so that
-    nothing needs to be moved.
+    ``token_indices`` (N,) int64 are indices into the flattened batch; the n-th token is at
+    ``offsets[n]`` of run ``run_ids[n]``. ``lengths`` (R,) and ``sequence_ids`` (R,) describe the
+    runs. ``is_continued`` (R,) bool marks runs that continue from memory. ``last_runs`` (B,) is the
+    last run of each sequence. ``whole_direction`` is set if every sequence is one run, so that no
+    token needs to be moved.
     """
 
     token_indices: Tensor
@@ -40,7 +40,7 @@ class TokenRuns:
         return runs.index_put((self.run_ids, self.offsets), x.flatten(0, 1)[self.token_indices])
 
     def scatter(self, x: Tensor, like: Tensor) -> Tensor:
-        """Return values of runs (R, T, H) as (B, L, H), like ``like`` (B, L, D), 0 elsewhere."""
+        """Return values x of runs (R, T, H) as (B, L, H), 0 elsewhere; ``like`` is (B, L, D)."""
         if self.whole_direction is not None:
             return x if self.whole_direction == "forward" else x.flip(1)
         flat = x.new_zeros(like.shape[0] * like.shape[1], x.shape[2])
@@ -52,10 +52,10 @@ class TokenRuns:
 def find_token_runs(
     attention_mask: AttentionMask, direction: ScanDirection, token_ids: Tensor
 ) -> TokenRuns:
-    """Return the runs of a batch of token IDs (B, L) under an attention mask.
+    """Return the runs of a batch of token ids (B, L) under an attention mask.
 
-    A token continues the run of the nearest real token before it in reading order if it may attend
-    to it, and starts a new run otherwise. Memory precedes the first token.
+    In reading order, a token continues the run of the nearest real token before it if it may attend
+    to that token; otherwise it starts a new run. Memory precedes the first token.
     """
     batch, length = token_ids.shape
     is_real = torch.ones(batch, length, dtype=torch.bool, device=token_ids.device)
@@ -77,7 +77,7 @@ def find_token_runs(
 
 
 def _previous_tokens(is_real: Tensor, direction: ScanDirection) -> Tensor:
-    """Return the index of the real token before each token (B, L); -1 or L if there is none."""
+    """Return the index of the real token before each token, (B, L); -1 or L if there is none."""
     length = is_real.shape[1]
     index = torch.arange(length, device=is_real.device)
     if direction == "forward":

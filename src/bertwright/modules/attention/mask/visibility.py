@@ -20,46 +20,50 @@ class Visibility(Config):
     """The attention mask as a rule."""
 
     def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
-        """Return whether queries may attend to keys, broadcast to (B, L, L), bool."""
+        """Return whether queries may attend to keys, broadcastable to (B, L, L), bool."""
         raise TypeError(f"{type(self).__name__} is an axis, not a visibility")
 
     def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
-        """Return whether any query of a group may attend to any key of a group.
+        """Return whether any query of a group may attend to any key of a group, (R, Q, K) bool.
 
-        query (R, Q, 1, t) and key (R, 1, K, t) to (R, Q, K), bool. It may be True where no pair is
-        visible, if an exact check is costly, but never False where one is.
+        The attributes of ``query`` are (R, Q, 1, t), the attributes of ``key`` (R, 1, K, t). If an
+        exact check is costly, the result may be True although no pair is allowed, but it is never
+        False if one is.
         """
         return torch.ones_like((query.index >= key.index)[..., 0])
 
     def global_tokens(self, token_info: TokenInfo) -> Tensor | None:
-        """Return the tokens that attend to all and are attended to by all, (B or 1, L) bool."""
+        """Return the global tokens, (B or 1, L) bool; None if the rule has none.
+
+        Global tokens attend to all tokens, and all tokens attend to them.
+        """
         return None
 
     @property
     def depends_on_text_length(self) -> bool:
-        """Whether it depends on the length of a text, which later tokens change."""
+        """Return whether the rule depends on the length of the text, which later tokens change."""
         return False
 
     @property
     def distinguishes_segments(self) -> bool:
-        """Whether it depends on segment IDs."""
+        """Return whether the rule depends on segment ids."""
         return False
 
     @property
     def stride(self) -> int:
-        """The dilation at which positions are grouped into tiles: 1 for contiguous ones."""
+        """Return the distance between adjacent positions in a tile; 1 without dilation."""
         return 1
 
     def map_rules(self, function: Callable[["Visibility"], "Visibility"]) -> "Visibility":
-        """Return the result of a function, applied to every rule that is combined, if any are."""
+        """Return the rule with a function applied to it, or to each of the rules it combines."""
         return function(self)
 
     def at_block(self, index: int) -> "Visibility":
-        """Return the rule of one block of the encoder."""
+        """Return the rule for one encoder block."""
         return self
 
     def at_head(self, index: int) -> "Visibility":
-        """Return the rule of one head; the rule of a block is the union of its heads' rules."""
+        """Return the rule for one head; the rule of a block is the union of its heads' rules."""
         return self
 
     def __and__(self, other: "Visibility") -> "Visibility":
@@ -107,8 +111,8 @@ class ReverseCausalVisibility(Visibility):
 class ForwardBackwardVisibility(Visibility):
     """The first half of a hidden state is ``causal``, the second ``reversed`` (Peters et al. 2018).
 
-    Together they see everything, and each can still predict its next token. Only a mixer that keeps
-    the halves apart supports this.
+    Together the halves depend on all tokens, and each half can still predict its next token. Only a
+    mixer that computes the halves separately supports this.
     """
 
     kind: Literal["both-ways"] = "both-ways"
@@ -120,8 +124,8 @@ class ForwardBackwardVisibility(Visibility):
 class WindowVisibility(Visibility):
     """A token attends to ``size`` tokens on each side (sliding window; Beltagy et al. 2020).
 
-    With ``block`` both are in blocks of that many tokens: a block attends to ``size`` blocks on
-    each side (Zaheer et al. 2020).
+    If ``block`` is set, a block of that many tokens attends to ``size`` blocks on each side (Zaheer
+    et al. 2020).
     """
 
     kind: Literal["window"] = "window"
@@ -144,9 +148,10 @@ class WindowVisibility(Visibility):
 
 
 class PermutationVisibility(Visibility):
-    """A token sees those up to it in factorisation order, a query token those before it.
+    """A token attends to itself and to earlier tokens in factorisation order.
 
-    Query tokens are never attended to (Yang et al. 2019, section 2.3).
+    A query token attends only to earlier tokens, and no token attends to a query token (Yang et al.
+    2019, section 2.3).
     """
 
     kind: Literal["order"] = "order"
@@ -163,7 +168,7 @@ class PermutationVisibility(Visibility):
 
 
 class SameDocumentVisibility(Visibility):
-    """A token attends to its own document only: packed sequences do not leak."""
+    """A token attends only to its own document, so packed sequences do not leak."""
 
     kind: Literal["document"] = "document"
 
@@ -185,7 +190,7 @@ class _CompositeVisibility(Visibility):
     rules: tuple[Visibility, ...] = Field(min_length=1)
 
     def combine(self, first: Tensor, second: Tensor) -> Tensor:
-        """Return what two rules allow together."""
+        """Return the pairs that the combination allows, given the pairs that two rules allow."""
         raise TypeError(f"{type(self).__name__} combines no rules")
 
     def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
@@ -222,7 +227,7 @@ class _CompositeVisibility(Visibility):
 
 
 class AndVisibility(_CompositeVisibility):
-    """All of its rules allow a pair."""
+    """A pair is allowed if all ``rules`` allow it."""
 
     kind: Literal["and"] = "and"
 
@@ -230,7 +235,7 @@ class AndVisibility(_CompositeVisibility):
         return first & second
 
     def simplify(self) -> Visibility:
-        """Remove bidirectional and repeated rules."""
+        """Return an equivalent rule without bidirectional and repeated rules."""
         rules = tuple(
             dict.fromkeys(r for r in self.rules if not isinstance(r, BidirectionalVisibility))
         )
@@ -240,7 +245,7 @@ class AndVisibility(_CompositeVisibility):
 
 
 class OrVisibility(_CompositeVisibility):
-    """Any of its rules allows a pair."""
+    """A pair is allowed if any of the ``rules`` allows it."""
 
     kind: Literal["or"] = "or"
 
@@ -251,7 +256,7 @@ class OrVisibility(_CompositeVisibility):
 def members(
     visibility: Visibility, kind: "type[AndVisibility | OrVisibility]"
 ) -> tuple[Visibility, ...]:
-    """Return the rules combined by ``&`` or ``|``, or the rule itself."""
+    """Return the rules that a rule of this kind combines, or else the rule itself."""
     return visibility.rules if isinstance(visibility, kind) else (visibility,)
 
 
@@ -265,9 +270,9 @@ SCAN_DIRECTIONS: dict[type[Visibility], tuple[ScanDirection, ...]] = {
 
 
 def scan_directions(visibility: Visibility) -> tuple[ScanDirection, ...]:
-    """Return the reading directions of a rule, one per part of a hidden state.
+    """Return the reading directions of a rule, one for each part of a hidden state.
 
-    Empty unless the rule is a direction, optionally within documents.
+    The result is empty unless the rule is a direction, optionally within documents.
     """
     rules = [
         r for r in members(visibility, AndVisibility) if not isinstance(r, SameDocumentVisibility)
@@ -276,19 +281,22 @@ def scan_directions(visibility: Visibility) -> tuple[ScanDirection, ...]:
 
 
 def supports_recurrence(visibility: Visibility) -> bool:
-    """Return whether every token sees all that its neighbour sees, or starts afresh."""
+    """Return whether a recurrent mixer can implement the rule.
+
+    Every token must attend to all that its neighbour attends to, or to nothing before itself.
+    """
     supported = (BidirectionalVisibility, SameDocumentVisibility, *SCAN_DIRECTIONS)
     return all(isinstance(member, supported) for member in members(visibility, AndVisibility))
 
 
 def sees_self_only(visibility: Visibility) -> bool:
-    """Return whether a token attends to itself only."""
+    """Return whether a token attends only to itself."""
     kinds = {type(member) for member in members(visibility, AndVisibility)}
     return {CausalVisibility, ReverseCausalVisibility} <= kinds
 
 
 def is_causal(visibility: Visibility) -> bool:
-    """Return whether a token attends to no later token."""
+    """Return whether tokens attend to no later token."""
     return any(
         isinstance(member, CausalVisibility) for member in members(visibility, AndVisibility)
     )
@@ -302,7 +310,7 @@ def is_split_by_direction(visibility: Visibility) -> bool:
 
 
 def is_bidirectional(visibility: Visibility) -> bool:
-    """Return whether a token attends to all of its document."""
+    """Return whether a token attends to all tokens of its document."""
     return all(
         isinstance(r, BidirectionalVisibility | SameDocumentVisibility)
         for r in members(visibility, AndVisibility)

@@ -1,4 +1,4 @@
-"""Sliding windows whose size and dilation depend on the block of the encoder."""
+"""Sliding windows with a size and dilation for each encoder block."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,12 +18,12 @@ PositiveInts = tuple[Annotated[int, Field(ge=1, le=1 << 20)], ...]
 
 
 class DilatedWindowVisibility(Visibility):
-    """A sliding window for every block of the encoder, dilated in some heads.
+    """A sliding window for every encoder block, dilated in some heads.
 
     In block n a token attends to ``sizes[n]`` tokens on each side. The first ``dilated_heads``
-    heads (all if None) attend to as many, but only to every ``dilations[n]``-th; 1 is no dilation.
-    The last element of each list applies to all further blocks (Beltagy et al. 2020, sections 3.1
-    and 4.1).
+    heads (all if None) attend to the same number of tokens, but only to every ``dilations[n]``-th
+    one; 1 is no dilation. The last element of each list also applies to all further blocks (Beltagy
+    et al. 2020, sections 3.1 and 4.1).
     """
 
     kind: Literal["windows"] = "windows"
@@ -41,7 +41,7 @@ class DilatedWindowVisibility(Visibility):
     def may_attend(self, query: TokenInfo, key: TokenInfo) -> Tensor:
         allowed = self._undilated_window.may_attend(query, key)
         allowed = allowed if self.dilated_heads is not None else allowed & False
-        # A token only attends to those whose index has the same remainder.
+        # A token only attends to tokens with the same index modulo the stride.
         for remainder in range(self.stride):
             (first, last), (low, high) = (
                 _index_range(t.index, self.stride, remainder) for t in (query, key)
@@ -71,7 +71,7 @@ class DilatedWindowVisibility(Visibility):
 
 
 def _block_visibility(size: int, dilation: int, dilated_heads: int | None = None) -> Visibility:
-    """Return the rule of one block, in a canonical form."""
+    """Return the rule for one block in a canonical form."""
     if dilation == 1:
         return WindowVisibility(size=size)
     return DilatedWindowVisibility(
@@ -80,7 +80,10 @@ def _block_visibility(size: int, dilation: int, dilated_heads: int | None = None
 
 
 def _index_range(index: Tensor, stride: int, remainder: int) -> tuple[Tensor, Tensor]:
-    """Return the first and last index of each group (..., t) with a remainder; empty if none."""
+    """Return the first and last index in each group (..., t) with this remainder modulo ``stride``.
+
+    The range is empty if a group has no such index.
+    """
     matches = index % stride == remainder
     first = torch.where(matches, index, _OUT_OF_RANGE).amin(-1)
     return first, torch.where(matches, index, -_OUT_OF_RANGE).amax(-1)
@@ -90,10 +93,10 @@ _OUT_OF_RANGE = 1 << 40
 
 
 class SlidingWindowConfig(Settings):
-    """All blocks but every ``every``-th, counted from the first, have a sliding window.
+    """A sliding window in all blocks except every ``every``-th, counted from the first.
 
-    It spans ``window`` tokens on each side (Warner et al. 2024). ``base`` is the base of their
-    rotary angles; None for the encoder's.
+    It spans ``window`` tokens on each side (Warner et al. 2024). ``base`` is the base of the rotary
+    angles in these blocks; None for the encoder's.
     """
 
     every: int = Field(default=3, ge=2, le=1_024)
@@ -105,7 +108,7 @@ class SlidingWindowConfig(Settings):
         return block % self.every != 0
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         if self.base is not None and not encoder.positions.is_rotary:
             yield "sliding_window.base needs rotary positions: leave it out"
 
@@ -113,7 +116,7 @@ class SlidingWindowConfig(Settings):
 def visibility_at_block(
     block: int, visibility: Visibility, sliding_window: SlidingWindowConfig | None
 ) -> Visibility:
-    """Return the visibility of one block."""
+    """Return the attention rule of one block."""
     block_visibility = visibility.at_block(block)
     if sliding_window is None or not sliding_window.applies_to(block):
         return block_visibility

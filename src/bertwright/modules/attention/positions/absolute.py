@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NoPositionsConfig(PositionsConfig):
-    """No position encoding: order is known only from the attention mask."""
+    """No position encoding; the model learns about order only through the attention mask."""
 
     kind: Literal["none"] = "none"
     supports_recurrence: ClassVar[bool] = True
@@ -35,7 +35,7 @@ class NoPositionsConfig(PositionsConfig):
 class LearnedPositionsConfig(PositionsConfig):
     """A learned vector per position, added to the embeddings (BERT).
 
-    ``offset`` is the row of position 0: RoBERTa's table begins at row 2.
+    ``offset`` is the table row of position 0 (RoBERTa: 2).
     """
 
     kind: Literal["learned"] = "learned"
@@ -46,7 +46,7 @@ class LearnedPositionsConfig(PositionsConfig):
 
     @property
     def num_positions(self) -> int:
-        """The number of positions."""
+        """Return the number of positions."""
         return self.size
 
     def build(self, width: int, head_shape: HeadShape) -> PositionEncoding:
@@ -59,7 +59,7 @@ AxialSide = Annotated[int, Field(ge=1, le=65_536)]
 class AxialPositionsConfig(PositionsConfig):
     """Learned vectors for the row and the column of a position in a grid of ``shape``.
 
-    A quarter of the width is the row's (Kitaev et al. 2020, as released).
+    The row has a quarter of the width, the column the rest (Kitaev et al. 2020, as released).
     """
 
     kind: Literal["axial"] = "axial"
@@ -68,7 +68,7 @@ class AxialPositionsConfig(PositionsConfig):
 
     @property
     def num_positions(self) -> int:
-        """The number of positions."""
+        """Return the number of positions."""
         return self.shape[0] * self.shape[1]
 
     def build(self, width: int, head_shape: HeadShape) -> PositionEncoding:
@@ -89,10 +89,10 @@ class SinusoidalPositionsConfig(PositionsConfig):
 
 
 class PerBlockPositionsConfig(PositionsConfig):
-    """Sinusoids of the position and of the block number from 1 on, added before every block.
+    """Sinusoids of the position and of the block number, from 1, added before every block.
 
-    ``learned`` is the number of blocks with a learned vector instead of the block's sinusoids, None
-    for none (Dehghani et al. 2019, section 2.1; their code has learned ones).
+    ``learned`` is the number of blocks with a learned vector instead of the block's sinusoids; None
+    for no learned vectors (Dehghani et al. 2019, section 2.1; their code has learned ones).
     """
 
     kind: Literal["every-block"] = "every-block"
@@ -117,7 +117,8 @@ class PerBlockPositionsConfig(PositionsConfig):
 class RotaryPositionsConfig(PositionsConfig):
     """Queries and keys rotated by angles that grow with the position (Su et al. 2021).
 
-    The two halves of a head form the pairs (the layout of Hugging Face models).
+    As in Hugging Face models, channel i of a head is rotated together with channel i + d / 2, where
+    d is the width of a head.
     """
 
     kind: Literal["rotary"] = "rotary"
@@ -138,7 +139,7 @@ class RotaryPositionsConfig(PositionsConfig):
 
 
 class LearnedPositionEmbedding(PositionEncoding):
-    """A table of positions."""
+    """A table of learned position embeddings."""
 
     def __init__(self, width: int, size: int, offset: int) -> None:
         super().__init__()
@@ -153,7 +154,7 @@ class LearnedPositionEmbedding(PositionEncoding):
 
 
 class AxialPositionEmbedding(PositionEncoding):
-    """A table of rows and one of columns."""
+    """A table for the rows and a table for the columns of a grid of positions."""
 
     def __init__(self, width: int, shape: tuple[int, int]) -> None:
         super().__init__()
@@ -172,7 +173,7 @@ class AxialPositionEmbedding(PositionEncoding):
 
 
 class SinusoidalPositionEmbedding(PositionEncoding):
-    """Sines in the even channels, cosines in the odd ones."""
+    """Sinusoidal position embeddings: sines in the even channels, cosines in the odd ones."""
 
     def __init__(self, width: int, base: float) -> None:
         super().__init__()
@@ -187,7 +188,7 @@ class SinusoidalPositionEmbedding(PositionEncoding):
 
 
 class PerBlockPositionEmbedding(PositionEncoding):
-    """Sinusoids as in ``SinusoidalPositionEmbedding``; optionally a table of blocks."""
+    """Sinusoids as in ``SinusoidalPositionEmbedding``, with an optional table of blocks."""
 
     def __init__(self, width: int, config: PerBlockPositionsConfig) -> None:
         super().__init__()

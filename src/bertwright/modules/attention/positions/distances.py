@@ -1,4 +1,4 @@
-"""Distances between queries and keys, and the alignment of per-distance scores with pairs."""
+"""Distances between queries and keys, and conversion of scores by distance to scores by key."""
 
 from dataclasses import dataclass
 
@@ -12,9 +12,9 @@ from bertwright.modules.token_tensors import TokenInfo
 class RelativeDistances:
     """All possible distances, ``values`` (N,) int64 in descending order: N = Lq + Lk - 1.
 
-    N is larger if some sequences are read backward. ``index`` (B or 1, Lq, Lk) is the column of the
-    distance between a query and a key; None where queries are the last of the keys' tokens, in
-    order, so that columns shift by one from query to query.
+    N is larger if some sequences are read backward. ``index`` (B or 1, Lq, Lk) is the index in
+    ``values`` of the distance between each query and key. It is None if the queries are the last
+    tokens of the keys, in order; then indices shift by one from query to query.
     """
 
     values: Tensor
@@ -25,19 +25,19 @@ class RelativeDistances:
     def between(query_info: TokenInfo, key_info: TokenInfo) -> "RelativeDistances":
         """Return the distances of one pass.
 
-        Within a document they are differences of positions; query tokens have the position they
-        predict, and in sequences read backward distances are negated.
+        Within a document a distance is a difference of positions. Query tokens have the position
+        that they predict. In sequences read backward, distances are negated.
         """
         num_queries, num_keys = query_info.index.shape[1], key_info.index.shape[1]
         device = query_info.index.device
         num_values = num_queries + num_keys - 1
         if query_info.is_backward is not None:
-            # Memory comes after such sequences.
+            # Memory comes after sequences that are read backward.
             num_values = 2 * num_keys - 1
         values = num_keys - 1 - torch.arange(num_values, device=device)
         index = None
         is_irregular = query_info.is_query_stream is not None or query_info.is_backward is not None
-        # Shifting fails for a length of 1, and an exported graph serves any length.
+        # Exported graphs serve any length, and shifting would fail for length 1.
         if is_irregular or torch.compiler.is_exporting():
             query_positions = query_info.resolved_position_ids[:, :, None]
             key_positions = key_info.resolved_position_ids[:, None, :]
@@ -60,17 +60,18 @@ class RelativeDistances:
         return scores.gather(-1, index.expand(*scores.shape[:3], -1)).transpose(-1, -2)
 
     def to_bias(self, values: Tensor) -> Tensor:
-        """Convert values by head and distance (H, N) to (B or 1, H, Lq, Lk)."""
+        """Convert values by head and distance (H, N) to a bias (B or 1, H, Lq, Lk)."""
         if self.index is None:
             return values.unfold(-1, self.num_keys, 1).flip(1)[None]
         return values[:, self.index].transpose(0, 1)
 
 
 def relative_shift(scores: Tensor, num_keys: int) -> Tensor:
-    """Convert scores (..., L, L + K - 1) to (..., L, K), for the last L of K positions as queries.
+    """Convert scores by distance (..., L, L + K - 1) to scores by key (..., L, K).
 
-    Column c holds the score at the distance K - 1 - c from query back to key. Reading the same
-    numbers with a row length one shorter skews them without a gather.
+    The queries are the last L of K positions. Column c holds the score at distance K - 1 - c from
+    query back to key. Reading the same memory with rows one element shorter shifts each row without
+    a gather.
     """
     length, columns = scores.shape[-2:]
     if length == 1:

@@ -1,7 +1,7 @@
 """The axis of position encodings.
 
-They may add a vector to the embeddings or before every block, rotate queries and keys, or add a
-term to the attention scores.
+A position encoding may add a vector to the embeddings or before every block, rotate queries and
+keys, or add a term to the attention scores.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ RotaryAngles = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True)
 class HeadShape:
-    """The heads of an attention: their number, the width of one, and the model's width."""
+    """The shape of attention heads: their number, the width of one, and the model's width."""
 
     num_heads: int
     head_width: int
@@ -32,7 +32,7 @@ class HeadShape:
 
     @property
     def inner_width(self) -> int:
-        """The width of all heads together."""
+        """Return the width of all heads together."""
         return self.num_heads * self.head_width
 
 
@@ -40,9 +40,9 @@ class HeadShape:
 class RelativePositions:
     """The relative positions of keys and queries in one pass.
 
-    ``bias`` (B or 1, H, Lq, Lk) is added to the scores; ``vectors`` (N, D) belong to the distances
-    in descending order; ``query_biases`` are shared by all blocks; ``is_same_segment`` (B, Lq, Lk)
-    is True where a query and a key have the same segment.
+    ``bias`` (B or 1, H, Lq, Lk) is added to the scores. ``vectors`` (N, D) are the embeddings of
+    the distances, in descending order. ``query_biases`` are shared by all blocks.
+    ``is_same_segment`` (B, Lq, Lk) is True where a query and a key have the same segment.
     """
 
     distances: RelativeDistances
@@ -56,29 +56,29 @@ class PositionsConfig(Config):
     """The position encoding of an encoder."""
 
     is_relative: ClassVar[bool] = False
-    """Whether attention depends on the distance between keys and queries."""
+    """True if attention depends on the distance between keys and queries."""
 
     is_additive: ClassVar[bool] = False
-    """Whether a vector is added to the token embeddings."""
+    """True if a vector is added to the token embeddings."""
 
     is_per_block: ClassVar[bool] = False
-    """Whether a vector is added to the hidden states before every block."""
+    """True if a vector is added to the hidden states before every block."""
 
     is_rotary: ClassVar[bool] = False
-    """Whether queries and keys are rotated."""
+    """True if queries and keys are rotated."""
 
     projects_distances: ClassVar[bool] = False
-    """Whether vectors of distances are projected like the tokens."""
+    """True if embeddings of distances are projected by the query and key matrices of the tokens."""
 
     needs_even_width: ClassVar[bool] = False
-    """Whether half of a vector are sines, the other half cosines."""
+    """True if half of a vector are sines and the other half cosines."""
 
     supports_recurrence: ClassVar[bool] = False
-    """Whether a recurrent mixer can use it."""
+    """True if a recurrent mixer can use the encoding."""
 
     @property
     def distinguishes_segments(self) -> bool:
-        """Whether attention depends on the segments of a query and a key."""
+        """Return whether attention depends on the segments of a query and a key."""
         return False
 
     def build(self, width: int, head_shape: HeadShape) -> "PositionEncoding":
@@ -86,41 +86,41 @@ class PositionsConfig(Config):
         raise TypeError(f"{type(self).__name__} is an axis, not a position encoding")
 
     def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        """Yield why this choice does not fit the rest of an encoder, one sentence each."""
+        """Yield a sentence for each reason why this choice does not fit the rest of an encoder."""
         widths = (encoder.embeddings.sum_width(encoder.embeddings_width), *encoder.hidden_widths)
         if self.needs_even_width and (odd_widths := [width for width in widths if width % 2]):
             yield f"sinusoidal positions need even widths, but {odd_widths[0]} is odd"
 
     def build_score_term(self, head_shape: HeadShape) -> "ScoreTerm | None":
-        """Build the score term of one attention module, if there is one."""
+        """Build the score term of one attention module; None if the encoding has none."""
         return None
 
     def flops(self, width: int, length: int) -> float:
-        """Return the FLOPs per token of a score term, without work shared by a batch."""
+        """Return the FLOPs per token of the score term, without work that a batch shares."""
         return 0.0
 
 
 class PositionEncoding(nn.Module):
-    """A position encoding; by default it does nothing."""
+    """A base class of position encodings that by default does nothing."""
 
     max_length: int | None = None
 
     def position_embedding(self, token_info: TokenInfo) -> Tensor | None:
-        """Return vectors (L or B x L, D) to add to the embeddings."""
+        """Return vectors (L, D) or (B, L, D) to add to the embeddings; None for none."""
         return None
 
     def block_embedding(self, block: int, token_info: TokenInfo) -> Tensor | None:
-        """Return vectors (L or B x L, D) to add to the hidden states before a block."""
+        """Return vectors (L, D) or (B, L, D) to add before a block; None for none."""
         return None
 
     def rotary_angles(self, token_info: TokenInfo) -> RotaryAngles | None:
-        """Return cosines and sines, each (1 or B, 1, L, d), in float32."""
+        """Return cosines and sines, (1 or B, 1, L, d) each, in float32; None for no rotation."""
         return None
 
     def relative_positions(
         self, query_info: TokenInfo, key_info: TokenInfo
     ) -> RelativePositions | None:
-        """Return the relative positions; queries are the last of the keys' tokens."""
+        """Return the relative positions, None for none; queries are the last tokens of the keys."""
         return None
 
 
@@ -133,15 +133,15 @@ class ScoreTerm(nn.Module):
 
     @property
     def scale(self) -> float:
-        """The factor of the query-key products."""
+        """Return the factor of the query-key products."""
         return self.head_shape.head_width**-0.5
 
     def forward(
         self, query: Tensor, key: Tensor, positions: RelativePositions, qkv_projection: nn.Module
     ) -> Tensor:
-        """Return the term (B, H, Lq, Lk) of query (B, H, Lq, d) and key (B, H, Lk, d).
+        """Return the term (B, H, Lq, Lk) for ``query`` (B, H, Lq, d) and ``key`` (B, H, Lk, d).
 
-        ``qkv_projection`` projects a vector to a query, a key and a value.
+        ``qkv_projection`` is the attention's projection to queries, keys and values.
         """
         raise TypeError(f"{type(self).__name__} is abstract")
 

@@ -1,4 +1,4 @@
-"""Relative position biases: a number for each head and distance, added to the scores."""
+"""Relative position biases: a number for each head and distance that is added to the scores."""
 
 import math
 from typing import ClassVar, Literal, Self
@@ -33,9 +33,9 @@ class AlibiConfig(PositionsConfig):
 class RelativeBiasConfig(PositionsConfig):
     """A learned bias for each head and bucket of distances, shared by all blocks (T5).
 
-    Half of the buckets hold one distance each, the others grow up to ``longest``; the two
-    directions have separate buckets unless ``one_sided`` (Raffel et al. 2020). If ``gated``, each
-    query scales its bias by two gates (Chi et al. 2021).
+    Half of the buckets hold one distance each; the others hold ever longer ranges, up to
+    ``longest``. The two directions have separate buckets unless ``one_sided`` (Raffel et al. 2020).
+    If ``gated``, each query scales its bias by two gates (Chi et al. 2021).
     """
 
     kind: Literal["bucketed"] = "bucketed"
@@ -81,7 +81,7 @@ class AlibiBias(PositionEncoding):
 
 
 class RelativeBias(PositionEncoding):
-    """A bias table of buckets and heads."""
+    """A learned table of biases by bucket and head."""
 
     def __init__(self, config: RelativeBiasConfig, head_shape: HeadShape) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class RelativeBias(PositionEncoding):
 
     @property
     def parameter_roles(self) -> dict[str, ParameterRole]:
-        """The role of the table."""
+        """Return the role of the table."""
         return {"table": ParameterRole("table", fan_in=self.width)}
 
     def relative_positions(self, query_info: TokenInfo, key_info: TokenInfo) -> RelativePositions:
@@ -106,7 +106,7 @@ class RelativeBias(PositionEncoding):
 def relative_position_bucket(
     distance: Tensor, num_buckets: int, max_distance: int, one_sided: bool
 ) -> Tensor:
-    """Return the bucket of every distance (from a query back to a key), numbered as in T5."""
+    """Return the bucket of every distance from a query back to a key, numbered as in T5."""
     first = torch.zeros_like(distance)
     magnitude = distance.clamp(min=0)
     if not one_sided:
@@ -124,7 +124,7 @@ def relative_position_bucket(
 
 
 class GatedRelativeBias(ScoreTerm):
-    """d (1 + u + (1 - u) w r) for a bias d, with gates u and r that are sigmoids of the query."""
+    """A gated bias d (1 + u + (1 - u) w r), whose gates u and r are sigmoids of the query."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {"gain": ParameterRole("gate")}
 

@@ -1,4 +1,4 @@
-"""Relative positions as vectors, which are multiplied by queries and keys in every attention."""
+"""Relative positions as vectors that every attention multiplies with its queries and keys."""
 
 import math
 from typing import ClassVar, Literal, Self
@@ -26,8 +26,8 @@ class TransformerXLPositionsConfig(PositionsConfig):
     """Relative sinusoids, with learned query biases u and v (Dai et al. 2019, section 3.3).
 
     The biases are shared by all blocks unless ``untied``. Distances are clipped at ``longest``.
-    ``segments`` adds scores of the query for keys in the same and in the other segment (Yang et al.
-    2019, section 2.5).
+    ``segments`` adds a score that depends on the query and on whether the key is in the same
+    segment (Yang et al. 2019, section 2.5).
     """
 
     kind: Literal["transformer-xl"] = "transformer-xl"
@@ -55,9 +55,10 @@ class TransformerXLPositionsConfig(PositionsConfig):
 class DisentangledPositionsConfig(PositionsConfig):
     """Disentangled attention with log buckets (He et al. 2021; buckets of Samuel et al. 2023).
 
-    A learned vector per bucket of distances is projected like the tokens, and multiplied by queries
-    and by keys. There are ``buckets`` on each side, the first half with one distance each, then
-    growing up to ``longest``. The vectors are normalised; ``epsilon`` belongs to their norm.
+    Each bucket of distances has a learned vector, which is projected by the matrices of the tokens
+    and multiplied with queries and with keys. There are ``buckets`` buckets on each side: half of
+    them hold one distance each, the others ever longer ranges, up to ``longest``. The vectors are
+    normalised by a norm with ``epsilon``.
     """
 
     kind: Literal["log-buckets"] = "log-buckets"
@@ -87,7 +88,7 @@ class DisentangledPositionsConfig(PositionsConfig):
 
 
 class TransformerXLPositions(PositionEncoding):
-    """Sines, then cosines, of every distance; the query biases if all blocks share them."""
+    """Sines, then cosines, of every distance, and the query biases if all blocks share them."""
 
     def __init__(self, config: TransformerXLPositionsConfig, head_shape: HeadShape) -> None:
         super().__init__()
@@ -106,7 +107,7 @@ class TransformerXLPositions(PositionEncoding):
 
 
 class QueryBiases(nn.Module):
-    """The biases of the query: u for content scores, v for position scores."""
+    """The query biases: u for content scores, v for position scores."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
         "content_bias": ParameterRole("vector"),
@@ -120,7 +121,7 @@ class QueryBiases(nn.Module):
 
 
 class TransformerXLScores(ScoreTerm):
-    """u . k + (q + v) . W r, over the square root of the head width."""
+    """The score term u . k + (q + v) . W r, divided by the square root of the head width."""
 
     def __init__(self, head_shape: HeadShape, untied: bool, segments: bool) -> None:
         super().__init__(head_shape)
@@ -147,7 +148,7 @@ class TransformerXLScores(ScoreTerm):
 
 
 class SegmentScores(nn.Module):
-    """(q + w) . s, with one vector s for the same segment and one for the other."""
+    """The score (q + w) . s, with one vector s for the same segment and one for the other."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {"segment_bias": ParameterRole("vector")}
 
@@ -158,7 +159,7 @@ class SegmentScores(nn.Module):
         self.segment_bias = nn.Parameter(torch.empty(head_shape.inner_width))
 
     def forward(self, query: Tensor, is_same_segment: Tensor) -> Tensor:
-        """Return scores (B, H, Lq, Lk) of query (B, H, Lq, d), given (B or 1, Lq, Lk)."""
+        """Return scores (B, H, Lq, Lk) of ``query`` (B, H, Lq, d), given (B or 1, Lq, Lk)."""
         heads, width = self.head_shape.num_heads, self.head_shape.head_width
         vectors = self.table.weight.view(2, heads, width).permute(1, 2, 0).to(query.dtype)
         bias = self.segment_bias.view(heads, 1, width).to(query.dtype)
@@ -174,7 +175,7 @@ def _same_segment(query_info: TokenInfo, key_info: TokenInfo) -> Tensor:
 
 
 class DisentangledPositions(PositionEncoding):
-    """A normalised table of buckets, shared by all blocks."""
+    """A normalised table of bucket vectors that all blocks share."""
 
     def __init__(self, config: DisentangledPositionsConfig, width: int) -> None:
         super().__init__()
@@ -203,7 +204,7 @@ def log_bucket_position(distance: Tensor, num_buckets: int, max_distance: int) -
 
 
 class DisentangledScores(ScoreTerm):
-    """Query-to-distance and distance-to-key scores, both through the fused projection."""
+    """Query-to-distance and distance-to-key scores, both with the attention's fused projection."""
 
     @property
     def scale(self) -> float:
