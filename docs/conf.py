@@ -20,7 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "examples"]
+exclude_patterns = ["_build", "examples", "ipython"]
 templates_path: list[str] = []
 
 html_theme = "furo"
@@ -37,6 +37,7 @@ nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+os.environ["IPYTHONDIR"] = str(Path(__file__).parent / "ipython")
 # Kernels force colours; pages show plain text.
 os.environ["TTY_COMPATIBLE"] = "0"
 
