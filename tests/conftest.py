@@ -18,11 +18,11 @@ os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="bertwright-tests-")
 import pytest
 import torch
 from hypothesis import settings
-from registrations import temporary_registrations
 
 from bertwright.core.messages import print_once
 from bertwright.runtime.compiler import cpp_compiler
 from bertwright.runtime.process import configure_process
+from registrations import temporary_registrations
 
 configure_process()
 
