@@ -20,7 +20,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
 ]
-exclude_patterns = ["_build", "examples", "ipython"]
+exclude_patterns = ["_build", ".jupyter_cache", "jupyter_execute", "examples", "ipython"]
 templates_path: list[str] = []
 
 html_theme = "furo"
