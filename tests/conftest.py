@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -57,6 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ("card", "cuda", has_gpu),
         (None, "compiler", compiler_works()),
         (None, "processor", not has_gpu),
+        (None, "linux", sys.platform == "linux"),
         (None, "full", config.getoption("--full")),
     ):
         for item in items:

@@ -77,7 +77,7 @@ def test_a_response_is_complete_though_the_server_stops(
     assert server.wait(15) == 0
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux closes such connections")
+@pytest.mark.linux
 @pytest.mark.parametrize("num_requests", [1, 2])
 def test_an_unread_response_is_dropped(server: subprocess.Popen[str], num_requests: int) -> None:
     with send_requests(server, num_requests) as connection:

@@ -142,7 +142,6 @@ def test_it_obeys_the_laws(kind: str) -> None:
 
 
 def test_it_is_exported(tmp_path: Path) -> None:
-    pytest.importorskip("transformers")
     model = toy_text_model(TEXTS, *changes("every-sixth"))
     export = export_huggingface(model.model, model.tokenizer, tmp_path / "export", verify=True)
     assert export.architecture == "BertForMaskedLM"

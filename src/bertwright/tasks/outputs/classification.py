@@ -4,6 +4,7 @@ A long text is truncated or, with a ``stride``, split into windows: each window 
 target of the whole text, and the predictions of the windows are averaged.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -87,7 +88,7 @@ class _WindowedDecoder(OutputDecoder):
 
 
 @dataclass(frozen=True)
-class _LabelDecoder(_WindowedDecoder):
+class _LabelDecoder(_WindowedDecoder, ABC):
     """A decoder for labels; an empty ``label_weights`` means equal weights."""
 
     config: WeightedOutput
@@ -115,15 +116,17 @@ class _LabelDecoder(_WindowedDecoder):
     def _weight_tensor(self, device: torch.device) -> Tensor | None:
         return torch.tensor(self.label_weights, device=device) if self.label_weights else None
 
+    @abstractmethod
     def _balanced_weights(self, counts: LabelCounts, num_examples: int) -> LabelCounts:
-        raise NotImplementedError
+        """Return the weight of every label, (C,)."""
 
+    @abstractmethod
     def _probabilities(self, outputs: FloatArray, temperature: float) -> FloatArray:
-        raise NotImplementedError
+        """Return the probabilities (N, C) of outputs (N, K)."""
 
+    @abstractmethod
     def _predicted_value(self, probabilities: FloatArray) -> str | tuple[str, ...]:
         """Return the prediction, which depends only on uncalibrated probabilities."""
-        raise NotImplementedError
 
 
 class ClassificationDecoder(_LabelDecoder):

@@ -1,6 +1,6 @@
 """Augmentation of texts."""
 
-from bertwright.compression.distillation.augmentation.base import (
+from bertwright.compression.distillation.augmentation.augmentation import (
     Augmentation,
     AugmentationFunction,
     AugmentationInputs,

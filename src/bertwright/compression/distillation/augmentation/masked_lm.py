@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.compression.distillation.augmentation.base import (
+from bertwright.compression.distillation.augmentation.augmentation import (
     Augmentation,
     AugmentationFunction,
     AugmentationInputs,

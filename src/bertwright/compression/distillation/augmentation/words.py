@@ -12,7 +12,7 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import Field, model_validator
 
-from bertwright.compression.distillation.augmentation.base import (
+from bertwright.compression.distillation.augmentation.augmentation import (
     Augmentation,
     AugmentationFunction,
     AugmentationInputs,
