@@ -1,16 +1,16 @@
 """The page of claims: every claim that has a study, with its verdict."""
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.markdown_sections import write_section
 from bertwright.core.errors import UserError
 from bertwright.runtime.markdown_report import markdown_table
-from bertwright.studies.report import RESULT_FILE, report_lines, stored_results
-from bertwright.studies.study import EqualCost, Expectation, Study, load_all_studies
-from bertwright.studies.verdict import evaluate, overall_label
+from bertwright.studies.report import RESULT_FILE, report_lines, result_dict, stored_results
+from bertwright.studies.study import Study, load_all_studies
 
 
 def write_claims(results: Path, document: Path) -> None:
@@ -27,11 +27,13 @@ def write_claims(results: Path, document: Path) -> None:
         "question": "question",
         "study": "study",
         "verdict": "verdict",
+        "body": "body",
         "equal": "equal",
         "seeds": "seeds",
     }
     lectures = [f"- {key}: {title}" for key, title in LECTURES.items()]
-    write_section(document, "claims", [*markdown_table(columns, rows), "", *lectures])
+    lines = [*markdown_table(columns, rows), "", _summary(results_by_name.values()), "", *lectures]
+    write_section(document, "claims", lines)
     for result in results_by_name.values():
         write_result(result, document)
 
@@ -43,15 +45,10 @@ def write_result(result: dict[str, Any], document: Path) -> None:
 
 
 def re_evaluate(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored result with verdicts computed anew."""
-    expected = [Expectation.model_validate(e) for e in result["study"]["expected"]]
-    verdicts = evaluate(expected, stored_results(result))
-    return {
-        **result,
-        "equal": str(EqualCost.model_validate(result["study"]["equal"])),
-        "verdicts": [verdict.as_dict() for verdict in verdicts],
-        "verdict": overall_label(verdicts) if verdicts else None,
-    }
+    """Return a stored result with verdicts computed anew by the present rules."""
+    study = Study.model_validate(result["study"])
+    again = result_dict(study, stored_results(result), result["max_seeds"])
+    return {**again, "provenance": result["provenance"]}
 
 
 def _load_results(folder: Path) -> dict[str, dict[str, Any]]:
@@ -63,21 +60,46 @@ def _load_results(folder: Path) -> dict[str, dict[str, Any]]:
 
 
 def _claim_row(study: Study, result: Mapping[str, Any] | None) -> dict[str, object]:
-    return {
+    row = {
         "system": study.system,
         "lectures": " ".join(lectures_of(study.system)),
         "question": f"{study.question} {study.source}".strip(),
         "study": study.name,
-        "verdict": "not run" if result is None else _verdict_cell(result),
-        "equal": str(study.equal) if result is None else result["equal"],
-        "seeds": "" if result is None else str(result["study"]["seeds"]),
+    }
+    if result is None:
+        return {**row, "verdict": "not run", "body": "", "equal": str(study.equal), "seeds": ""}
+    seeds = sorted({len(by_seed) for by_seed in result["arms"].values()})
+    return {
+        **row,
+        "verdict": _verdict_cell(result),
+        "body": "exchanged" if result["body"]["exchanged"] else "published",
+        "equal": result["equal"],
+        "seeds": " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1]))),
     }
 
 
 def _verdict_cell(result: Mapping[str, Any]) -> str:
-    """Return the verdict of a claim, with the number of its parts that were seen."""
-    parts = [verdict["verdict"] for verdict in result["verdicts"]]
-    return f"**{result['verdict']}** ({parts.count('seen')} of {len(parts)} parts seen)"
+    """Return the verdict of a claim, with the verdicts of its parts."""
+    counts = Counter(verdict["verdict"] for verdict in result["verdicts"])
+    if len(counts) == 1:
+        return f"**{result['verdict']}**"
+    parts = ", ".join(f"{count} {label}" for label, count in counts.items())
+    return f"**{result['verdict']}** ({parts})"
+
+
+def _summary(results: Iterable[Mapping[str, Any]]) -> str:
+    """Return how many claims, and how many of their parts, have which verdict."""
+    results = list(results)
+    claims = Counter(result["verdict"] for result in results)
+    parts = Counter(verdict["verdict"] for result in results for verdict in result["verdicts"])
+    return (
+        f"Of {claims.total()} claims {_counts(claims)}; of their {parts.total()} parts "
+        f"{_counts(parts)}."
+    )
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{count} are *{label}*" for label, count in counts.most_common())
 
 
 LECTURES: dict[str, str] = {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bertwright.core.statistics import Estimate, estimate, paired_difference
+from bertwright.core.verdicts import Verdict, decide
 from experiments.analyses.expecting import ExpectedValue
 from experiments.compressions.toy_models import ToyModels
 
@@ -14,8 +15,8 @@ from experiments.compressions.toy_models import ToyModels
 class MeasuredValue:
     """A value measured repeatedly, ``unit`` by unit, and that of a baseline under the same seeds.
 
-    ``expected_side`` is the side of the baseline on which the mean must be, None if nothing is
-    asserted: toy models show that machinery and signs are right, and no more.
+    ``expected_side`` is the side of the baseline on which the values should be, None if nothing is
+    expected: toy models show that machinery and signs are right, and no more.
     """
 
     name: str
@@ -36,12 +37,18 @@ class MeasuredValue:
         return paired_difference(self.values, self.baseline_values) if self.baseline else None
 
     @property
-    def is_as_expected(self) -> bool:
-        """True if the mean is on the expected side."""
+    def verdict(self) -> Verdict | None:
+        """The verdict on the expected side; None if nothing is expected."""
         if self.expected_side is None:
-            return True
-        assert self.lead is not None, "an expected side needs a baseline"
-        return self.lead.mean > 0 if self.expected_side == "above" else self.lead.mean < 0
+            return None
+        sign = 1.0 if self.expected_side == "above" else -1.0
+        pairs = zip(self.values, self.baseline_values, strict=True)
+        return decide([sign * (value - other) for value, other in pairs])[1]
+
+    @property
+    def contradicts(self) -> bool:
+        """True if the values show the opposite of what is expected."""
+        return self.verdict is not None and self.verdict.label == "opposite"
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -56,7 +63,7 @@ class MeasuredValue:
             result["baseline"] = {"name": self.baseline, "values": list(self.baseline_values)}
             result["lead"], result["lead_interval"] = self.lead.mean, self.lead.interval
             result["expected_side"] = self.expected_side
-            result["is_as_expected"] = self.is_as_expected
+            result |= {} if self.verdict is None else self.verdict.as_dict()
         return result
 
     @staticmethod
@@ -130,7 +137,7 @@ class CheckOutcome:
         problems = [self.error] if self.error else []
         problems += [str(check) for check in self.checks if not check.is_met]
         return problems + [
-            str(value) for value in self.values if not (value.is_as_expected or self.is_quick)
+            str(value) for value in self.values if value.contradicts and not self.is_quick
         ]
 
     @property

@@ -68,8 +68,8 @@ def _check_row(outcome: CheckOutcome) -> dict[str, object]:
 
 def _value_row(outcome: CheckOutcome, value: MeasuredValue) -> dict[str, object]:
     expected = None
-    if value.expected_side is not None and not outcome.is_quick:
-        expected = f"{value.expected_side}: {'seen' if value.is_as_expected else '**not seen**'}"
+    if value.verdict is not None and not outcome.is_quick:
+        expected = f"{value.expected_side}: **{value.verdict.text(value.unit)}**"
     return {
         "id": outcome.check.number,
         "name": value.name,

@@ -43,6 +43,11 @@ def system_names() -> list[str]:
     return sorted(n.stem for n in names if n.stem != "sizes")
 
 
+def system_of(name: str) -> str:
+    """Return the system that a recipe's name begins with: ``bert`` for ``bert-tiny``."""
+    return name if name in system_names() else name.rpartition("-")[0] or name
+
+
 def load_recipe_as(
     name: str | Path, overrides: Iterable[Override], settings_class: type[SettingsType]
 ) -> SettingsType:
@@ -62,10 +67,9 @@ def read_recipe(name: str | Path, extended_by: tuple[Path, ...] = ()) -> PlainMa
     if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")) or "/" in str(name):
         path = Path(name)
         return _merge_parent({"name": path.stem, **read_yaml(path)}, path, extended_by)
-    system, _, size = name.rpartition("-")
-    if name in system_names():
-        system, size = name, ""
-    elif system not in system_names() or size not in size_names(system):
+    system = system_of(str(name))
+    size = str(name).removeprefix(system).removeprefix("-")
+    if system not in system_names() or (size and size not in size_names(system)):
         examples = (f"{system}-*" for system in system_names())
         hint = did_you_mean(str(name), [*system_names(), *recipe_names()], examples)
         raise UserError(f"there is no recipe {name!r}{hint}")

@@ -10,9 +10,10 @@ from matplotlib.figure import Figure
 
 from bertwright.core.files import atomic_file, write_text
 from bertwright.core.statistics import Estimate, estimate
+from bertwright.core.verdicts import Verdict, look_error
 from bertwright.runtime.markdown_report import markdown_table, run_provenance
-from bertwright.studies.run import StudyResults
-from bertwright.studies.study import Study
+from bertwright.studies.body import body_lines, body_report
+from bertwright.studies.study import Study, StudyResults
 from bertwright.studies.verdict import (
     StudyVerdict,
     all_metrics,
@@ -29,9 +30,14 @@ TOKENS_METRIC = "cost.tokens"
 """Name of the metric for the tokens that an arm has read, without padding."""
 
 
-def write_report(study: Study, results: StudyResults, output: Path) -> dict[str, Any]:
-    """Write ``result.json``, ``report.md`` and ``plot.png``; return the content of the first."""
-    result = result_dict(study, results)
+def write_report(
+    study: Study, results: StudyResults, output: Path, max_seeds: int | None = None
+) -> dict[str, Any]:
+    """Write ``result.json``, ``report.md`` and ``plot.png``; return the content of the first.
+
+    ``max_seeds`` is that of a sequential study.
+    """
+    result = result_dict(study, results, max_seeds)
     write_text(output / RESULT_FILE, json.dumps(result, indent=1) + "\n")
     write_text(
         output / REPORT_FILE,
@@ -41,12 +47,16 @@ def write_report(study: Study, results: StudyResults, output: Path) -> dict[str,
     return result
 
 
-def result_dict(study: Study, results: StudyResults) -> dict[str, Any]:
+def result_dict(
+    study: Study, results: StudyResults, max_seeds: int | None = None
+) -> dict[str, Any]:
     """Return all results as plain data."""
-    verdicts = evaluate(study.expected, results)
+    verdicts = evaluate(study, results, max_seeds)
     return {
         "study": study.as_dict(),
         "equal": str(study.equal),
+        "max_seeds": max_seeds,
+        "body": body_report(study),
         "provenance": run_provenance(),
         "arms": {
             arm: {str(seed): dict(metrics) for seed, metrics in by_seed.items()}
@@ -70,7 +80,7 @@ def report_lines(result: Mapping[str, Any]) -> list[str]:
     """Return the report in Markdown: the question, a table of arms, and the verdicts."""
     study, shown = result["study"], result["shown"]
     results = stored_results(result)
-    num_seeds = len(next(iter(results.values())))
+    seeds = [len(by_seed) for by_seed in results.values()]
     rows: list[dict[str, object]] = []
     for arm in results:
         row: dict[str, object] = {"arm": arm}
@@ -83,20 +93,24 @@ def report_lines(result: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{study['question']} {study['source']}".strip(),
         "",
-        f"Every arm has had {cost}; {_seed_note(num_seeds)}.",
+        f"Every arm has had {cost}; {_seed_note(seeds, result['max_seeds'])}.",
         "",
         *markdown_table(columns, rows),
     ]
     for verdict in result["verdicts"]:
-        interval = ""
-        if num_seeds > 1:
-            low, high = verdict["interval"]
-            interval = f" [{low:.4g}, {high:.4g}]"
-        lines += [
-            "",
-            f"- {verdict['expected']}: **{verdict['verdict']}** ({verdict['lead']:+.4g}{interval})",
-        ]
-    return lines
+        lines += ["", f"- {verdict['expected']}: {_verdict_text(verdict)}"]
+    return [*lines, "", *body_lines(result["body"])]
+
+
+def _verdict_text(verdict: Mapping[str, Any]) -> str:
+    """Return a verdict with effect, interval and seeds, and what is missing for a decision."""
+    effect = f"{verdict['effect']:+.4g}"
+    if verdict["interval"] is not None:
+        low, high = verdict["interval"]
+        effect += f" [{low:.4g}, {high:.4g}], {verdict['seeds']} seeds"
+    stored = Verdict(verdict["verdict"], verdict.get("reason", ""), verdict.get("units_needed"))
+    label, _, note = stored.text("seeds").partition(": ")
+    return f"**{label}** ({effect}{note and f'; {note}'})"
 
 
 def _token_note(equal: Mapping[str, Any], results: StudyResults) -> str:
@@ -109,15 +123,20 @@ def _token_note(equal: Mapping[str, Any], results: StudyResults) -> str:
     return ", padding included" + (f" ({' to '.join(ends)} tokens)" if ends else "")
 
 
-def _seed_note(seeds: int) -> str:
-    if seeds == 1:
+def _seed_note(seeds: Sequence[int], max_seeds: int | None) -> str:
+    if max(seeds) == 1:
         return "one seed, too few for a verdict"
-    return f"mean and 95 % interval over {seeds} seeds"
+    counts = " to ".join(str(end) for end in dict.fromkeys((min(seeds), max(seeds))))
+    note = f"mean and 95 % interval over {counts} seeds"
+    if max_seeds is None:
+        return note
+    level = 100 * (1 - look_error(max_seeds))
+    return f"{note}, added until decided; intervals of differences at {level:.4g} %"
 
 
 def plot(study: Study, results: StudyResults, path: Path) -> None:
     """Plot each displayed metric in a panel: arms as lines, seeds as dots, means with intervals."""
-    shown = _displayed_metrics(study, results, evaluate(study.expected, results))
+    shown = _displayed_metrics(study, results, evaluate(study, results))
     figure = Figure(figsize=(4.2 * len(shown), 0.5 * len(results) + 1.6), layout="constrained")
     panels: Any = figure.subplots(1, len(shown), squeeze=False, sharey=True)
     names = list(results)

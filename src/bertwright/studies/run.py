@@ -27,6 +27,7 @@ from bertwright.core.files import (
     read_results,
     write_text,
 )
+from bertwright.core.verdicts import look_sizes
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.tokenizer import TokenizerConfig
 from bertwright.models.saving import is_model_folder
@@ -35,15 +36,13 @@ from bertwright.recipes.loading import import_plugin, imported_plugins, read_rec
 from bertwright.runtime.parallel import run_parallel
 from bertwright.studies.corpora import Corpus, CorpusFolder
 from bertwright.studies.measures import Measure, TrainedArm
-from bertwright.studies.study import Study
+from bertwright.studies.study import Study, StudyResults
+from bertwright.studies.verdict import evaluate
 from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.pretraining.run_folder import fit_recipe_to_data
 from bertwright.training.pretraining_batches import PretrainingBatches
 
 Log = Callable[[str], None]
-StudyResults = dict[str, dict[int, dict[str, float]]]
-"""Metrics by arm and seed, named ``measure.metric``."""
-
 PickledRun = tuple[tuple[Path, ...], bytes]
 """Plugins to import, and a pickled run."""
 
@@ -138,14 +137,17 @@ def run_study(
     output: Path,
     *,
     data: Path | None = None,
+    max_seeds: int | None = None,
     num_processes: int = 1,
     backend: str | None = None,
     log: Log = lambda line: None,
 ) -> StudyResults:
     """Run everything that a study needs; return its results.
 
-    ``data`` is a data set to use instead of the study's corpus. ``num_processes`` runs are trained
-    in parallel; with ``backend`` "ray" they run on a Ray cluster that shares the folder.
+    ``data`` is a data set to use instead of the study's corpus. With ``max_seeds`` the study begins
+    with three seeds, and adds three more for the arms of undecided expectations, up to
+    ``max_seeds``. ``num_processes`` runs are trained in parallel; with ``backend`` "ray" they run
+    on a Ray cluster that shares the folder.
 
     Raises UserError for incompatible settings, and Interrupted after a signal.
     """
@@ -166,18 +168,33 @@ def run_study(
     for name, measure in study.measures.items():
         if missing := measure.missing_input(prepared.corpus):
             raise UserError(f"study {study.name}: measures.{name}: {missing}")
-    runs = plan_runs(study, prepared, output)
+    runs = plan_runs(study, prepared, output, max_seeds or study.seeds)
     _require_compatible(study, runs, Dataset.open(prepared.data))
-    metrics: StudyResults = {arm: {} for arm in study.arms}
-    for arms in _arms_in_order(study):
-        keys = [(arm, seed) for seed in range(study.seeds) for arm in arms]
-        results = _execute([runs[key] for key in keys], num_processes, backend)
-        for count, (index, run_metrics) in enumerate(results, 1):
-            arm, seed = keys[index]
-            _require_metrics(study, arm, run_metrics)
-            metrics[arm][seed] = run_metrics
-            log(f"{count} of {len(keys)}: {arm}, seed {seed}")
-    return {arm: dict(sorted(by_seed.items())) for arm, by_seed in metrics.items()}
+    results: StudyResults = {arm: {} for arm in study.arms}
+    arms = set(study.arms)
+    for num_seeds in [study.seeds] if max_seeds is None else look_sizes(max_seeds):
+        for group in _arms_in_order(study):
+            keys = [(a, s) for s in range(num_seeds) for a in group if a in arms]
+            keys = [(arm, seed) for arm, seed in keys if seed not in results[arm]]
+            finished = _execute([runs[key] for key in keys], num_processes, backend)
+            for count, (index, metrics) in enumerate(finished, 1):
+                arm, seed = keys[index]
+                _require_metrics(study, arm, metrics)
+                results[arm][seed] = metrics
+                log(f"{count} of {len(keys)}: {arm}, seed {seed}")
+        arms = set() if max_seeds is None else _undecided_arms(study, results, max_seeds)
+    return {arm: dict(sorted(by_seed.items())) for arm, by_seed in results.items()}
+
+
+def _undecided_arms(study: Study, results: StudyResults, max_seeds: int) -> set[str]:
+    """Return the arms that need more seeds, with the arms that they start from."""
+    names: set[str] = set()
+    for verdict in evaluate(study, results, max_seeds):
+        if not verdict.verdict.is_decided:
+            names |= {verdict.expectation.arm, str(verdict.expectation.baseline)}
+    for group in reversed(list(_arms_in_order(study))):
+        names |= {study.arms[arm].start_from or arm for arm in group if arm in names}
+    return names
 
 
 def _require_compatible(
@@ -207,14 +224,14 @@ def _require_metrics(study: Study, arm: str, metrics: Mapping[str, float]) -> No
 
 
 def plan_runs(
-    study: Study, prepared: PreparedCorpus, output: Path
+    study: Study, prepared: PreparedCorpus, output: Path, num_seeds: int
 ) -> dict[tuple[str, int], ArmRun]:
     """Return the runs of a study by arm and seed."""
     data = Dataset.open(prepared.data)
     runs: dict[tuple[str, int], ArmRun] = {}
     for arms in _arms_in_order(study):
         for arm in arms:
-            for seed in range(study.seeds):
+            for seed in range(num_seeds):
                 parent = study.arms[arm].start_from
                 start_from = runs[parent, seed].folder if parent is not None else None
                 runs[arm, seed] = _plan_run(study, arm, seed, prepared, data, start_from, output)

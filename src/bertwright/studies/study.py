@@ -26,6 +26,13 @@ BENCH_PREFIX = "bench"
 """Prefix of files that studies extend, but which are not studies."""
 
 
+SCORES_UP_TO_ONE = (".accuracy", "-accuracy", "_accuracy", "-f1", ".f1")
+"""Endings of the names of metrics that lie between 0 and 1."""
+
+StudyResults = dict[str, dict[int, dict[str, float]]]
+"""Metrics by arm and seed, named ``measure.metric``."""
+
+
 class Arm(Settings):
     """An arm: a recipe and ``changes`` to it."""
 
@@ -88,7 +95,8 @@ class Expectation(Settings):
 
     ``measure`` is the name of a measure and its metric, such as ``held-out.masked_loss``;
     ``other_measure`` is the metric of the other arm, by default the same. ``margin`` is the minimum
-    difference; it is below 0 if almost as good is enough.
+    difference; it is below 0 if almost as good is enough. A difference smaller than ``negligible``
+    is none; by default that of the study.
     """
 
     measure: str
@@ -97,6 +105,7 @@ class Expectation(Settings):
     above: str | float | None = None
     other_measure: str | None = None
     margin: float = 0.0
+    negligible: float | None = Field(default=None, gt=0)
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -146,6 +155,11 @@ class Study(Settings):
         default_factory=lambda: {"held-out": HeldOutMeasure()}, min_length=1
     )
     expected: tuple[Expectation, ...] = ()
+    negligible: float | None = Field(default=None, gt=0)
+    """Differences smaller than this are none; None if every difference counts."""
+    bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """Scores of guessing and of perfect predictions, by metric: two arms close to the same one
+    cannot be compared."""
     shown: tuple[str, ...] = ()
     """Metrics to display in table and plot; if empty, those expected or common to all arms."""
 
@@ -179,6 +193,7 @@ class Study(Settings):
             self._require_arms("expected", [arm for arm in arms if isinstance(arm, str)])
             self._require_measures("expected", expectation.metric_names)
         self._require_measures("shown", self.shown)
+        self._require_measures("bounds", self.bounds)
         for arm in self.arms.values():
             self._require_arms("start_from", [arm.start_from] if arm.start_from else [])
         return self
@@ -209,6 +224,16 @@ class Study(Settings):
             return Recipe.load(config.recipe, base, self.changes, config.changes)
         except UserError as error:
             raise UserError(f"study {self.name}: arms.{arm}: {error}") from error
+
+    def negligible_difference(self, expectation: Expectation) -> float | None:
+        """Return the size below which a difference is none."""
+        return self.negligible if expectation.negligible is None else expectation.negligible
+
+    def bounds_of(self, metric: str) -> tuple[float, float] | None:
+        """Return the scores of guessing and of perfect predictions; None if they are unknown."""
+        if metric in self.bounds:
+            return self.bounds[metric]
+        return (0.0, 1.0) if metric.endswith(SCORES_UP_TO_ONE) else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""

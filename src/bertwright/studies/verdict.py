@@ -2,46 +2,57 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from statistics import fmean
+from typing import Any
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
-from bertwright.core.statistics import Estimate, estimate
-from bertwright.studies.run import StudyResults
-from bertwright.studies.study import Expectation
+from bertwright.core.statistics import Estimate
+from bertwright.core.verdicts import Verdict, VerdictLabel, decide, decide_sequentially
+from bertwright.studies.study import Expectation, Study, StudyResults
 
-VerdictLabel = Literal["seen", "not seen", "opposite"]
-
-MIN_SEEDS = 3
+NEAR_BOUND = 0.05
+"""Distance from chance or from a perfect score, as a fraction of the range between them, within
+which two arms cannot be compared."""
 
 
 @dataclass(frozen=True)
 class StudyVerdict:
     """An expectation with its outcome.
 
-    ``lead`` is the margin by which the expectation holds, over the seeds. The label is *seen* if
-    the 95 % interval over at least three seeds is above 0, *opposite* if the interval of the
-    difference shows that the other arm leads, and otherwise *not seen* at this scale.
+    ``effect`` is the difference between the arm and what it is compared with, positive in the
+    expected direction, over the seeds that the verdict needed.
     """
 
     expectation: Expectation
-    lead: Estimate
-    label: VerdictLabel
+    effect: Estimate
+    verdict: Verdict
+
+    @property
+    def label(self) -> VerdictLabel:
+        """The label of the verdict."""
+        return self.verdict.label
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
             "expected": str(self.expectation),
-            "lead": self.lead.mean,
-            "interval": self.lead.interval,
-            "seeds": self.lead.num_values,
-            "verdict": self.label,
+            "effect": self.effect.mean,
+            "interval": self.effect.interval,
+            "seeds": self.effect.num_values,
+            **self.verdict.as_dict(),
         }
 
 
-def evaluate(expected: Sequence[Expectation], results: StudyResults) -> list[StudyVerdict]:
-    """Return the verdict on every expectation."""
-    return [_evaluate_one(expectation, results) for expectation in expected]
+def evaluate(
+    study: Study, results: StudyResults, max_seeds: int | None = None
+) -> list[StudyVerdict]:
+    """Return the verdict on every expectation of a study.
+
+    With ``max_seeds`` the results come from a sequential study: the first look that decides counts,
+    and intervals are wider, so that all looks together err in 5 % of the cases.
+    """
+    return [_evaluate_one(study, expected, results, max_seeds) for expected in study.expected]
 
 
 def default_expectation(results: StudyResults) -> tuple[Expectation, ...]:
@@ -56,11 +67,13 @@ def default_expectation(results: StudyResults) -> tuple[Expectation, ...]:
 
 
 def overall_label(verdicts: Sequence[StudyVerdict]) -> VerdictLabel:
-    """Return the label of a claim: seen if all its parts are, opposite if any part is."""
+    """Return the label of a claim with several parts: the first of these that a part has.
+
+    Invalid design, opposite, undecided, no difference, seen.
+    """
     labels = {verdict.label for verdict in verdicts}
-    if "opposite" in labels:
-        return "opposite"
-    return "seen" if labels == {"seen"} else "not seen"
+    order: tuple[VerdictLabel, ...] = ("invalid design", "opposite", "undecided", "no difference")
+    return next((label for label in order if label in labels), "seen")
 
 
 def metric_values(results: StudyResults, arm: str, name: str) -> list[float]:
@@ -77,13 +90,44 @@ def has_metric(results: StudyResults, arm: str, name: str) -> bool:
     return all(name in metrics for metrics in results[arm].values())
 
 
-def _evaluate_one(expectation: Expectation, results: StudyResults) -> StudyVerdict:
+def _evaluate_one(
+    study: Study, expectation: Expectation, results: StudyResults, max_seeds: int | None
+) -> StudyVerdict:
     values = metric_values(results, expectation.arm, expectation.measure)
     others = _other_values(expectation, results, len(values))
     sign = 1.0 if expectation.below is None else -1.0
-    differences = [sign * (a - b) for a, b in zip(values, others, strict=True)]
-    lead = estimate([difference - expectation.margin for difference in differences])
-    return StudyVerdict(expectation, lead, _label(expectation, lead, estimate(differences)))
+    # Arms that other expectations need may have more seeds.
+    differences = [sign * (a - b) for a, b in zip(values, others, strict=False)]
+    margin = expectation.margin
+    negligible = study.negligible_difference(expectation)
+    if max_seeds is None:
+        effect, verdict = decide(differences, margin, negligible)
+    else:
+        effect, verdict = decide_sequentially(
+            differences, margin, negligible, max_repetitions=max_seeds
+        )
+    is_almost_as_good = verdict.label == "seen" and margin < 0
+    if isinstance(expectation.baseline, str) and (
+        is_almost_as_good or verdict.label in ("no difference", "undecided")
+    ):
+        reason = _bound_reason(study, expectation.measure, fmean(values), fmean(others))
+        if reason is not None:
+            verdict = Verdict("invalid design", reason)
+    return StudyVerdict(expectation, effect, verdict)
+
+
+def _bound_reason(study: Study, metric: str, value: float, other: float) -> str | None:
+    """Return why two scores cannot differ: both at chance, or both perfect; None if they can."""
+    bounds = study.bounds_of(metric)
+    if bounds is None:
+        return None
+    lowest, highest = bounds
+    tolerance = NEAR_BOUND * (highest - lowest)
+    if max(value, other) < lowest + tolerance:
+        return f"both are at chance ({value:.4g} and {other:.4g}, chance is {lowest:g})"
+    if min(value, other) > highest - tolerance:
+        return f"both are perfect ({value:.4g} and {other:.4g} of {highest:g})"
+    return None
 
 
 def _other_values(expectation: Expectation, results: StudyResults, seeds: int) -> list[float]:
@@ -91,16 +135,6 @@ def _other_values(expectation: Expectation, results: StudyResults, seeds: int) -
     if isinstance(other, str):
         return metric_values(results, other, expectation.other_measure or expectation.measure)
     return [other] * seeds
-
-
-def _label(expectation: Expectation, lead: Estimate, difference: Estimate) -> VerdictLabel:
-    if lead.num_values < MIN_SEEDS:
-        return "not seen"
-    if lead.low > 0:
-        return "seen"
-    # The other arm must lead, not only be less far behind than expected; a number cannot lead.
-    another_leads = difference.high < 0 and isinstance(expectation.baseline, str)
-    return "opposite" if another_leads and lead.high < 0 else "not seen"
 
 
 def all_metrics(results: Mapping[str, Mapping[int, Mapping[str, float]]]) -> list[str]:

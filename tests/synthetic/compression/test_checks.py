@@ -63,17 +63,19 @@ def test_problems_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("quick", [False, True])
-def test_mean_on_the_wrong_side_fails_unless_quick(
+def test_opposite_of_the_expected_fails_unless_quick(
     quick: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    value = MeasuredValue("score", [0.5, 0.7], "labels", [0.6, 0.7], expected_side="above")
+    scores, others = [0.5, 0.6, 0.7], [0.61, 0.7, 0.8]
+    value = MeasuredValue("score", scores, "labels", others, expected_side="above")
     outcome = outcome_of(make_check(value), monkeypatch, quick)
     assert outcome.ok == quick
     (result,) = outcome.as_dict()["values"]
-    assert result["lead"] == pytest.approx(-0.05)
-    assert (result["expected_side"], result["is_as_expected"]) == ("above", False)
+    assert result["lead"] == pytest.approx(-0.31 / 3)
+    assert (result["expected_side"], result["verdict"]) == ("above", "opposite")
     for value in (
-        MeasuredValue("loss", [1], "x", [2], expected_side="below"),
+        MeasuredValue("loss", scores, "x", others, expected_side="below"),
+        MeasuredValue("score", scores[:2], "x", others[:2], expected_side="above"),
         MeasuredValue("score", [0.1], "x", [0.9]),
     ):
         assert outcome_of(make_check(value), monkeypatch).ok
@@ -127,7 +129,7 @@ def test_outcomes_are_written_and_plotted(tmp_path: Path, monkeypatch: pytest.Mo
     write_checks(outcomes, tmp_path / "small.md")
     text = (tmp_path / "small.md").read_text()
     assert "1 of 1 hold" in text
-    assert "above: **not seen**" in text
+    assert "above: **undecided: 3 seeds would decide**" in text
     plot(outcomes, tmp_path / "leads.png")
     assert (tmp_path / "leads.png").stat().st_size > 1000
 

@@ -88,7 +88,7 @@ def test_few_data_have_no_verdicts(
     # Changes of parameters do not depend on texts.
     of_texts = [report for report in reports if report.analysis.kind_name() != "change"]
     verdicts = {claim.verdict for report in of_texts for claim in report.claim_results}
-    assert verdicts <= ({"not testable"} if len(trees) == 1 else {"not testable", "not seen"})
+    assert verdicts <= {"invalid design", "undecided"}
     for report in reports:
         json.dumps(report.as_dict(), allow_nan=False)
         if report.not_applicable is None:
@@ -128,18 +128,29 @@ def verdict(interval: tuple[float, float] | None, number: int | None, **options:
 
 def test_too_few_units_decide_nothing() -> None:
     assert verdict((0.55, 0.7), MIN_UNITS) == "seen"
-    assert verdict((0.55, 0.7), MIN_UNITS - 1) == "not testable"
-    assert verdict((0.4, 0.7), MIN_UNITS - 1) == "not seen"
+    assert verdict((0.55, 0.7), MIN_UNITS - 1) == "undecided"
     assert verdict(None, MIN_UNITS_WITHOUT_INTERVAL) == "seen"
-    assert verdict(None, MIN_UNITS_WITHOUT_INTERVAL - 1) == "not testable"
+    assert verdict(None, MIN_UNITS_WITHOUT_INTERVAL - 1) == "undecided"
     assert verdict(None, MIN_UNITS, p_value=0.01) == "seen"
-    assert verdict(None, MIN_UNITS - 1, p_value=0.5) == "not testable"
+    assert verdict(None, MIN_UNITS - 1, p_value=0.01) == "undecided"
+    assert verdict(None, MIN_UNITS, p_value=0.5) == "undecided"
     assert verdict(None, None) == "seen"
     few = ClaimResult("c", "p", 0.6, None, 0.5, "b", num_units=1)
     number = MIN_UNITS_WITHOUT_INTERVAL
-    reason = f"not testable: only 1 units and no interval: {number} are needed"
-    assert few.verdict_text == reason
-    assert few.as_dict()["not_testable_reason"] == few.not_testable_reason
+    assert few.verdict_text == f"undecided: 1 texts are too few: {number} are needed"
+    assert few.as_dict()["units_needed"] == number
+
+
+def test_undecided_claim_states_how_many_texts_would_decide() -> None:
+    claim = ClaimResult("c", "p", 0.6, (0.4, 0.8), 0.5, "b", num_units=100)
+    assert claim.verdict_text == "undecided: 400 texts would decide"
+    below = ClaimResult("c", "p", 0.4, (0.2, 0.6), 0.5, "b", "below", num_units=100)
+    assert below.outcome == claim.outcome
+
+
+def test_small_differences_are_none_if_the_claim_says_so() -> None:
+    assert verdict((0.49, 0.51), 100, negligible=0.02) == "no difference"
+    assert verdict((0.49, 0.51), 100) == "undecided"
 
 
 def test_ratios_without_data_are_nan() -> None:
@@ -155,7 +166,7 @@ def test_ratios_without_data_are_nan() -> None:
         assert finding.interval is None
         claim = Claim("c", "p", "m").check(StoredResult({}, [finding.as_dict()], {}))
         assert claim is not None
-        assert claim.verdict == "not testable"
+        assert claim.verdict == "invalid design"
         assert claim.as_dict()["value"] is None
 
 

@@ -205,7 +205,7 @@ def test_a_verdict_follows_the_interval() -> None:
         return ClaimResult("c", "p", value, interval, 0.5, "b", direction).verdict
 
     assert verdict((0.6, 0.7)) == "seen"
-    assert verdict((0.4, 0.7)) == "not seen"
+    assert verdict((0.4, 0.7)) == "undecided"
     assert verdict((0.3, 0.4)) == "opposite"
     assert verdict((0.3, 0.4), "below") == "seen"
     assert verdict(None, value=0.6) == "seen"

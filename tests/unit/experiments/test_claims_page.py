@@ -29,7 +29,8 @@ def test_page_has_all_claims_and_their_verdicts(tmp_path: Path) -> None:
     page = (tmp_path / "claims.md").read_text(encoding="utf-8")
     rows = {line.split(" | ")[3]: line for line in page.splitlines() if line.startswith("| A")}
     assert list(rows) == [study.name for study in load_all_studies()]
-    assert "**seen** (1 of 1 parts seen)" in rows.pop("dropout")
+    assert "| **seen** | " in rows.pop("dropout")
+    assert "Of 1 claims 1 are *seen*; of their 1 parts 1 are *seen*." in page
     assert all("| not run |" in row for row in rows.values())
     assert "| A35, A36, A37 | S4 |" in rows["noising"]
     assert all(f"- {key}: {title}" in page for key, title in LECTURES.items())

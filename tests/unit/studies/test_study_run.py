@@ -17,7 +17,8 @@ from bertwright.runtime.parallel import run_parallel
 from bertwright.studies import run as running
 from bertwright.studies.corpora import CorpusFolder, FileCorpus, StoryCorpus
 from bertwright.studies.report import REPORT_FILE, RESULT_FILE, report_lines, write_report
-from bertwright.studies.run import ArmRun, StudyResults, run_study
+from bertwright.studies.run import ArmRun, run_study
+from bertwright.studies.study import StudyResults
 from bertwright.training.clock import Progress
 from bertwright.training.pretraining_batches import PretrainingBatches
 from small_study import small_study
@@ -45,6 +46,41 @@ def test_every_arm_has_every_seed(results: StudyResults) -> None:
     assert seeds == {"one": [0, 1], "other": [0, 1]}
     losses = [m["held-out.masked_loss"] for by_seed in results.values() for m in by_seed.values()]
     assert len(set(losses)) == 4
+
+
+def test_only_arms_of_undecided_expectations_get_more_seeds(
+    folder: Path, results: StudyResults, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Arm c is better than a from the start; b is better than a after six seeds."""
+    noise = [0.0, 0.9, -0.9, 0.02, -0.02, 0.0]
+    losses = {"c": [1.0, 1.01, 0.99], "b": [1.9 - n for n in noise]}
+
+    def execute(
+        runs: Sequence[ArmRun], num_processes: int, backend: str | None
+    ) -> Iterator[tuple[int, dict[str, float]]]:
+        for index, run in enumerate(runs):
+            arm = {"bert-tiny": "a", "roberta-tiny": "b", "albert-tiny": "c"}[run.recipe.name]
+            loss = losses[arm][run.recipe.seed] if arm in losses else 3.0
+            yield index, {"held-out.masked_loss": loss}
+
+    monkeypatch.setattr(running, "_execute", execute)
+    study = small_study(
+        name="sequential",
+        arms={
+            "one": None,
+            "other": None,
+            "a": {"recipe": "bert-tiny"},
+            "b": {"recipe": "roberta-tiny"},
+            "c": {"recipe": "albert-tiny"},
+        },
+        expected=[{"measure": "held-out.masked_loss", "arm": n, "below": "a"} for n in ("b", "c")],
+    )
+    sequential = run_study(study, folder, max_seeds=12)
+    assert {arm: len(by_seed) for arm, by_seed in sequential.items()} == {"a": 6, "b": 6, "c": 3}
+    report = write_report(study, sequential, folder / "sequential", max_seeds=12)
+    assert [(v["verdict"], v["seeds"]) for v in report["verdicts"]] == [("seen", 6), ("seen", 3)]
+    text = "\n".join(report_lines(report))
+    assert "over 3 to 6 seeds, added until decided; intervals of differences at 98.4 %" in text
 
 
 def test_finished_runs_are_reused(
@@ -240,7 +276,7 @@ def test_report(folder: Path, results: StudyResults) -> None:
     assert stored == json.loads(json.dumps(result))
     report = "\n".join(report_lines(result))
     assert report in (folder / "small" / REPORT_FILE).read_text()
-    assert "one below other: **not seen**" in report, "two seeds are too few"
+    assert "one below other: **undecided**" in report, "two seeds are too few"
     assert (folder / "small" / "plot.png").stat().st_size > 1000
     one_seed = {arm: {0: by_seed[0]} for arm, by_seed in results.items()}
     assert "NaN" not in json.dumps(write_report(small_study(), one_seed, folder / "one-seed"))

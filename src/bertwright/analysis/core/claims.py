@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from bertwright.analysis.core.result import StoredResult, null_non_finite
-
-ClaimVerdict = Literal["seen", "not seen", "opposite", "not testable"]
+from bertwright.core.verdicts import Verdict, VerdictLabel, label_of_interval, units_needed
 
 MIN_UNITS = 6
 """Minimum number of texts, or other sampled units, behind an interval: with fewer, chance alone
@@ -25,6 +24,7 @@ class ClaimResult:
         p_value: Probability of such a value by chance.
         num_units: Number of texts or other sampled units behind the value; None if nothing was
             sampled.
+        negligible: Size below which a difference is none; None if every difference counts.
     """
 
     claim: str
@@ -36,53 +36,54 @@ class ClaimResult:
     direction: Literal["above", "below"] = "above"
     p_value: float | None = None
     num_units: int | None = None
+    negligible: float | None = None
 
     @property
-    def not_testable_reason(self) -> str | None:
-        """The reason why the claim cannot be tested; None if it can."""
+    def outcome(self) -> Verdict:
+        """The verdict from the interval.
+
+        Without an interval, the value alone decides; a p-value of 0.05 or more decides nothing.
+        """
         if not (math.isfinite(self.value) and math.isfinite(self.baseline)):
-            return "these texts contain no examples of it"
-        if self.num_units is None:
-            return None
-        required = MIN_UNITS_WITHOUT_INTERVAL if self.p_value is None else MIN_UNITS
-        if self.interval is None and self.num_units < required:
-            return f"only {self.num_units} units and no interval: {required} are needed"
-        if self.num_units < MIN_UNITS and self._compare_with_baseline != "not seen":
-            return f"only {self.num_units} units, too few to exclude chance: {MIN_UNITS} are needed"
-        return None
+            return Verdict("invalid design", "these texts contain no examples of it")
+        label, needs_more = self._label(), self.interval is None and self.p_value is None
+        required = MIN_UNITS_WITHOUT_INTERVAL if needs_more else MIN_UNITS
+        if self.num_units is not None and self.num_units < required and label != "undecided":
+            reason = f"{self.num_units} texts are too few: {required} are needed"
+            return Verdict("undecided", reason, required)
+        if label != "undecided":
+            return Verdict(label)
+        if self.interval is None or self.num_units is None:
+            return Verdict(label, "the value may be chance")
+        needed = units_needed(
+            *self._excess(self.interval), self.num_units, negligible=self.negligible
+        )
+        return Verdict(label, units_needed=needed)
+
+    @property
+    def verdict(self) -> VerdictLabel:
+        """The label of the verdict."""
+        return self.outcome.label
 
     @property
     def verdict_text(self) -> str:
-        """The verdict, with the reason if the claim is not testable."""
-        reason = self.not_testable_reason
-        return self.verdict if reason is None else f"{self.verdict}: {reason}"
+        """The verdict with its reason, or with the number of texts that would decide."""
+        return self.outcome.text("texts")
 
-    @property
-    def verdict(self) -> ClaimVerdict:
-        """The verdict from the interval: "seen" on the claimed side, "opposite" on the other.
-
-        Without an interval, the value alone decides; a p-value of 0.05 or more gives "not seen".
-        """
-        return self._compare_with_baseline if self.not_testable_reason is None else "not testable"
-
-    @property
-    def _compare_with_baseline(self) -> ClaimVerdict:
+    def _label(self) -> VerdictLabel:
         if self.p_value is not None and self.p_value >= 0.05:
-            return "not seen"
-        low, high = self.interval or (self.value, self.value)
-        if self.direction == "below":
-            low, high, limit = -high, -low, -self.baseline
-        else:
-            limit = self.baseline
-        if low > limit:
-            return "seen"
-        return "opposite" if high < limit else "not seen"
+            return "undecided"
+        low, high = self._excess(self.interval or (self.value, self.value))
+        return label_of_interval(low, high, negligible=self.negligible)
+
+    def _excess(self, interval: tuple[float, float]) -> tuple[float, float]:
+        """Return the interval of the difference to the baseline, positive if as claimed."""
+        low, high = (bound - self.baseline for bound in interval)
+        return (low, high) if self.direction == "above" else (-high, -low)
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data."""
-        reason = self.not_testable_reason
-        extra = {} if reason is None else {"not_testable_reason": reason}
-        return null_non_finite({**vars(self), "verdict": self.verdict, **extra})
+        return null_non_finite({**vars(self), **self.outcome.as_dict()})
 
 
 def significant_findings(
@@ -114,6 +115,7 @@ class Claim:
         layer: None for the finding over all layers; "any" for the only finding about a single
             layer.
         is_optional: True to omit the claim if the finding is missing.
+        negligible: Size below which a difference is none; None if every difference counts.
     """
 
     text: str
@@ -125,6 +127,7 @@ class Claim:
     p_value: Literal["p_value", "adjusted_p_value"] | None = None
     layer: Literal["first", "middle", "last", "any"] | None = None
     is_optional: bool = False
+    negligible: float | None = None
 
     def check(self, result: StoredResult) -> ClaimResult | None:
         """Return the outcome of the claim; None if it is optional and its finding is missing.
@@ -150,6 +153,7 @@ class Claim:
             self.direction,
             None if self.p_value is None else finding[self.p_value],
             finding.get("num_units"),
+            self.negligible,
         )
 
     def _finding(self, result: StoredResult) -> Mapping[str, Any] | None:

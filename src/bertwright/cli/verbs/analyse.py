@@ -124,10 +124,9 @@ def _report_lines(reports: "Sequence[AnalysisReport]") -> Iterator[str]:
         number = f"{report.analysis.survey_id:>4}"
         for claim in report.claim_results:
             values = f"{claim.value:.3g} to {claim.baseline:.3g} ({claim.baseline_name})"
-            reason = f"; {claim.not_testable_reason}" if claim.not_testable_reason else ""
             other = report.other_claim_result(claim.claim)
             compared = "" if other is None else f"; other model: {other.verdict}, {other.value:.3g}"
-            yield f"{number}  {claim.verdict:8}  {claim.claim}: {values}{reason}{compared}"
+            yield f"{number}  {claim.verdict_text}; {claim.claim}: {values}{compared}"
         if report.not_applicable is not None:
             yield f"{number}  not applicable: {report.not_applicable}"
 

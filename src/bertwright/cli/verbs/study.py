@@ -10,8 +10,7 @@ from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.core.errors import TrainingInterrupted, UserError
 
 if TYPE_CHECKING:
-    from bertwright.studies.run import StudyResults
-    from bertwright.studies.study import EqualCost, Study
+    from bertwright.studies.study import EqualCost, Study, StudyResults
 
 app = typer.Typer(help="Run, list and show studies: arms at equal cost, with a verdict.")
 
@@ -55,6 +54,16 @@ def run(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of repetitions, instead of the study's.")
     ] = None,
+    until: Annotated[
+        Literal["decided"] | None,
+        typer.Option(
+            help="Add three seeds at a time until every verdict is decided; intervals are wider, "
+            "so that all looks together err in 5 % of the cases."
+        ),
+    ] = None,
+    max_seeds: Annotated[
+        int, typer.Option(help="Maximum number of repetitions with --until: 3, 6, 9, ... 24.")
+    ] = 12,
     budget: Annotated[
         str | None,
         typer.Option(help="Equal training time (10m), instead of what the study equalises."),
@@ -73,6 +82,9 @@ def run(
     from bertwright.studies.study import Study, load_all_studies
 
     changes: dict[str, Any] = {}
+    if until is not None and seeds is not None:
+        raise UserError("--seeds is a fixed number: leave it out, or --until")
+    limit = None if until is None else _checked_max_seeds(max_seeds)
     if seeds is not None:
         changes["seeds"] = seeds
     if budget is not None:
@@ -83,8 +95,8 @@ def run(
     studies = [study.model_copy(update=changes) for study in named]
     results: dict[str, dict[str, Any]] = {}
     for study in studies:
-        outcome = _run_study(study, output, None, processes, on)
-        results[study.name] = _write_report(study, outcome, output, as_json)
+        outcome = _run_study(study, output, None, processes, on, limit)
+        results[study.name] = _write_report(study, outcome, output, as_json, limit)
     if as_json:
         print_result(results, as_json)
 
@@ -129,6 +141,16 @@ def compare(
         print_result(result, as_json)
 
 
+def _checked_max_seeds(max_seeds: int) -> int:
+    from bertwright.core.verdicts import look_error
+
+    try:
+        look_error(max_seeds)
+    except ValueError as error:
+        raise UserError(f"--max-seeds {max_seeds}: {error}") from None
+    return max_seeds
+
+
 def _recipe_label(recipe: str) -> str:
     """Return a label for a recipe: its name, or the folder and name of its file."""
     path = Path(recipe)
@@ -144,14 +166,25 @@ def _equal_time(budget: str) -> "EqualCost":
 
 
 def _run_study(
-    study: "Study", output: Path, data: Path | None, processes: int, backend: str | None
+    study: "Study",
+    output: Path,
+    data: Path | None,
+    processes: int,
+    backend: str | None,
+    max_seeds: int | None = None,
 ) -> "StudyResults":
     """Run a study."""
     from bertwright.studies.run import run_study
 
     try:
         return run_study(
-            study, output, data=data, num_processes=processes, backend=backend, log=log
+            study,
+            output,
+            data=data,
+            max_seeds=max_seeds,
+            num_processes=processes,
+            backend=backend,
+            log=log,
         )
     except TrainingInterrupted as interrupted:
         log(f"bertwright: {interrupted}; run the same command to continue")
@@ -162,12 +195,16 @@ def _run_study(
 
 
 def _write_report(
-    study: "Study", result: "StudyResults", output: Path, quiet: bool
+    study: "Study",
+    result: "StudyResults",
+    output: Path,
+    quiet: bool,
+    max_seeds: int | None = None,
 ) -> dict[str, Any]:
     """Write the report of a study, print it unless ``quiet``, and return it."""
     from bertwright.studies.report import report_lines, write_report
 
-    report = write_report(study, result, output / study.name)
+    report = write_report(study, result, output / study.name, max_seeds)
     if not quiet:
         typer.echo("\n".join(["", *report_lines(report)]))
     return report
