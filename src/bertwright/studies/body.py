@@ -19,8 +19,10 @@ SCALE_AND_TRAINING = (
     "compile",
     "encoder.depth.layers",
     "encoder.dropout",
+    "encoder.embeddings.languages",
     "encoder.mixer.dropout",
     "encoder.mixer.head_width",
+    "encoder.mixer.heads",
     "encoder.width",
     "max_grad_norm",
     "micro_batch_tokens",
@@ -47,6 +49,8 @@ def body_report(study: Study) -> dict[str, Any]:
         unchanged = Recipe.load(arm.recipe, scale, arm.changes)
         exchanged |= dict.fromkeys(_in_words(unchanged, study.recipe(name, 0)))
         changes = list(_in_words(published, unchanged))
+        if arm.cost != 1.0:
+            changes.append(f"{arm.cost:g} times the cost")
         arms[name] = {"system": system_of(arm.recipe), "changes": changes}
     return {
         "scale": [f"{path} {describe_value(value)}" for path, value in _leaves(scale, "")],

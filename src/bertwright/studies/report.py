@@ -90,6 +90,8 @@ def report_lines(result: Mapping[str, Any]) -> list[str]:
         rows.append(row)
     columns = {"arm": "arm", **{name: _heading(name) for name in shown}}
     cost = f"{result['equal']}{_token_note(study['equal'], results)}"
+    if any(arm.get("cost", 1.0) != 1.0 for arm in study["arms"].values()):
+        cost += ", times the factor stated below"
     lines = [
         f"{study['question']} {study['source']}".strip(),
         "",

@@ -160,16 +160,9 @@ def run_study(
         num_processes = 1  # parallel runs would slow each other down
     for arm in study.arms.values():
         read_recipe(arm.recipe)  # raises before any text is prepared
-    prepared = (
-        prepare_corpus(study.corpus, study.tokenizer, output)
-        if data is None
-        else _existing_data(data)
-    )
-    for name, measure in study.measures.items():
-        if missing := measure.missing_input(prepared.corpus):
-            raise UserError(f"study {study.name}: measures.{name}: {missing}")
+    prepared = _prepare_arms(study, data, output)
     runs = plan_runs(study, prepared, output, max_seeds or study.seeds)
-    _require_compatible(study, runs, Dataset.open(prepared.data))
+    _require_compatible(study, runs)
     results: StudyResults = {arm: {} for arm in study.arms}
     arms = set(study.arms)
     for num_seeds in [study.seeds] if max_seeds is None else look_sizes(max_seeds):
@@ -197,14 +190,30 @@ def _undecided_arms(study: Study, results: StudyResults, max_seeds: int) -> set[
     return names
 
 
-def _require_compatible(
-    study: Study, runs: Mapping[tuple[str, int], ArmRun], data: Dataset
-) -> None:
+def _prepare_arms(study: Study, data: Path | None, output: Path) -> dict[str, PreparedCorpus]:
+    """Return the data set of every arm; UserError if an input of a measure is missing."""
+    prepared: dict[str, PreparedCorpus] = {}
+    for name, arm in study.arms.items():
+        if data is not None and (arm.corpus or arm.tokenizer):
+            raise UserError(
+                f"study {study.name}: arms.{name} has a text of its own: leave out --data"
+            )
+        prepared[name] = (
+            prepare_corpus(*study.text_of(name), output) if data is None else _existing_data(data)
+        )
+        for measure_name, measure in study.measures.items():
+            if missing := measure.missing_input(prepared[name].corpus):
+                raise UserError(f"study {study.name}: measures.{measure_name}: {missing}")
+    return prepared
+
+
+def _require_compatible(study: Study, runs: Mapping[tuple[str, int], ArmRun]) -> None:
     """Raise UserError, before training, for arms that the data or the measures do not support."""
     for arm in study.arms:
         run = runs[arm, 0]
         if run.is_done:
             continue
+        data = Dataset.open(run.prepared.data)
         recipe = fit_recipe_to_data(run.recipe, data)
         PretrainingBatches(recipe, data).check_data()
         for measure in run.measures.values():
@@ -224,17 +233,16 @@ def _require_metrics(study: Study, arm: str, metrics: Mapping[str, float]) -> No
 
 
 def plan_runs(
-    study: Study, prepared: PreparedCorpus, output: Path, num_seeds: int
+    study: Study, prepared: Mapping[str, PreparedCorpus], output: Path, num_seeds: int
 ) -> dict[tuple[str, int], ArmRun]:
     """Return the runs of a study by arm and seed."""
-    data = Dataset.open(prepared.data)
     runs: dict[tuple[str, int], ArmRun] = {}
     for arms in _arms_in_order(study):
         for arm in arms:
             for seed in range(num_seeds):
                 parent = study.arms[arm].start_from
                 start_from = runs[parent, seed].folder if parent is not None else None
-                runs[arm, seed] = _plan_run(study, arm, seed, prepared, data, start_from, output)
+                runs[arm, seed] = _plan_run(study, arm, seed, prepared[arm], start_from, output)
     return runs
 
 
@@ -243,25 +251,27 @@ def _plan_run(
     arm: str,
     seed: int,
     prepared: PreparedCorpus,
-    data: Dataset,
     start_from: Path | None,
     output: Path,
 ) -> ArmRun:
+    data = Dataset.open(prepared.data)
     recipe = study.recipe(arm, seed, data.manifest.tokenizer.kind)
     steps = study.equal.num_steps(recipe, data.tokenizer.vocab_size)
+    factor, seconds = study.arms[arm].cost, study.equal.seconds
     if steps is not None:
-        recipe = recipe.model_copy(update={"steps": steps})
+        recipe = recipe.model_copy(update={"steps": max(1, round(factor * steps))})
+    if seconds is not None:
+        seconds *= factor
     inputs = {
         "recipe": {n: v for n, v in recipe.as_dict().items() if n not in ("name", "source")},
         "data": data.manifest.hash,
-        "seconds": study.equal.seconds,
+        "seconds": seconds,
         "before": start_from.name if start_from else None,
         "version": __version__,
     }
     folder = output / "runs" / _hash(inputs)
     measures = {n: m for n, m in study.measures.items() if m.arms is None or arm in m.arms}
     keeps_weights = arm in {other.start_from for other in study.arms.values()}
-    seconds = study.equal.seconds
     return ArmRun(recipe, prepared, folder, seconds, measures, start_from, keeps_weights)
 
 

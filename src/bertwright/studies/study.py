@@ -10,7 +10,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import yaml
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from bertwright.core.config import Settings, did_you_mean, to_user_error
 from bertwright.core.errors import UserError
@@ -33,6 +40,10 @@ StudyResults = dict[str, dict[int, dict[str, float]]]
 """Metrics by arm and seed, named ``measure.metric``."""
 
 
+_CORPUS: TypeAdapter[Corpus] = TypeAdapter(Corpus)
+_TOKENIZER: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
+
+
 class Arm(Settings):
     """An arm: a recipe and ``changes`` to it."""
 
@@ -40,6 +51,12 @@ class Arm(Settings):
     changes: dict[str, Any] = Field(default_factory=dict)
     start_from: str | None = None
     """The arm whose trained model this arm starts from, with the same seed."""
+    corpus: dict[str, Any] = Field(default_factory=dict)
+    """Changes to the study's corpus, where the text itself is compared."""
+    tokenizer: dict[str, Any] = Field(default_factory=dict)
+    """Changes to the study's tokenizer."""
+    cost: float = Field(default=1.0, gt=0)
+    """Factor of the study's equal cost, where the cost itself is compared."""
 
 
 class EqualCost(Settings):
@@ -158,8 +175,8 @@ class Study(Settings):
     negligible: float | None = Field(default=None, gt=0)
     """Differences smaller than this are none; None if every difference counts."""
     bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    """Scores of guessing and of perfect predictions, by metric: two arms close to the same one
-    cannot be compared."""
+    """Scores of guessing and of perfect predictions, by metric, also of measures that the study does
+    not have: two arms close to the same one cannot be compared."""
     shown: tuple[str, ...] = ()
     """Metrics to display in table and plot; if empty, those expected or common to all arms."""
 
@@ -193,7 +210,6 @@ class Study(Settings):
             self._require_arms("expected", [arm for arm in arms if isinstance(arm, str)])
             self._require_measures("expected", expectation.metric_names)
         self._require_measures("shown", self.shown)
-        self._require_measures("bounds", self.bounds)
         for arm in self.arms.values():
             self._require_arms("start_from", [arm.start_from] if arm.start_from else [])
         return self
@@ -224,6 +240,19 @@ class Study(Settings):
             return Recipe.load(config.recipe, base, self.changes, config.changes)
         except UserError as error:
             raise UserError(f"study {self.name}: arms.{arm}: {error}") from error
+
+    def text_of(self, arm: str) -> tuple[Corpus, TokenizerConfig]:
+        """Return the corpus and the tokenizer of an arm.
+
+        Raises UserError for invalid changes.
+        """
+        config = self.arms[arm]
+        corpus = merge(self.corpus.model_dump(mode="json"), config.corpus)
+        tokenizer = merge(self.tokenizer.model_dump(mode="json"), config.tokenizer)
+        try:
+            return _CORPUS.validate_python(corpus), _TOKENIZER.validate_python(tokenizer)
+        except ValidationError as error:
+            raise to_user_error(error, f"study {self.name}: arms.{arm}") from error
 
     def negligible_difference(self, expectation: Expectation) -> float | None:
         """Return the size below which a difference is none."""

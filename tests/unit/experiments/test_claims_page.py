@@ -52,9 +52,9 @@ def test_report_has_the_number_of_real_tokens(tmp_path: Path) -> None:
     }
     result = write_report(study, results, tmp_path)
     report = "\n".join(report_lines(result))
-    cost = "Every arm has had 1e+06 positions, padding included"
+    cost = "Every arm has had 2e+06 positions, padding included"
     assert f"{cost} (800,000 to 900,002 tokens);" in report
-    assert re_evaluate({**result, "equal": "an older text"})["equal"] == "1e+06 positions"
+    assert re_evaluate({**result, "equal": "an older text"})["equal"] == "2e+06 positions"
     for by_seed in results.values():
         for metrics in by_seed.values():
             del metrics[TOKENS_METRIC]

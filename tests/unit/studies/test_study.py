@@ -6,6 +6,9 @@ import pytest
 
 from bertwright.core.errors import UserError
 from bertwright.models.costs import flops_per_token
+from bertwright.studies.body import body_report
+from bertwright.studies.corpora.stories import HOURS, World, generate_stories
+from bertwright.studies.run import plan_runs, prepare_corpus, run_study
 from bertwright.studies.study import EqualCost, Study, list_studies, load_all_studies, to_yaml
 from small_study import small_study
 
@@ -16,6 +19,8 @@ def test_studies_of_the_package_are_valid(name: str) -> None:
     assert study.expected
     assert study.source
     assert study.system
+    assert study.negligible is not None
+    assert body_report(study)["arms"].keys() == study.arms.keys()
     for arm in study.arms:
         recipe = study.recipe(arm, 1, study.tokenizer.kind)  # type: ignore[attr-defined]
         assert recipe.seed == 1
@@ -111,3 +116,39 @@ def test_error_names_the_arm() -> None:
     message = r"study small: arms.other: .*'learning_rte': did you mean 'learning_rate'"
     with pytest.raises(UserError, match=message):
         study.recipe("other", 0)
+
+
+def test_arms_may_have_their_own_text_and_cost(tmp_path: Path) -> None:
+    study = small_study(
+        arms={"other": {"corpus": {"documents": 200}, "tokenizer": {"vocab_size": 300}, "cost": 2}}
+    )
+    (corpus, tokenizer), (other_corpus, other_tokenizer) = map(study.text_of, ("one", "other"))
+    assert (corpus.identity()["documents"], other_corpus.identity()["documents"]) == (100, 200)
+    assert (tokenizer.vocab_size, other_tokenizer.vocab_size) == (400, 300)
+    prepared = {arm: prepare_corpus(*study.text_of(arm), tmp_path) for arm in study.arms}
+    runs = plan_runs(study, prepared, tmp_path, num_seeds=1)
+    assert [runs[arm, 0].recipe.steps for arm in ("one", "other")] == [3, 6]
+    assert runs["one", 0].prepared != runs["other", 0].prepared
+    with pytest.raises(UserError, match="arms.other has a text of its own: leave out --data"):
+        run_study(study, tmp_path, data=prepared["one"].data)
+
+
+def test_invalid_text_of_an_arm_raises() -> None:
+    study = small_study(arms={"other": {"corpus": {"document": 200}}})
+    with pytest.raises(
+        UserError, match="arms.other: has no key 'document': did you mean 'documents'"
+    ):
+        study.text_of("other")
+
+
+def test_stories_without_hours_tell_the_hour_by_their_verbs() -> None:
+    world = World(0)
+    stories = list(generate_stories(world, 0, "text", 20, with_hours=False))
+    for story in stories:
+        for hour, words in story.sentences:
+            assert words[0] == "the"
+            verb = str(words[world.verb_index(words)])
+            assert verb in world.verbs_of(hour) or verb.removesuffix("s") in world.verbs_of(hour)
+    hours = [set(world.verbs_of(hour)) for hour in range(len(HOURS))]
+    assert set.union(*hours) == set(world.verbs)
+    assert sum(map(len, hours)) == len(world.verbs)

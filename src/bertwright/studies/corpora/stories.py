@@ -113,8 +113,15 @@ class World:
             return [self.people[number], "lives", "in", self.homes[number]]
         return [self.companies[number], "has", "its", "seat", "in", self.seats[number]]
 
-    def clause(self, topic: int, rng: np.random.Generator) -> "Clause":
-        """Return a random clause with nouns of one topic."""
+    def verbs_of(self, hour: int) -> list[str]:
+        """Return the verbs of an hour, in stories that tell the hour by their verbs alone."""
+        return self.verbs[hour :: len(HOURS)]
+
+    def clause(
+        self, topic: int, rng: np.random.Generator, verbs: Sequence[str] | None = None
+    ) -> "Clause":
+        """Return a random clause with nouns of one topic; ``verbs`` are by default all."""
+        verbs = self.verbs if verbs is None else verbs
         nouns = self.nouns[topic]
         subject, other, thing = (nouns[int(n)] for n in rng.choice(len(nouns), 3, replace=False))
         adjectives = [self.adjectives[int(n)] for n in rng.integers(ADJECTIVES, size=2)]
@@ -125,7 +132,7 @@ class World:
             adjectives[0] if rng.random() < 0.5 else None,
             other if rng.random() < 0.5 else None,
             bool(rng.random() < 0.5),
-            self.verbs[int(rng.integers(VERBS))],
+            verbs[int(rng.integers(len(verbs)))],
             thing,
             adjectives[1] if rng.random() < 0.3 else None,
             phrase,
@@ -186,14 +193,24 @@ class Story:
             start += 1  # the full stop replaces the space after the last word; a space follows
 
 
-def generate_stories(world: World, seed: int, purpose: str, num_stories: int) -> Iterator[Story]:
-    """Yield stories, which are different for every purpose."""
+def generate_stories(
+    world: World, seed: int, purpose: str, num_stories: int, with_hours: bool = True
+) -> Iterator[Story]:
+    """Yield stories, which are different for every purpose.
+
+    With ``with_hours`` every sentence begins with its hour; otherwise there are no facts, and only
+    the verbs tell the hour.
+    """
     for number in range(num_stories):
         rng = generator(stream_key(seed, "stories", purpose), number)
         topic = int(rng.integers(TOPICS))
         sentences: list[tuple[int, Sequence[Word]]] = []
         for hour, name in enumerate(HOURS):
             for _ in range(SENTENCES_OF_AN_HOUR):
+                if not with_hours:
+                    clause = world.clause(topic, rng, world.verbs_of(hour))
+                    sentences.append((hour, clause.words()))
+                    continue
                 is_fact = rng.random() < 0.25
                 words = world.fact(rng) if is_fact else world.clause(topic, rng).words()
                 sentences.append((hour, [*name.split(), *words]))

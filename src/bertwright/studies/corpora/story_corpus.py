@@ -22,7 +22,8 @@ class StoryCorpus(Corpus):
     """A corpus of stories from the world of a seed.
 
     ``annotated`` marks names, phrases and capitals; ``connected`` starts sentences with
-    connectives; ``dialogues`` is the number of dialogues.
+    connectives; ``dialogues`` is the number of dialogues. Without ``hours`` a sentence does not
+    begin with its hour, which only its verb tells, and there are no facts.
     """
 
     kind: Literal["grammar"] = "grammar"
@@ -30,6 +31,7 @@ class StoryCorpus(Corpus):
     seed: int = 0
     annotated: bool = False
     connected: bool = False
+    hours: bool = True
     dialogues: int = Field(default=0, ge=0)
 
     def write(self, corpus_folder: CorpusFolder) -> None:
@@ -40,7 +42,7 @@ class StoryCorpus(Corpus):
                 file.write(f"{story}\n\n")
         write_minimal_pairs(world, self.seed, corpus_folder.minimal_pairs)
         write_prompts(world, corpus_folder.prompts)
-        write_tasks(world, self.seed, corpus_folder)
+        write_tasks(world, self.seed, corpus_folder, with_hours=self.hours)
         if self.annotated:
             documents = (_annotated_document(story, world) for story in self._stories(world))
             write_jsonl(corpus_folder.folder / ANNOTATED_FILE, documents)
@@ -51,7 +53,7 @@ class StoryCorpus(Corpus):
             )
 
     def _stories(self, world: World) -> Iterator[Story]:
-        stories = generate_stories(world, self.seed, "text", self.documents)
+        stories = generate_stories(world, self.seed, "text", self.documents, self.hours)
         return map(add_connectives, stories) if self.connected else stories
 
     def prepare(

@@ -124,6 +124,7 @@ def write_tasks(
     seed: int,
     corpus_folder: CorpusFolder,
     translations: Mapping[str, Translation] = UNTRANSLATED,
+    with_hours: bool = True,
 ) -> None:
     """Write a folder for every task: tables of entailment, topic and order, tagged words for names.
 
@@ -134,7 +135,7 @@ def write_tasks(
     tables = {
         "entailment": ("text\tpair\tlabel\n", _entailments(world, rng)),
         "topic": ("text\tlabel\n", _topics(world, seed)),
-        "order": ("text\tpair\tlabel\n", _orders(world, seed, rng)),
+        "order": ("text\tpair\tlabel\n", _orders(world, seed, rng, with_hours)),
     }
     for name, (header, examples) in tables.items():
         _write_parts(corpus_folder, name, "tsv", examples, _table_line, translations, header)
@@ -192,9 +193,12 @@ def _topics(world: World, seed: int) -> Iterator[LabelledTexts]:
         yield ([words for _, words in story.sentences[:3]],), str(story.topic)
 
 
-def _orders(world: World, seed: int, rng: np.random.Generator) -> Iterator[LabelledTexts]:
+def _orders(
+    world: World, seed: int, rng: np.random.Generator, with_hours: bool
+) -> Iterator[LabelledTexts]:
     """Yield two sentences from different hours of one day, in order or swapped."""
-    for story in generate_stories(world, seed, "order", 2 * (TRAINING + DEVELOPMENT)):
+    num_stories = 2 * (TRAINING + DEVELOPMENT)
+    for story in generate_stories(world, seed, "order", num_stories, with_hours):
         early, late = sorted(rng.choice(len(story.sentences), 2, replace=False).tolist())
         if story.sentences[early][0] == story.sentences[late][0]:
             continue
