@@ -175,8 +175,8 @@ class Study(Settings):
     negligible: float | None = Field(default=None, gt=0)
     """Differences smaller than this are none; None if every difference counts."""
     bounds: dict[str, tuple[float, float]] = Field(default_factory=dict)
-    """Scores of guessing and of perfect predictions, by metric, also of measures that the study does
-    not have: two arms close to the same one cannot be compared."""
+    """Scores of guessing and of perfect predictions, by metric, also of measures that the study
+    does not have: two arms close to the same one cannot be compared."""
     shown: tuple[str, ...] = ()
     """Metrics to display in table and plot; if empty, those expected or common to all arms."""
 

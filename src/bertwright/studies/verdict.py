@@ -16,6 +16,15 @@ NEAR_BOUND = 0.05
 which two arms cannot be compared."""
 
 
+LABELS_OF_CLAIMS: tuple[VerdictLabel, ...] = (
+    "invalid design",
+    "opposite",
+    "undecided",
+    "no difference",
+)
+"""Labels of a claim with several parts, the first before the others; seen only if all parts are."""
+
+
 @dataclass(frozen=True)
 class StudyVerdict:
     """An expectation with its outcome.
@@ -67,13 +76,12 @@ def default_expectation(results: StudyResults) -> tuple[Expectation, ...]:
 
 
 def overall_label(verdicts: Sequence[StudyVerdict]) -> VerdictLabel:
-    """Return the label of a claim with several parts: the first of these that a part has.
-
-    Invalid design, opposite, undecided, no difference, seen.
-    """
+    """Return the label of a claim: the first of ``LABELS_OF_CLAIMS`` that a part has, or seen."""
     labels = {verdict.label for verdict in verdicts}
-    order: tuple[VerdictLabel, ...] = ("invalid design", "opposite", "undecided", "no difference")
-    return next((label for label in order if label in labels), "seen")
+    for label in LABELS_OF_CLAIMS:
+        if label in labels:
+            return label
+    return "seen"
 
 
 def metric_values(results: StudyResults, arm: str, name: str) -> list[float]:
