@@ -10,6 +10,7 @@ from bertwright.studies.body import body_report
 from bertwright.studies.corpora.stories import HOURS, World, generate_stories
 from bertwright.studies.run import plan_runs, prepare_corpus, run_study
 from bertwright.studies.study import EqualCost, Study, list_studies, load_all_studies, to_yaml
+from checkout import EXAMPLES
 from small_study import small_study
 
 
@@ -27,6 +28,14 @@ def test_studies_of_the_package_are_valid(name: str) -> None:
         assert (study.equal.num_steps(recipe, study.tokenizer.vocab_size) is None) == bool(
             study.equal.time
         )
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in EXAMPLES.glob("*.yaml") if "\narms:" in path.read_text()], ids=str
+)
+def test_studies_of_the_documents_are_valid(path: Path) -> None:
+    study = Study.load(path)
+    assert body_report(study)["arms"].keys() == study.arms.keys()
 
 
 def test_studies_are_ordered_by_system() -> None:
