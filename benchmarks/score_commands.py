@@ -130,8 +130,8 @@ def compress(
     as_json: JsonOption = False,
 ) -> None:
     """Score, size and latency of compressed models over tasks and seeds."""
+    from benchmarks.compression import claims, summary
     from benchmarks.compression import compare as compression
-    from benchmarks.compression import summary
     from benchmarks.compression.plan import CompressionPlan
 
     loaded = CompressionPlan.load(plan)
@@ -139,10 +139,15 @@ def compress(
     with _locked(output):
         results = compression.run_plan(loaded, output, models, kinds, rounds, log, processes)
     if document is not None:
-        means = (summary.COLUMNS, summary.summarise_variants(results))
-        details = (compression.COLUMNS, results)
+        tables = [
+            (claims.COLUMNS, claims.evaluate_claims(loaded, results)),
+            (summary.COLUMNS, summary.summarise_variants(results)),
+            (compression.COLUMNS, results),
+        ]
         name = f"bench compress {plan.stem}"
-        write_experiment(document, name, loaded.description, loaded.source, means, details)
+        write_experiment(
+            document, name, loaded.description, loaded.source, *(t for t in tables if t[1])
+        )
     print_results(results, compression.COLUMNS, as_json)
 
 

@@ -195,6 +195,7 @@ def _row(
         "megabytes": results[0]["bytes"] / 1e6,
         "smaller": baseline[0]["bytes"] / results[0]["bytes"],
         "scores": scores,
+        "undistilled": None if None in undistilled else undistilled,
     }
 
 

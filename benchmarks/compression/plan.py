@@ -47,6 +47,34 @@ class CompressionVariant(Settings):
         return self
 
 
+class CompressionClaim(Settings):
+    """A claim that one variant scores higher than another, on average over tasks.
+
+    Attributes:
+        claim: the claim in a sentence.
+        variant, above: the two variants.
+        undistilled: which of them is trained without its teacher.
+        margin: minimum difference in points; below 0 if almost as good is enough.
+    """
+
+    claim: str
+    source: str
+    variant: str
+    above: str
+    undistilled: Literal["variant", "above"] | None = None
+    margin: float = 0.0
+
+    @property
+    def comparison(self) -> str:
+        """The comparison in words."""
+        names = {"variant": self.variant, "above": self.above}
+        for side, name in names.items():
+            if self.undistilled == side:
+                names[side] = f"{name} without its teacher"
+        margin = f" by {self.margin:g}" if self.margin else ""
+        return f"{names['variant']} above {names['above']}{margin}"
+
+
 class CompressionPlan(Settings):
     """Every variant on every task.
 
@@ -56,6 +84,7 @@ class CompressionPlan(Settings):
         timed_tasks: tasks whose models are timed, all by default; one is enough where the models
             have the same shapes.
         baseline: a variant without a method; its first form is the reference of all others.
+        negligible: points below which a difference is none.
     """
 
     description: str
@@ -67,6 +96,8 @@ class CompressionPlan(Settings):
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
     timed_tasks: tuple[str, ...] | None = None
     seeds: int = Field(default=3, ge=1)
+    claims: tuple[CompressionClaim, ...] = ()
+    negligible: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _require_known_names(self) -> Self:
@@ -84,6 +115,8 @@ class CompressionPlan(Settings):
             if variant.method is not None:
                 CompressionMethod.load(variant.method)
             FineTuningConfig.from_settings(variant.settings)
+        for claim in self.claims:
+            self._require_variants(claim)
         for task in self.tasks:
             FineTuningConfig.from_settings(self.teacher_settings(task, seed=0))
         return self
@@ -92,6 +125,17 @@ class CompressionPlan(Settings):
         for task in tasks or ():
             if task not in self.tasks:
                 raise ValueError(f"{key}: there is no {task!r}{did_you_mean(task, self.tasks)}")
+
+    def _require_variants(self, claim: CompressionClaim) -> None:
+        for name in (claim.variant, claim.above):
+            if name not in self.variants:
+                raise ValueError(
+                    f"claims: there is no variant {name!r}{did_you_mean(name, self.variants)}"
+                )
+        undistilled = {"variant": claim.variant, "above": claim.above, None: None}
+        name = undistilled[claim.undistilled]
+        if name is not None and not self.variants[name].with_undistilled:
+            raise ValueError(f"claims: variants.{name} needs with_undistilled: true")
 
     @staticmethod
     def load(file: Path) -> "CompressionPlan":

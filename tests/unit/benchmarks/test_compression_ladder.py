@@ -8,6 +8,7 @@ import yaml
 
 from benchmarks.compression import compare as compression
 from benchmarks.compression import variants
+from benchmarks.compression.claims import evaluate_claims
 from benchmarks.compression.compare import run_plan
 from benchmarks.compression.plan import CompressionPlan
 from benchmarks.compression.summary import BATCH_SIZE, SEQUENCE_LENGTH, summarise_variants
@@ -43,6 +44,56 @@ def plan_data(task_folder: Path, **changes: Any) -> dict[str, Any]:
         "seeds": 2,
         **changes,
     }
+
+
+def result(task: str, variant: str, scores: list[float], undistilled: list[float] | None = None):
+    """Return a row of the table with the scores of two seeds."""
+    return {
+        "task": task, "variant": variant, "form": "float32",
+        "scores": scores, "undistilled": undistilled,
+    }  # fmt: skip
+
+
+def test_claims_compare_means_over_shared_tasks_seed_by_seed(task_folder: Path) -> None:
+    claim = {"claim": "It helps.", "source": "S"}
+    data = plan_data(
+        task_folder,
+        seeds=3,
+        claims=[
+            {**claim, "variant": "half", "above": "half", "undistilled": "above"},
+            {**claim, "variant": "half", "above": "whole", "margin": -30},
+        ],
+    )
+    data["variants"]["half"]["tasks"] = ["first", "second"]
+    rows = [
+        result("first", "whole", [0.9, 0.9, 0.9]),
+        result("second", "whole", [0.8, 0.7, 0.75]),
+        result("first", "half", [0.7, 0.71, 0.72], [0.6, 0.61, 0.62]),
+        result("second", "half", [0.5, 0.5, 0.5], [0.4, 0.41, 0.39]),
+    ]
+    plan = CompressionPlan.model_validate(data)
+    helps, keeps = evaluate_claims(plan, rows)
+    assert helps["mean"] == pytest.approx(10.0)
+    assert (helps["label"], helps["tasks"]) == ("seen", "first, second")
+    assert helps["compared"] == "half above half without its teacher"
+    assert keeps["mean"] == pytest.approx(-50 * (0.2 + 0.3 + 0.19 + 0.2 + 0.18 + 0.25) / 3)
+    assert keeps["compared"] == "half above whole by -30"
+    assert evaluate_claims(plan, rows[:2]) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"above": "whol"}, "claims: there is no variant 'whol': did you mean 'whole'"),
+        ({"undistilled": "above"}, "variants.whole needs with_undistilled: true"),
+    ],
+)
+def test_claims_about_missing_students_raise(
+    task_folder: Path, change: dict[str, str], message: str
+) -> None:
+    claim = {"claim": "It helps.", "source": "S", "variant": "half", "above": "whole", **change}
+    with pytest.raises(ValueError, match=message):
+        CompressionPlan.model_validate(plan_data(task_folder, claims=[claim]))
 
 
 def no_log(_: str) -> None:
