@@ -36,6 +36,23 @@ def pretrain(
 
 
 @app.command()
+def minutes(
+    study: Annotated[Path, typer.Argument(help="Study of equal time, as a YAML file.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Study to write, with steps.")],
+    folder: Annotated[Path, typer.Option(help="Folder of the study, which keeps its text.")],
+    rounds: Annotated[int, typer.Option(min=3, help="Number of interleaved rounds.")] = 7,
+) -> None:
+    """Turn a study's equal time into steps, by the speed of every arm on this machine."""
+    from benchmarks.equal_minutes import with_measured_steps
+    from bertwright.core.files import write_text
+    from bertwright.runtime.markdown_report import run_provenance
+    from bertwright.studies.study import Study, to_yaml
+
+    measured = with_measured_steps(Study.load(study), folder, rounds, log)
+    write_text(output, f"# {run_provenance()}\n{to_yaml(measured)}")
+
+
+@app.command()
 def budget(
     data: Annotated[Path, typer.Option(help="Prepared data folder.")],
     recipe: Annotated[str, typer.Option(help="Recipe to train.")] = "modern-tiny",

@@ -45,12 +45,19 @@ def training_job(
 
 
 def main() -> None:
-    """Run a worker: ``python -m benchmarks.recipes.worker '{"system": ..., ...}'``."""
+    """Run a worker: ``python -m benchmarks.recipes.worker '{"system": ..., ...}'``.
+
+    The settings are ``data``, ``compiled``, and either ``system`` and ``size`` or a whole
+    ``recipe``.
+    """
     configure_process()
     settings = json.loads(sys.argv[1])
     timer = StepTimer.from_standard_streams("cpu")
     data = Dataset.open(Path(settings["data"]))
-    recipe = load_recipe(settings["system"], settings["size"], data.manifest.tokenizer.kind)
+    if "recipe" in settings:
+        recipe = Recipe.model_validate(settings["recipe"])
+    else:
+        recipe = load_recipe(settings["system"], settings["size"], data.manifest.tokenizer.kind)
     timer.has_mixed_steps = len(recipe.objective_schedule(len(recipe.phases) - 1)) > 1
     train(training_job(fit_recipe_to_data(recipe, data), data, timer, settings["compiled"]))
 

@@ -17,6 +17,7 @@ SCALE_AND_TRAINING = (
     "assembly.alpha",
     "batch_tokens",
     "compile",
+    "ema_decay",
     "encoder.depth.layers",
     "encoder.dropout",
     "encoder.embeddings.languages",
