@@ -14,7 +14,8 @@ from benchmarks.finetuning.plan import FineTuningPlan, FineTuningTask, finetunin
 from benchmarks.finetuning.worker import compare_epoch_times
 from bertwright.core.errors import UserError
 from bertwright.core.files import read_results, write_text
-from bertwright.core.statistics import estimate, paired_difference
+from bertwright.core.statistics import Estimate, estimate
+from bertwright.core.verdicts import Verdict, decide_sequentially, look_sizes
 from bertwright.interop.loading import load
 from bertwright.models.text_model import TextModel
 from bertwright.runtime.device import cpu_description
@@ -31,7 +32,8 @@ COLUMNS = {
     "ours": "bertwright",
     "theirs": "Trainer",
     "difference": "difference",
-    "equal": "equal",
+    "verdict": "verdict",
+    "seeds": "seeds",
     "scored_on": "scored on",
     "epoch_seconds": "seconds per epoch",
     "against_default": "speed-up over the default",
@@ -59,8 +61,7 @@ def compare(
     plan = FineTuningPlan.load(plan_file)
     output.mkdir(parents=True, exist_ok=True)
     results = {
-        name: _TaskResults(output / f"{name}.json", task, plan.seeds)
-        for name, task in plan.tasks.items()
+        name: _TaskResults(output / f"{name}.json", task) for name, task in plan.tasks.items()
     }
     if "scores" in figure_kinds:
         _collect_scores(plan, results, num_processes, log)
@@ -69,7 +70,7 @@ def compare(
             task_results.add_times(compare_epoch_times(plan_file, name, num_rounds))
             log(f"{name}: {task_results.times}")
     model = load(plan.encoder or checkpoint_folder())
-    return [_row(name, task, model, results[name]) for name, task in plan.tasks.items()]
+    return [_row(name, plan, model, results[name]) for name in plan.tasks]
 
 
 def _collect_scores(
@@ -78,19 +79,21 @@ def _collect_scores(
     num_processes: int,
     log: Callable[[str], None],
 ) -> None:
-    """Compute the missing scores of both sides."""
-    missing = [
-        (name, side, seed)
-        for name, task_results in results.items()
-        for side in SIDES
-        for seed in range(plan.seeds)
-        if task_results.scores(side)[seed] is None
-    ]
-    jobs = [partial(SIDES[side], plan, plan.tasks[name], seed) for name, side, seed in missing]
-    for number, score in run_parallel(jobs, num_processes):
-        name, side, seed = missing[number]
-        results[name].add_score(side, seed, score)
-        log(f"{name}, seed {seed}: {side} {score:.4g}")
+    """Compute the missing scores of both sides, with more seeds until a task is decided."""
+    for num_seeds in look_sizes(plan.max_seeds):
+        missing = [
+            (name, side, seed)
+            for name, task_results in results.items()
+            if not task_results.is_decided(plan)
+            for side in SIDES
+            for seed in range(num_seeds)
+            if task_results.score(side, seed) is None
+        ]
+        jobs = [partial(SIDES[side], plan, plan.tasks[name], seed) for name, side, seed in missing]
+        for number, score in run_parallel(jobs, num_processes):
+            name, side, seed = missing[number]
+            results[name].add_score(side, seed, score)
+            log(f"{name}, seed {seed}: {side} {score:.4g}")
 
 
 class _TaskResults:
@@ -99,22 +102,39 @@ class _TaskResults:
     Results of other settings are dropped; so are times of another number of steps.
     """
 
-    def __init__(self, file: Path, task: FineTuningTask, seeds: int) -> None:
+    def __init__(self, file: Path, task: FineTuningTask) -> None:
         self._file = file
         stored = read_results(file)
-        settings = task.model_dump(mode="json", exclude={"timed_steps"}) | {"seeds": seeds}
+        settings = task.model_dump(mode="json", exclude={"timed_steps"})
         if stored.get("settings") != settings:
             stored = {}
         self._results: dict[str, Any] = {"settings": settings, "times": {}}
-        self._results |= {side: [None] * seeds for side in SIDES}
+        self._results |= {side: {} for side in SIDES}
         self._results |= stored
         if self.times.get("timed_steps") != task.timed_steps:
             self._results["times"] = {}
         self._timed_steps = task.timed_steps
 
-    def scores(self, side: str) -> list[float | None]:
-        """Return the scores by seed; None where one is missing."""
-        return self._results[side]
+    def score(self, side: str, seed: int) -> float | None:
+        """Return a score; None if it is missing."""
+        return self._results[side].get(str(seed))
+
+    def paired_scores(self) -> tuple[list[float], list[float]]:
+        """Return the scores of both sides for the seeds that both have, in order."""
+        ours, theirs = (self._results[side] for side in SIDES)
+        seeds = sorted(set(ours) & set(theirs), key=int)
+        return [ours[seed] for seed in seeds], [theirs[seed] for seed in seeds]
+
+    def decide(self, plan: FineTuningPlan) -> tuple[Estimate, Verdict]:
+        """Return the difference and the verdict on equivalence within the plan's margin."""
+        pairs = zip(*self.paired_scores(), strict=True)
+        return decide_sequentially(
+            [a - b for a, b in pairs], negligible=plan.margin, max_repetitions=plan.max_seeds
+        )
+
+    def is_decided(self, plan: FineTuningPlan) -> bool:
+        """Return True if more seeds would not change the verdict."""
+        return bool(self.paired_scores()[0]) and self.decide(plan)[1].is_decided
 
     @property
     def times(self) -> dict[str, Any]:
@@ -126,7 +146,7 @@ class _TaskResults:
 
     def add_score(self, side: str, seed: int, score: float) -> None:
         """Add the score of one side with one seed."""
-        self._results[side][seed] = score
+        self._results[side][str(seed)] = score
         self._results["scored_on"] = sorted({*self.scored_on, _device_name()})
         self._write()
 
@@ -177,28 +197,35 @@ SIDES: Mapping[str, Callable[[FineTuningPlan, FineTuningTask, int], float]] = {
 
 
 def _row(
-    name: str, task: FineTuningTask, model: TextModel, results: _TaskResults
+    name: str, plan: FineTuningPlan, model: TextModel, results: _TaskResults
 ) -> dict[str, Any]:
-    part = task.build_part(model)
+    part = plan.tasks[name].build_part(model)
     row: dict[str, Any] = {
         "task": name,
         "examples": len(part.train),
         "metric": part.task.metrics[0],
         **results.times,
     }
-    ours, theirs = ([s for s in results.scores(side) if s is not None] for side in SIDES)
-    if None in results.scores("ours") + results.scores("theirs"):
+    ours, theirs = results.paired_scores()
+    if not ours:
         return row
-    difference = paired_difference(ours, theirs)
-    equal = "yes" if difference.low <= 0 <= difference.high else "no"
+    difference, verdict = results.decide(plan)
     return {
         **row,
         "ours": str(estimate(ours)),
         "theirs": str(estimate(theirs)),
         "difference": str(difference),
-        "equal": equal if difference.interval else None,
+        "verdict": _verdict_text(verdict, plan.margin),
+        "seeds": len(ours),
         **({"scored_on": ", ".join(results.scored_on)} if results.scored_on else {}),
     }
+
+
+def _verdict_text(verdict: Verdict, margin: float) -> str:
+    names = {"seen": "bertwright is better", "opposite": "the Trainer is better"}
+    if verdict.label == "no difference":
+        return f"no difference of {margin:g} or more"
+    return names.get(verdict.label, verdict.text("seeds"))
 
 
 def _device_name() -> str:

@@ -47,10 +47,13 @@ class FineTuningPlan(Settings):
 
     Attributes:
         encoder: a Hugging Face folder; by default all-MiniLM-L6-v2.
+        margin: difference of scores below which both sides are equivalent.
+        max_seeds: maximum number of seeds; three are added at a time until a task is decided.
     """
 
     encoder: Path | None = None
-    seeds: int = Field(default=3, ge=2)
+    margin: float = Field(default=0.01, gt=0)
+    max_seeds: int = Field(default=12, ge=3, le=24, multiple_of=3)
     warmup: float = 0.1
     weight_decay: float = 0.01
     dropout: float = 0.1

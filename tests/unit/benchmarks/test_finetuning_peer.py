@@ -92,7 +92,7 @@ def test_both_sides_learn_every_kind_of_task(
         for name, task in write_tasks(tmp_path / "data").items()
     }
     file = tmp_path / "plan.yaml"
-    file.write_text(yaml.safe_dump({"encoder": str(encoder), "seeds": 2, "tasks": tasks}))
+    file.write_text(yaml.safe_dump({"encoder": str(encoder), "tasks": tasks}))
     plan = FineTuningPlan.load(file)
     for name, task in plan.tasks.items():
         assert -1 <= finetuning.bertwright_score(plan, task, 0) <= 1, name
@@ -101,6 +101,22 @@ def test_both_sides_learn_every_kind_of_task(
 
 def test_the_example_is_valid() -> None:
     assert len(FineTuningPlan.load(EXAMPLE).tasks) == 11
+
+
+def test_undecided_tasks_get_more_seeds(encoder: Path, tmp_path: Path, monkeypatch) -> None:
+    def score(*arguments, side: str) -> float:
+        return 0.5 if side == "ours" else 0.5 + 0.03 * (arguments[-1] % 2)
+
+    sides = {side: partial(score, side=side) for side in ("ours", "theirs")}
+    monkeypatch.setattr(finetuning, "SIDES", sides)
+    file, task = tmp_path / "plan.yaml", write_tasks(tmp_path / "data")["sst-2"]
+    file.write_text(
+        yaml.safe_dump({"encoder": str(encoder), "max_seeds": 6, "tasks": {"sst-2": task}})
+    )
+    (row,) = finetuning.compare(file, tmp_path / "out", ["scores"], 1, lambda line: None)
+    assert row["seeds"] == 6
+    assert row["verdict"].startswith("undecided: ")
+    assert row["verdict"].endswith(" seeds would decide")
 
 
 def test_results_are_computed_once(encoder: Path, tmp_path: Path, monkeypatch) -> None:
@@ -122,20 +138,21 @@ def test_results_are_computed_once(encoder: Path, tmp_path: Path, monkeypatch) -
     def rows(parts: list[str], **changes) -> list:
         calls.clear()
         tasks = {"sst-2": {**task, **changes}}
-        file.write_text(yaml.safe_dump({"encoder": str(encoder), "seeds": 2, "tasks": tasks}))
+        file.write_text(yaml.safe_dump({"encoder": str(encoder), "max_seeds": 6, "tasks": tasks}))
         return finetuning.compare(file, tmp_path / "out", parts, 1, lambda line: None)
 
     (row,) = rows(["times"])
     assert calls == ["times"]
     assert "ours" not in row
     (row,) = rows(["scores", "times"])
-    assert calls == ["ours", "ours", "theirs", "theirs"]
-    assert (row["equal"], row["against_best"]) == ("yes", 2.0)
+    assert calls == [*["ours"] * 3, *["theirs"] * 3]
+    assert (row["verdict"], row["seeds"]) == ("no difference of 0.01 or more", 3)
+    assert row["against_best"] == 2.0
     assert rows(["scores", "times"]) == [row]
     assert not calls
     rows(["scores", "times"], timed_steps=64)
     assert calls == ["times"]
     rows(["scores"], learning_rate=1e-3)
-    assert calls == ["ours", "ours", "theirs", "theirs"]
+    assert calls == [*["ours"] * 3, *["theirs"] * 3]
     with pytest.raises(UserError, match="write scores, times"):
         rows(["speed"])
