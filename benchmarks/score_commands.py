@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -43,6 +43,10 @@ def learn(
     grid_minutes: Annotated[
         float | None, typer.Option(help="Training time in the grid; by default the same.")
     ] = None,
+    peer: Annotated[
+        Literal["bert", "modernbert"],
+        typer.Option(help="Stock model: BERT with AdamW, or ModernBERT set up like modern."),
+    ] = "bert",
     seeds: Annotated[int, typer.Option(min=2, help="Number of seeds.")] = 3,
     learning_rates: Annotated[
         str, typer.Option(help="Learning rates of the grid.")
@@ -65,13 +69,15 @@ def learn(
         grid_minutes or minutes,
         seeds,
         tuple(parse_numbers("--learning-rates", learning_rates, float)),
+        peer,
     )
     with _locked(output):
         results = learning.LearningResults(output, Dataset.open(data), plan)
         learning.run_groups(plan, parts.split(","), results, log)
     lines = report.report_lines(plan, results)
     if document is not None and lines:
-        write_section(document, f"bench learn {size}", lines)
+        name = size if peer == "bert" else f"{size} {peer}"
+        write_section(document, f"bench learn {name}", lines)
     print_result(report.make_report(plan, results), as_json)
 
 

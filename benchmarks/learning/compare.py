@@ -117,6 +117,7 @@ def training_command(arm: Arm, size: str, data: Path, folder: Path) -> list[str]
     """Return the module and arguments that train an arm into a folder."""
     if isinstance(arm, TrainerArm):
         job = {"data": str(data), "output": str(folder), "size": size, **asdict(arm)}
+        job["peer"] = arm.setting.peer
         return ["benchmarks.learning.trainer", json.dumps(job)]
     return [
         *("bertwright", "pretrain", arm.recipe, f"seed={arm.seed}"),

@@ -42,15 +42,15 @@ def evaluate_arm(arm: Arm, folder: Path, recipe: Recipe, data: Dataset) -> dict[
 
 
 class StockMaskedLM(torch.nn.Module):
-    """A stock ``BertForMaskedLM`` with the interface of our evaluation."""
+    """A stock masked language model with the interface of our evaluation."""
 
     memory_length = 0
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        from transformers import BertForMaskedLM
+        from transformers import AutoModelForMaskedLM
 
-        self.stock: Any = BertForMaskedLM.from_pretrained(folder).eval()
+        self.stock: Any = AutoModelForMaskedLM.from_pretrained(folder).eval()
 
     def losses(
         self,

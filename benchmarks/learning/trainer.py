@@ -1,8 +1,8 @@
-"""Training of ``BertForMaskedLM`` by Transformers' ``Trainer`` with a time limit.
+"""Training of a stock model by Transformers' ``Trainer`` with a time limit.
 
-Compiled, with fused AdamW, our allocator settings and, where it is native, bfloat16. The learning
-rate warms up over a tenth of the time and decays linearly to zero. The time includes compilation,
-after which the schedule starts; nothing is evaluated or saved within it.
+Compiled, with fused AdamW or Muon, our allocator settings and, where it is native, bfloat16. The
+learning rate warms up and decays linearly to zero. The time includes compilation, after which the
+schedule starts; nothing is evaluated or saved within it.
 """
 
 import json
@@ -17,17 +17,16 @@ import torch
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils.data import Dataset as TorchDataset
 
-from benchmarks.learning.arms import TrainerSetting
-from benchmarks.pretraining.transformers_worker import stock_model
+from benchmarks.learning.arms import SETTINGS, TrainerSetting
+from benchmarks.learning.stock import build_optimiser, build_stock_model
 from bertwright.batches.formats import Packed
 from bertwright.core.schedules import WarmupSchedule
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.recipes import Recipe
 from bertwright.runtime.matmul_throughput import supports_bfloat16
 from bertwright.runtime.process import configure_process, default_device
 
-SEQUENCE_LENGTH, BATCH_SIZE = 128, 16
+SEQUENCE_LENGTH = 128
 MAX_STEPS = 10**9
 """Limit of the Trainer; the time ends earlier."""
 
@@ -98,20 +97,15 @@ def train(job: TrainerJob) -> None:
     timer = BudgetTimer(60 * job.minutes)
     setting = job.setting
     set_seed(job.seed)
-    model: Any = stock_model(
-        Recipe.load(f"bert-{job.size}"),
-        data.tokenizer.vocab_size,
-        initializer_range=setting.initializer_range,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
+    tokenizer = data.tokenizer
+    model = build_stock_model(setting, job.size, tokenizer.vocab_size, tokenizer.special_tokens)
     arguments = TrainingArguments(
         output_dir=job.output,
         use_cpu=not torch.cuda.is_available(),
         bf16=supports_bfloat16(default_device()),
         torch_compile=True,
         optim="adamw_torch_fused",
-        per_device_train_batch_size=BATCH_SIZE,
+        per_device_train_batch_size=setting.batch_size,
         dataloader_drop_last=True,
         max_steps=MAX_STEPS,
         learning_rate=setting.learning_rate,
@@ -122,11 +116,14 @@ def train(job: TrainerJob) -> None:
         report_to="none",
         disable_tqdm=True,
     )
-    trainer: Any = _time_scheduled_trainer(Trainer, timer)(
+    trainer: Any = _time_scheduled_trainer(Trainer, timer, setting.warmup)(
         model=model,
         args=arguments,
         train_dataset=TrainingSequences(data),
-        data_collator=DataCollatorForLanguageModeling(_stock_tokenizer(data.tokenizer)),
+        data_collator=DataCollatorForLanguageModeling(
+            _stock_tokenizer(tokenizer), mlm_probability=setting.masking_rate
+        ),
+        optimizers=(build_optimiser(setting, model), None),
         callbacks=[_stop_callback(timer)],
     )
     timer.start()
@@ -136,17 +133,17 @@ def train(job: TrainerJob) -> None:
     data.tokenizer.save(folder)
     record = {
         "steps": result.global_step,
-        "tokens": result.global_step * BATCH_SIZE * SEQUENCE_LENGTH,
+        "tokens": result.global_step * setting.batch_size * SEQUENCE_LENGTH,
     }
     (folder / "training.json").write_text(json.dumps(record))
 
 
-def _time_scheduled_trainer(trainer: type[Any], timer: BudgetTimer) -> type[Any]:
+def _time_scheduled_trainer(trainer: type[Any], timer: BudgetTimer, warmup: float) -> type[Any]:
     """Return a Trainer class whose learning rate follows the time."""
 
     class TimeScheduledTrainer(trainer):
         def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> LambdaLR:
-            schedule = WarmupSchedule(warmup=0.1, decay="linear")
+            schedule = WarmupSchedule(warmup=warmup, decay="linear")
             self.lr_scheduler = LambdaLR(
                 optimizer or self.optimizer, lambda _: schedule.at(timer.progress)
             )
@@ -186,7 +183,7 @@ def main() -> None:
     """Run a worker: ``python -m benchmarks.learning.trainer JSON``."""
     configure_process()
     job: dict[str, Any] = json.loads(sys.argv[1])
-    setting = TrainerSetting(**job.pop("setting"))
+    setting = SETTINGS[job.pop("peer")](**job.pop("setting"))
     train(TrainerJob(setting=setting, **job))
 
 

@@ -5,15 +5,25 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from torch.optim.lr_scheduler import LambdaLR
 
 from benchmarks.learning import compare as learning
 from benchmarks.learning import report
-from benchmarks.learning.arms import LearningPlan, TrainerArm, TrainerSetting
+from benchmarks.learning.arms import (
+    BertSetting,
+    LearningPlan,
+    ModernBertSetting,
+    TrainerArm,
+    TrainerSetting,
+)
 from benchmarks.learning.compare import LearningResults, run_groups, run_module
 from benchmarks.learning.evaluation import evaluate_arm
+from benchmarks.learning.stock import build_optimiser, build_stock_model
 from benchmarks.learning.trainer import BudgetTimer, TrainingSequences
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
+from bertwright.models.costs import num_parameters_by_part
 from bertwright.recipes import Recipe
 
 PLAN = LearningPlan("tiny", "modern-tiny", 10, 2, 3, (5e-4, 1e-3, 2e-3))
@@ -108,11 +118,34 @@ def test_the_trainer_gets_every_sequence(data_folder: Path) -> None:
     assert first["special_tokens_mask"][0] == 1
 
 
+def test_modernbert_has_the_body_and_the_optimiser_of_modern(data_folder: Path) -> None:
+    tokenizer = Dataset.open(data_folder).tokenizer
+    setting = ModernBertSetting(0.3, 0.02, 5e-3)
+    stock = build_stock_model(setting, "tiny", tokenizer.vocab_size, tokenizer.special_tokens)
+    recipe = Recipe.load("modern-tiny")
+    assert num_parameters_by_part(recipe, tokenizer.vocab_size)["blocks"] == sum(
+        p.numel() for name, p in stock.named_parameters() if ".layers." in name
+    )
+    optimiser = build_optimiser(setting, stock)
+    assert optimiser is not None
+    schedule = LambdaLR(optimiser, lambda step: 0.5)
+    before = {name: p.detach().clone() for name, p in stock.named_parameters()}
+    stock(input_ids=torch.tensor([[1, 2, 3]]), labels=torch.tensor([[1, 2, 3]])).loss.backward()
+    optimiser.step()
+    schedule.step()
+    assert all((p != before[name]).any() for name, p in stock.named_parameters())
+    assert {group["lr"] for group in optimiser.param_groups} == {0.01, 2.5e-3}
+    assert len(replace(PLAN, peer="modernbert").grid) == 12
+
+
+@pytest.mark.parametrize(
+    "setting", [BertSetting(0.06, 0.98, 1e-3), ModernBertSetting(0.3, 0.02, 5e-3)]
+)
 def test_the_trainer_stops_and_is_evaluated(
-    tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
+    setting: TrainerSetting, tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
-    arm = TrainerArm(TrainerSetting(0.06, 0.98, 1e-3), minutes=0.03, seed=1)
+    arm = TrainerArm(setting, minutes=0.03, seed=1)
     results = LearningResults(tmp_path, Dataset.open(data_folder), PLAN)
     run_module(*learning.training_command(arm, "tiny", data_folder, tmp_path / "model"))
     record = json.loads((tmp_path / "model" / "training.json").read_text())
