@@ -67,7 +67,7 @@ class Vocabulary:
     def _required_counts(self) -> IntArray:
         if self.counts is None:
             raise UserError(
-                "rarity and random_from: unigram need token counts, which this data set, or a text "
-                "tokenized with two vocabularies, does not have"
+                "rarity, random_from: unigram and skip-gram need token counts, which this data "
+                "set, or a text tokenized with two vocabularies, does not have"
             )
         return self.counts

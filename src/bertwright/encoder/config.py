@@ -26,6 +26,7 @@ from bertwright.modules.dropout import DropoutConfig, has_dropout
 from bertwright.modules.embeddings.adaptive import AdaptiveEmbeddingsConfig
 from bertwright.modules.embeddings.characters import CharacterEmbeddingsConfig
 from bertwright.modules.embeddings.embeddings import EmbeddingsConfig, TokenEmbeddingsConfig
+from bertwright.modules.embeddings.ngrams import NgramEmbeddingsConfig
 from bertwright.modules.feed_forward import FeedForwardConfig, GELUConfig
 from bertwright.modules.initialisation import InitialisationConfig, PublishedInitialisationConfig
 from bertwright.modules.mixer import MixerConfig
@@ -38,6 +39,7 @@ REGISTERED_KINDS = (
     FixedPatternsConfig,
     LSHAttentionConfig,
     LSTMConfig,
+    NgramEmbeddingsConfig,
     RandomFeaturesConfig,
 )
 """Modules that are imported only to register their kinds."""
@@ -69,6 +71,11 @@ class EncoderConfig(Settings):
         if self.sliding_window is None or self.sliding_window.base is None:
             return self.positions
         return self.positions.model_copy(update={"base": self.sliding_window.base})
+
+    @property
+    def is_contextual(self) -> bool:
+        """Return whether hidden states depend on other tokens, unlike static word vectors."""
+        return any("s" in order for order in self.depth.sublayer_orders())
 
     @property
     def has_dropout(self) -> bool:

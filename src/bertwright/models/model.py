@@ -17,7 +17,7 @@ from bertwright.models.memory import require_memory
 from bertwright.modules.attention.cache import Memory
 from bertwright.modules.attention.mask import Visibility
 from bertwright.modules.dropout_rng import DropoutRng
-from bertwright.modules.embeddings.characters import CharacterEmbedding, CharacterEmbeddingsConfig
+from bertwright.modules.embeddings.spelling import SpelledEmbedding
 from bertwright.modules.initialisation import initialise
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.objectives.generator import Generator
@@ -99,8 +99,8 @@ class Model(nn.Module):
     def build(recipe: Recipe, vocab_size: int, tokenizer: Tokenizer | None = None) -> "Model":
         """Return a model initialised from the recipe's seed.
 
-        Character embeddings take the spelling of each token from ``tokenizer``; without one, they
-        spell token ids in digits. Errors: UserError if the model is larger than this machine's
+        Embeddings from characters take the spelling of each token from ``tokenizer``; without one,
+        they spell token ids in digits. Errors: UserError if the model is larger than this machine's
         memory.
         """
         with torch.device("meta"):
@@ -109,12 +109,12 @@ class Model(nn.Module):
         initialise(model, recipe.encoder.initialisation, recipe.seed)
         if tokenizer is not None:
             model.restrict_to_vocabulary(tokenizer)
-        config, table = recipe.encoder.embeddings, model.encoder.embeddings.tokens
-        if isinstance(config, CharacterEmbeddingsConfig) and isinstance(table, CharacterEmbedding):
+        table = model.encoder.embeddings.tokens
+        if isinstance(table, SpelledEmbedding):
             table.set_spelling(
-                character_ids([str(token_id) for token_id in range(vocab_size)], config.longest)
+                character_ids([str(token_id) for token_id in range(vocab_size)], table.longest)
                 if tokenizer is None
-                else token_character_ids(tokenizer, vocab_size, config.longest)
+                else token_character_ids(tokenizer, vocab_size, table.longest)
             )
         return model
 

@@ -1,7 +1,7 @@
 """The mixer axis: how tokens exchange information (token mixer)."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, ClassVar, Literal, cast
 
 from pydantic import Field
 from torch import Tensor, nn
@@ -115,6 +115,20 @@ class MixerConfig(Config):
     ) -> nn.Module:
         """Build the module of a sublayer from (B, L, input_width) to (B, L, output_width)."""
         return self.build(output_width, positions, norm)
+
+
+class NoMixerConfig(MixerConfig):
+    """No token mixer, so no token depends on another: static word vectors."""
+
+    kind: Literal["none"] = "none"
+
+    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
+        if any("s" in order for order in encoder.depth.sublayer_orders()):
+            yield (
+                "mixer.kind none is for encoders without attention: set depth.kind to none, or "
+                "another mixer.kind"
+            )
+        yield from super().conflicts(encoder)
 
 
 class MultiHeadConfig(MixerConfig):

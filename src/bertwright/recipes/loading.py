@@ -75,10 +75,18 @@ def read_recipe(name: str | Path, extended_by: tuple[Path, ...] = ()) -> PlainMa
         raise UserError(f"there is no recipe {name!r}{hint}")
     settings = dict(_load_system(system))
     sizes = settings.pop("sizes", {})
-    result = merge_override(
-        merge_override(settings, read_system_file("sizes").get(size, {})), sizes.get(size, {})
-    )
+    common_size = _settings_in(settings, read_system_file("sizes").get(size, {}))
+    result = merge_override(merge_override(settings, common_size), sizes.get(size, {}))
     return {**result, "name": name}
+
+
+def _settings_in(settings: Mapping[str, Any], size: Mapping[str, Any]) -> PlainMapping:
+    """Return the settings of a size that a system has; without blocks there are no layers."""
+    return {
+        name: _settings_in(settings[name], value) if isinstance(value, Mapping) else value
+        for name, value in size.items()
+        if name in settings
+    }
 
 
 def merge(parent: Mapping[str, Any], child: Mapping[str, Any]) -> PlainMapping:

@@ -31,7 +31,6 @@ from bertwright.data.tokenization.tokenizer import (
 from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
-from bertwright.modules.embeddings.characters import CharacterEmbeddingsConfig
 from bertwright.recipes import Recipe
 from bertwright.recipes.loading import Override
 from bertwright.training.pretraining_batches import target_maker
@@ -55,26 +54,30 @@ TOY_MIXER = {
 }
 """Settings of a mixer at toy size, if the recipe states them."""
 
-TOY_CHARACTERS = (
-    "encoder.embeddings.longest=6",
-    "encoder.embeddings.character_width=4",
-    "encoder.embeddings.filters=[[1, 12], [2, 12]]",
-)
+TOY_EMBEDDINGS = {
+    "width": 24,
+    "longest": 6,
+    "character_width": 4,
+    "filters": [[1, 12], [2, 12]],
+    "buckets": 50,
+}
+"""Settings of embeddings at toy size, if their kind has them."""
 
 
 def toy_recipe(name: str | Path, *overrides: Override) -> Recipe:
     """Return a recipe with 2 blocks of width 32, sequences of 24 tokens and 40 token ids."""
     recipe = Recipe.load(name)
     encoder, memory = recipe.encoder, recipe.encoder.memory_length
-    narrow = hasattr(encoder.embeddings, "width")
-    spelled = isinstance(encoder.embeddings, CharacterEmbeddingsConfig)
     phases = [phase.model_dump(include=PHASE_SETTINGS, mode="json") for phase in recipe.phases]
     return Recipe.load(
         name,
         "encoder.width=32",
-        "encoder.depth.layers=2",
-        *(["encoder.embeddings.width=24"] if narrow else []),
-        *(TOY_CHARACTERS if spelled else []),
+        *(["encoder.depth.layers=2"] if hasattr(encoder.depth, "layers") else []),
+        *(
+            f"encoder.embeddings.{key}={json.dumps(value)}"
+            for key, value in TOY_EMBEDDINGS.items()
+            if hasattr(encoder.embeddings, key)
+        ),
         *(
             f"encoder.mixer.{key}={json.dumps(value)}"
             for key, value in TOY_MIXER.items()

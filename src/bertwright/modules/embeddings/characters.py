@@ -2,16 +2,14 @@
 
 from typing import Annotated, ClassVar, Literal, Self, cast
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from bertwright.data.tokenization.character_ids import NUM_CHARACTERS
 from bertwright.modules.embedding_lookup import embedding_lookup, empty_embedding
-from bertwright.modules.embeddings.embeddings import EmbeddingsConfig
+from bertwright.modules.embeddings.spelling import SpelledEmbedding, SpelledEmbeddingsConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
 HIGHWAY_GATE_BIAS = -2.0
@@ -21,16 +19,14 @@ HIGHWAY_GATE_BIAS = -2.0
 FilterSize = Annotated[int, Field(ge=1, le=65_536)]
 
 
-class CharacterEmbeddingsConfig(EmbeddingsConfig):
+class CharacterEmbeddingsConfig(SpelledEmbeddingsConfig):
     """Convolution, max pooling, highways and a projection (Jozefowicz et al. 2016).
 
     ``filters`` are pairs of a filter width in characters and the number of such filters (defaults
-    of Peters et al. 2018). At most ``longest`` characters of a token are read. The embeddings
-    cannot be tied to the output.
+    of Peters et al. 2018).
     """
 
     kind: Literal["characters"] = "characters"
-    longest: int = Field(default=50, ge=3, le=1_024)
     character_width: int = Field(default=16, ge=1, le=65_536)
     filters: tuple[tuple[FilterSize, FilterSize], ...] = Field(
         default=((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024)),
@@ -38,8 +34,6 @@ class CharacterEmbeddingsConfig(EmbeddingsConfig):
         max_length=64,
     )
     highways: int = Field(default=2, ge=0, le=64)
-
-    has_single_table: ClassVar[bool] = False
 
     @model_validator(mode="after")
     def _check_filter_widths(self) -> Self:
@@ -60,28 +54,22 @@ class CharacterEmbeddingsConfig(EmbeddingsConfig):
         return convolution + self.highways * 4 * num_channels**2 + 2 * num_channels * width
 
 
-class CharacterEmbedding(nn.Module):
-    """Character-based token embeddings; ``spelling`` (V, C) int16 is a buffer."""
+class CharacterEmbedding(SpelledEmbedding):
+    """Character-based token embeddings."""
 
     def __init__(self, config: CharacterEmbeddingsConfig, vocab_size: int, width: int) -> None:
-        super().__init__()
+        super().__init__(vocab_size, config.longest)
         num_channels = sum(number for _, number in config.filters)
         inner = config.character_width
-        self.register_buffer("spelling", torch.zeros(vocab_size, config.longest, dtype=torch.int16))
         self.characters = empty_embedding(NUM_CHARACTERS, inner)
         self.filters = nn.ModuleList(nn.Linear(inner * w, n) for w, n in config.filters)
         self.highways = nn.ModuleList(Highway(num_channels) for _ in range(config.highways))
         self.projection = nn.Linear(num_channels, width)
 
-    def set_spelling(self, characters: NDArray[np.int16]) -> None:
-        """Set the character IDs of all tokens, (V, C)."""
-        cast(Tensor, self.spelling).copy_(torch.from_numpy(characters))
-
     def forward(self, token_ids: Tensor) -> Tensor:
         """Embed token_ids (...) int64 as (..., E), computing each distinct token once."""
         distinct, inverse = torch.unique(token_ids, return_inverse=True)
-        characters = cast(Tensor, self.spelling)[distinct].long()
-        return embedding_lookup(self._embed_spellings(characters), inverse)
+        return embedding_lookup(self._embed_spellings(self.spelling_of(distinct)), inverse)
 
     def _embed_spellings(self, characters: Tensor) -> Tensor:
         """Embed characters (N, C) as (N, E)."""

@@ -44,6 +44,7 @@ NO_STOCK_CLASS = [
     "bilstm-student",
     "elmo",
     "ernie-2",
+    "fasttext",
     "fixed-patterns",
     "gpt-bert",
     "ib-bert",
@@ -57,6 +58,7 @@ NO_STOCK_CLASS = [
     "transformer-xl",
     "transformer",
     "universal-transformer",
+    "word2vec",
     "xlm-e",
 ]
 

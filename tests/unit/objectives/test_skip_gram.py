@@ -1,0 +1,36 @@
+"""The loss of skip-gram with negative sampling."""
+
+import math
+
+import pytest
+
+from bertwright.models import Model
+from toy_recipes import LENGTH, NUM_SEQUENCES, VOCABULARY, shaken, toy, toy_batch
+
+
+def log_sigmoid(value: float) -> float:
+    return -math.log1p(math.exp(-value))
+
+
+def test_loss_follows_the_equation_of_the_paper():
+    recipe = toy("word2vec", "objectives.skip-gram.window=2", "objectives.skip-gram.negatives=4")
+    model, batch = shaken(Model.build(recipe, VOCABULARY), 0.5), toy_batch(recipe, 0)
+    targets = batch.targets["skip-gram"]
+    centres = model.encoder.embeddings.tokens.weight.detach().double()
+    contexts = model.heads["skip-gram"].words.weight.detach().double()
+    noise = targets.extra_inputs["noise_ids"].view(NUM_SEQUENCES, LENGTH, 3)
+    assert (noise == noise[..., :1]).all()
+    total, num_pairs = 0.0, 0
+    for position, label, weight in zip(
+        targets.positions.tolist(), targets.labels.tolist(), targets.weights.tolist(), strict=True
+    ):
+        if weight == 0:
+            continue
+        num_pairs += 1
+        vector = centres[batch.token_ids.flatten()[position]]
+        total -= log_sigmoid(float(vector @ contexts[label]))
+        scores = (contexts[noise[position // LENGTH, :, 0]] @ vector).tolist()
+        total -= 4 * sum(log_sigmoid(-score) for score in scores) / LENGTH
+    loss = model.losses(batch, recipe.objectives)["skip-gram"]
+    assert loss.count == num_pairs > 0
+    assert float(loss.sum.detach()) == pytest.approx(total, rel=1e-5)
