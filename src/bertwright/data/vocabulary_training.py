@@ -89,6 +89,13 @@ def _train(
     return Tokenizer(backend)
 
 
+def word_level_tokenizer(words: Sequence[str], lowercase: bool) -> Tokenizer:
+    """Return a tokenizer of distinct words, which have ids after the special tokens."""
+    backend = _word_level(WordLevelConfig(lowercase=lowercase))
+    _set_words(backend, words)
+    return Tokenizer(backend)
+
+
 def train_tokenizer_on_files(
     inputs: Sequence[str | Path],
     output: str | Path,
@@ -241,7 +248,12 @@ def _train_word_level(
     ranked = sorted(word_counts, key=lambda word: (-word_counts[word], word))[
         : vocab_size - len(BERT_SPECIAL_TOKENS)
     ]
-    vocabulary = {token: index for index, token in enumerate((*BERT_SPECIAL_TOKENS, *ranked))}
+    _set_words(backend, ranked)
+
+
+def _set_words(backend: library.Tokenizer, words: Sequence[str]) -> None:
+    """Set the vocabulary to the special tokens and these words."""
+    vocabulary = {token: index for index, token in enumerate((*BERT_SPECIAL_TOKENS, *words))}
     backend.model = models.WordLevel(vocabulary, unk_token="[UNK]")
     _add_bert_special_tokens(backend)
 

@@ -1,4 +1,4 @@
-"""``bertwright import``: convert a Hugging Face folder to a bertwright model."""
+"""``bertwright import``: convert a Hugging Face folder or word vectors to a bertwright model."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,22 +10,36 @@ from bertwright.cli.output import JsonOption, print_result
 
 
 def import_(
-    folder: Annotated[Path, typer.Argument(help="Hugging Face model folder (safetensors).")],
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FOLDER|FILE",
+            help="Hugging Face model folder (safetensors), or a text file of word vectors (GloVe, "
+            "word2vec, fastText), plain or .gz.",
+        ),
+    ],
     output: OutputOption,
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Convert a Hugging Face folder to a bertwright model.
+    """Convert a Hugging Face folder or a file of word vectors to a bertwright model.
 
     Families: BERT, RoBERTa, XLM-R, DistilBERT, ALBERT, ELECTRA, ModernBERT, MobileBERT, Longformer,
     BigBird, XLM, XLNet, GPT, GPT-2, T5 and BART, and those of plugins; bertwright export writes
-    them.
+    them. Word vectors become an encoder without blocks, the baseline of transfer.
     """
     from bertwright.core.files import atomic_folder, require_new_folder
-    from bertwright.interop.huggingface.importer import load_huggingface
 
     require_new_folder(output)
-    text_model = load_huggingface(folder)
+    omitted: dict[str, int] = {}
+    if source.is_file():
+        from bertwright.interop.word_vectors import import_word_vectors
+
+        text_model, omitted["omitted_words"] = import_word_vectors(source)
+    else:
+        from bertwright.interop.huggingface.importer import load_huggingface
+
+        text_model = load_huggingface(source)
     with atomic_folder(output) as temporary:
         text_model.save(temporary)
     model = text_model.model
@@ -36,6 +50,7 @@ def import_(
             "vocabulary": model.vocab_size,
             "encoder_parameters": sum(p.numel() for p in model.encoder.parameters()),
             "objectives": list(model.recipe.objectives),
+            **omitted,
         },
         as_json,
     )

@@ -109,7 +109,8 @@ def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> He
 def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     """Return the usual fine-tuning head for the family of a recipe.
 
-    Causal encoders are read at the last position, bidirectional pairs of causal halves as a mean.
+    Causal encoders are read at the last position, bidirectional pairs of causal halves and static
+    word vectors as a mean.
     Similarity uses the recipe's text vectors. Encoders pretrained on pairs have a pooler,
     discriminators a GELU head. Pre-norm encoders apply the transform of their language-model head
     to the mean, since they have not learned to gather a text in the first position.
@@ -125,7 +126,7 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     if isinstance(output_type, SimilarityOutput):
         pooled = "first" if recipe.vectors.pooling == "cls" else "mean"
         return LinearHeadConfig(pooling="last" if causal and not by_halves else pooled)
-    if by_halves:
+    if by_halves or not recipe.encoder.is_contextual:
         return LinearHeadConfig(pooling="mean")
     if causal:
         return LinearHeadConfig(pooling="last")
