@@ -49,6 +49,22 @@ def test_embed_prints_json_lines(folder: Path) -> None:
     assert len(lines[0]["vector"]) == 32
 
 
+def test_neighbours_of_imported_word_vectors(tmp_path: Path) -> None:
+    (tmp_path / "vectors.txt").write_text("bird 1 0\ntree 0.9 0.1\nred 0 1\n")
+    (tmp_path / "texts.txt").write_text("The red tree. A bird is red.")
+    model = tmp_path / "model"
+    imported = invoke_json("import", tmp_path / "vectors.txt", "-o", model)
+    assert (imported["vocabulary"], imported["omitted_words"]) == (8, 0)
+    command = ("neighbours", model, "One [bird]", "--text", tmp_path / "texts.txt", "-n", 2)
+    result = invoke_json(*command)
+    assert set(result) == {"results", "sentences", "words"}
+    nearest = [neighbour["sentence"] for neighbour in result["results"][0]["neighbours"]]
+    assert nearest == ["A [bird] is red.", "The red [tree]."]
+    static = [neighbour["token"] for neighbour in result["results"][0]["static_neighbours"]]
+    assert static == ["tree", "red"]
+    assert "static: tree" in invoke(*command).stdout
+
+
 def test_minimal_pairs_report_accuracy_by_paradigm(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     pair = {"sentence_good": "The red bird", "sentence_bad": "The bird red", "UID": "order"}

@@ -160,7 +160,7 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         """Embed token_ids (B, L) int64 as (B, L, D)."""
         x = embedding_dropout(
-            self._look_up(token_ids), token_ids, self.embedding_dropout, dropout_rng, 1
+            self.look_up(token_ids), token_ids, self.embedding_dropout, dropout_rng, 1
         )
         x = tap(hooks, "tokens", x)
         if self.query_vector is not None and token_info.is_query_stream is not None:
@@ -193,7 +193,8 @@ class Embeddings(nn.Module):
         """Return the token table (V, E), or else the first parameter of the token embeddings."""
         return next(self.tokens.parameters())
 
-    def _look_up(self, token_ids: Tensor) -> Tensor:
+    def look_up(self, token_ids: Tensor) -> Tensor:
+        """Return the token embeddings (..., E) of token_ids (...) int64, without positions."""
         if isinstance(self.tokens, nn.Embedding):
             return embedding_lookup(self.tokens.weight, token_ids)
         return self.tokens(token_ids)
