@@ -31,12 +31,14 @@ from bertwright.modules.feed_forward import FeedForwardConfig, GELUConfig
 from bertwright.modules.initialisation import InitialisationConfig, PublishedInitialisationConfig
 from bertwright.modules.mixer import MixerConfig
 from bertwright.modules.norms import LayerNormConfig, NormConfig
+from bertwright.modules.recurrent.gru import GRUConfig
 from bertwright.modules.recurrent.lstm import LSTMConfig
 
 REGISTERED_KINDS = (
     AdaptiveEmbeddingsConfig,
     CharacterEmbeddingsConfig,
     FixedPatternsConfig,
+    GRUConfig,
     LSHAttentionConfig,
     LSTMConfig,
     NgramEmbeddingsConfig,

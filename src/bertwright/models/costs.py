@@ -124,9 +124,7 @@ def _stack_flops(
     for block, (order, (in_width, width)) in enumerate(blocks):
         mixers, ffns = order.count("s"), order.count("f")
         mixer = config.mixer_at(block)
-        mixer_flops, by_length = mixer.sublayer_flops(
-            in_width, width, config.num_directions, length
-        )
+        mixer_flops, by_length = mixer.sublayer_flops(in_width, width, config.visibility, length)
         projections += mixers * mixer_flops
         inner = config.feed_forward_at(block).inner_width(width)
         projections += ffns * 2 * matrices * width * inner

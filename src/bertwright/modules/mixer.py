@@ -100,7 +100,7 @@ class MixerConfig(Config):
         return [width] * (num_blocks + 1)
 
     def sublayer_flops(
-        self, input_width: int, output_width: int, num_directions: int, length: int
+        self, input_width: int, output_width: int, visibility: Visibility, length: int
     ) -> tuple[float, float]:
         """Return the FLOPs per token of a sublayer with these widths, in the form of ``flops``."""
         return self.flops(output_width, length)

@@ -290,7 +290,7 @@ def test_layers_and_directions_drop_different_weights() -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (["encoder.visibility=bidirectional"], "mixer is recurrent: set visibility"),
+        (["encoder.visibility={kind: window, size: 2}"], "mixer is recurrent: set visibility"),
         (["encoder.positions=rotary"], "set positions.kind to none"),
         (["encoder.memory_length=5"], "set it to 1"),
         (

@@ -11,11 +11,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bertwright.core.errors import UserError
 from bertwright.encoder.encoder import Encoder
 from bertwright.modules.attention.mask import ScanDirection
 from bertwright.modules.context import BlockContext
-from bertwright.modules.recurrent.lstm import LSTMLayer, LSTMMixer
+from bertwright.modules.recurrent.lstm import LSTMLayer
 from bertwright.modules.recurrent.lstm_kernels import LSTMState, LSTMWeights, lstm_step
+from bertwright.modules.recurrent.recurrent_mixer import RecurrentMixer
 
 LSTM_OPERATOR = "::LSTM"
 """Name of the ONNX operator, whose gates are in the order i, o, f, g."""
@@ -25,24 +27,30 @@ def use_padded_lstm_mixers(encoder: Encoder) -> None:
     """Replace the recurrent layers of an encoder by layers over padded sequences."""
     for module in list(encoder.modules()):
         for name, child in module.named_children():
-            if isinstance(child, LSTMMixer):
+            if isinstance(child, RecurrentMixer):
+                if not all(isinstance(layer, LSTMLayer) for layer in child.direction_layers):
+                    raise UserError(
+                        "of recurrent layers only the LSTM has a graph: export a model with "
+                        "encoder.mixer.kind lstm"
+                    )
                 setattr(module, name, PaddedLstmMixer(child))
     encoder.scan_directions = ()
 
 
 class PaddedLstmMixer(nn.Module):
-    """The layers of an :class:`LSTMMixer`, computed over padded sequences."""
+    """The LSTM layers of a recurrent mixer, computed over padded sequences."""
 
-    def __init__(self, mixer: LSTMMixer) -> None:
+    def __init__(self, mixer: RecurrentMixer) -> None:
         super().__init__()
         self.directions: Sequence[ScanDirection] = mixer.directions
         self.direction_layers = mixer.direction_layers
+        self.layer_inputs = mixer.layer_inputs
 
     def forward(self, x: Tensor, context: BlockContext) -> Tensor:
         """Map (B, L, in) to (B, L, out), with 0 at padding."""
         attention_mask = context.attention.mask.is_real
         assert attention_mask is not None, "a graph has an attention mask"
-        parts = x.chunk(len(self.directions), dim=-1)
+        parts = self.layer_inputs(x)
         layers = (cast(LSTMLayer, layer) for layer in self.direction_layers)
         outputs = [
             _run_layer(*inputs, attention_mask)

@@ -1,21 +1,15 @@
 """Long short-term memory as a token mixer (Hochreiter and Schmidhuber 1997)."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal, cast
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.modules.attention.cache import RecurrentCarry
-from bertwright.modules.attention.mask import ScanDirection, Visibility, scan_directions
 from bertwright.modules.attention.mask.token_runs import TokenRuns
-from bertwright.modules.attention.positions import PositionsConfig
-from bertwright.modules.context import BlockContext
 from bertwright.modules.dropout_rng import DropoutRng, weight_dropout
-from bertwright.modules.hooks import HookPoint, child_hooks, tap
-from bertwright.modules.mixer import MixerConfig
-from bertwright.modules.norms import NormConfig
+from bertwright.modules.hooks import HookPoint, tap
 from bertwright.modules.parameter_roles import ParameterRole
 from bertwright.modules.recurrent.lstm_kernels import (
     LSTMState,
@@ -24,19 +18,11 @@ from bertwright.modules.recurrent.lstm_kernels import (
     run_lstm_explicit,
     run_lstm_fused,
 )
-
-if TYPE_CHECKING:
-    from bertwright.encoder.config import EncoderConfig
-
-ATTENTION_TAPS = ("query", "key", "value", "scores", "weights", "context", "heads")
-"""Hook names that a recurrent mixer does not have."""
+from bertwright.modules.recurrent.recurrent_mixer import RecurrentConfig, RecurrentLayer
 
 
-class LSTMConfig(MixerConfig):
+class LSTMConfig(RecurrentConfig):
     """An LSTM layer for each reading direction of the attention rule.
-
-    The layer reads forward if the rule is ``causal``, backward if it is ``reversed``; ``both-ways``
-    has one layer for each half of the hidden states.
 
     - ``cell``: width of the cell, which is projected to the width of the layer; None for no
       projection
@@ -57,93 +43,23 @@ class LSTMConfig(MixerConfig):
     dropout: float = Field(default=0.0, ge=0, lt=1)
     kernel: Literal["auto", "explicit"] = "auto"
 
-    supports_any_visibility: ClassVar[bool] = False
     supports_memory: ClassVar[bool] = True
-    is_recurrent: ClassVar[bool] = True
-
-    def conflicts(self, encoder: "EncoderConfig") -> Iterator[str]:
-        directions, orders = scan_directions(encoder.visibility), encoder.depth.sublayer_orders()
-        if not directions or encoder.sliding_window is not None:
-            yield (
-                "mixer is recurrent: set visibility to causal, reversed or both-ways, with or "
-                "without document, and sliding_window to null"
-            )
-        if not encoder.positions.supports_recurrence:
-            yield "mixer is recurrent and has no distances: set positions.kind to none"
-        if odd_widths := [width for width in encoder.hidden_widths if width % len(directions)]:
-            yield f"visibility both-ways needs even widths, not {odd_widths[0]}"
-        if any("s" not in order for order in orders):
-            yield "a recurrent mixer must be in every block: set depth.kind to stack"
-        if encoder.depth.sharing != "none":
-            yield "a recurrent mixer cannot be shared by blocks: set depth.sharing to none"
-        if encoder.norm.placement == "sub":
-            yield "a recurrent mixer has no inner norm: set norm.placement to pre or post"
-        if encoder.memory_length and (encoder.memory_length != 1 or directions != ("forward",)):
-            yield (
-                "memory_length of a recurrent mixer is for its forward state: set it to 1 and "
-                "visibility to causal, or memory_length to 0"
-            )
 
     def hidden_widths(self, embeddings_width: int, width: int, num_blocks: int) -> list[int]:
         if not num_blocks:
             return [width]
         return [embeddings_width, *[self.between or width] * (num_blocks - 1), width]
 
-    def sublayer_flops(
-        self, input_width: int, output_width: int, num_directions: int, length: int
-    ) -> tuple[float, float]:
-        input_width, output_width = input_width // num_directions, output_width // num_directions
+    def layer_flops(self, input_width: int, output_width: int) -> float:
         cell = self.cell or output_width
         projection = 2 * cell * output_width if self.cell else 0
-        return num_directions * (8 * cell * (input_width + output_width) + projection), 0.0
+        return 8 * cell * (input_width + output_width) + projection
 
-    def build_sublayer(
-        self,
-        input_width: int,
-        output_width: int,
-        positions: PositionsConfig,
-        norm: NormConfig,
-        visibility: Visibility,
-    ) -> nn.Module:
-        return LSTMMixer(self, input_width, output_width, scan_directions(visibility))
+    def build_layer(self, input_width: int, output_width: int) -> "LSTMLayer":
+        return LSTMLayer(self, input_width, output_width)
 
 
-class LSTMMixer(nn.Module):
-    """One LSTM layer for each direction; two layers each compute half of the hidden states."""
-
-    def __init__(
-        self,
-        config: LSTMConfig,
-        input_width: int,
-        output_width: int,
-        directions: Sequence[ScanDirection],
-    ) -> None:
-        super().__init__()
-        self.directions, parts = tuple(directions), len(directions)
-        self.direction_layers = nn.ModuleList(
-            LSTMLayer(config, input_width // parts, output_width // parts) for _ in directions
-        )
-        # torch.compile would unroll every step. A decorator would import the compiler too early.
-        self.run = cast(Callable[..., Tensor], torch.compiler.disable(LSTMMixer._run))
-
-    def forward(self, x: Tensor, context: BlockContext) -> Tensor:
-        """Map x (B, L, input_width) to (B, L, output_width)."""
-        if context.hooks is not None:
-            context.hooks.reject_missing(ATTENTION_TAPS, "a recurrent mixer has no attention")
-        return tap(context.hooks, "output", self.run(self, x, context))
-
-    def _run(self, x: Tensor, context: BlockContext) -> Tensor:
-        outputs: list[Tensor] = []
-        parts = x.chunk(len(self.directions), dim=-1)
-        for number, (direction, lstm, part) in enumerate(
-            zip(self.directions, self.direction_layers, parts, strict=True)
-        ):
-            runs, hooks = context.attention.runs[direction], child_hooks(context.hooks, direction)
-            outputs.append(lstm(part, runs, number, context.dropout_rng, hooks, context.past))
-        return torch.cat(outputs, dim=-1)
-
-
-class LSTMLayer(nn.Module):
+class LSTMLayer(RecurrentLayer):
     """An LSTM layer that reads in one direction."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {

@@ -266,17 +266,18 @@ SCAN_DIRECTIONS: dict[type[Visibility], tuple[ScanDirection, ...]] = {
     CausalVisibility: ("forward",),
     ReverseCausalVisibility: ("backward",),
     ForwardBackwardVisibility: ("forward", "backward"),
+    BidirectionalVisibility: ("forward", "backward"),
 }
 
 
 def scan_directions(visibility: Visibility) -> tuple[ScanDirection, ...]:
     """Return the reading directions of a rule, one for each part of a hidden state.
 
-    The result is empty unless the rule is a direction, optionally within documents.
+    The result is empty unless the rule is a direction, or both, optionally within documents.
     """
     rules = [
         r for r in members(visibility, AndVisibility) if not isinstance(r, SameDocumentVisibility)
-    ]
+    ] or [BidirectionalVisibility()]
     return SCAN_DIRECTIONS.get(type(rules[0]), ()) if len(rules) == 1 else ()
 
 
