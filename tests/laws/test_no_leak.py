@@ -288,8 +288,12 @@ def _through(later: Tensor, earlier: Tensor) -> Tensor:
 
 
 def state_halves(model: Model, rule: Visibility) -> list[tuple[slice, Visibility]]:
-    """Return the parts of a hidden state and their visibility; a recurrent mixer has two."""
-    if not model.encoder.scan_directions:
+    """Return the parts of a hidden state and their visibility.
+
+    A recurrent mixer has two if its halves read in two directions.
+    """
+    num_directions = len(model.encoder.scan_directions)
+    if not num_directions or num_directions > model.recipe.encoder.num_directions:
         return [(slice(None), rule)]
     width = model.recipe.encoder.direction_width
     rule_by_direction = {"forward": CausalVisibility(), "backward": ReverseCausalVisibility()}

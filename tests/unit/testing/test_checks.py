@@ -25,6 +25,7 @@ from small_tasks import classes, numbers, pairs, tagged
 OBJECTIVES: dict[str, tuple[str, ...]] = {
     "denoising": ("decoder={}", "assembly={kind: doc-sentences, length: 24}"),
     "dialogue": ("assembly={kind: dialogue, length: 24}",),
+    "neighbouring-sentences": ("assembly={kind: sentence-groups, length: 24}",),
     "ponder": ("encoder.depth={kind: halting, layers: 2}",),
 }
 """Overrides of objectives that need more than BERT."""

@@ -3,8 +3,8 @@
 Reading order: ``input_format`` (the axis), ``chunks`` (whole sentences that fill a sequence),
 ``layout`` (one text span as a sequence), ``text_layout`` (several texts as a sequence), then one
 file per format: ``packed``, ``sentences``, ``pairs``, ``connective_pairs``, ``dialogues``,
-``translations``, ``item_history``, ``mixture`` (several formats in one run) and ``half_reversed``
-(another format, read in both directions).
+``sentence_groups``, ``translations``, ``item_history``, ``mixture`` (several formats in one run)
+and ``half_reversed`` (another format, read in both directions).
 """
 
 from bertwright.batches.formats.connective_pairs import ConnectedPair
@@ -15,6 +15,7 @@ from bertwright.batches.formats.item_history import ItemHistory
 from bertwright.batches.formats.mixture import MixedSequences, Mixture
 from bertwright.batches.formats.packed import Contiguous, Packed
 from bertwright.batches.formats.pairs import SegmentPair, SentencePair, TextPair
+from bertwright.batches.formats.sentence_groups import SentenceGroups
 from bertwright.batches.formats.sentences import DocSentences, FullSentences
 from bertwright.batches.formats.translations import TranslationPair
 
@@ -31,6 +32,7 @@ __all__ = [
     "Mixture",
     "Packed",
     "SegmentPair",
+    "SentenceGroups",
     "SentencePair",
     "SequenceSource",
     "TextPair",

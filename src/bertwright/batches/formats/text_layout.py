@@ -54,9 +54,13 @@ class TextLayout:
         )
 
     def lay_out(
-        self, texts: TextSpans, segment_ids: IntArray, relation: IntArray, is_present: BoolArray
+        self,
+        texts: TextSpans,
+        segment_ids: IntArray,
+        relation: IntArray | None,
+        is_present: BoolArray,
     ) -> SequenceBatch:
-        """Return sequences of texts (B, k) with their segment ids and ``relation`` (B,).
+        """Return sequences of texts (B, k) with their segment ids and ``relation`` (B,), if any.
 
         The texts of a sequence must fit, and those that are not present come last.
         """

@@ -41,6 +41,7 @@ def build_model(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
 
 NO_STOCK_CLASS = [
     "awd-lstm",
+    "bi-skip",
     "bilstm-student",
     "elmo",
     "ernie-2",
@@ -55,6 +56,7 @@ NO_STOCK_CLASS = [
     "performer",
     "reformer",
     "sandwich",
+    "skip-thought",
     "transformer-xl",
     "transformer",
     "universal-transformer",
