@@ -107,8 +107,9 @@ def flops_per_token(recipe: Recipe, phase: int = 0, vocab_size: int | None = Non
             vocabulary += num_targets * recipe.output.flops(encoder, size)
             if objective.capabilities.uses_decoder and recipe.decoder is not None:
                 targets = objective.targets_per_token(length) * length
-                stack = recipe.decoder.stack_config(encoder)
-                decoder += num_targets * _decoder_flops(stack, targets, length)
+                flops = sum(_stack_flops(recipe.decoder.stack_config(encoder), round(targets)))
+                flops += recipe.decoder.cross_attention_flops(encoder, targets, length)
+                decoder += num_targets * flops
     projections, attention = positions_per_token * projections, positions_per_token * attention
     return FlopsPerToken(projections, attention, vocabulary, decoder, generators, skipped)
 
@@ -160,14 +161,6 @@ def _attended_fraction(config: EncoderConfig, block: int, length: int) -> float:
     counts = [heads if t.head_indices is None else len(t.head_indices) for t in tiles]
     pairs = sum(t.num_pairs * count for t, count in zip(tiles, counts, strict=True))
     return pairs / (heads * length**2) if tiles else 1.0
-
-
-def _decoder_flops(decoder: EncoderConfig, num_targets: float, length: int) -> float:
-    """Return the decoder's FLOPs per target, including keys and values of the source."""
-    mixers = sum(order.count("c") for order in decoder.depth.sublayer_orders())
-    projections, attention = decoder.mixer.flops(decoder.width, length)
-    cross_attention = mixers * (projections / 2 * (1 + length / num_targets) + attention)
-    return sum(_stack_flops(decoder, round(num_targets))) + cross_attention
 
 
 def training_flops(recipe: Recipe, vocab_size: int | None = None) -> float:

@@ -11,7 +11,7 @@ from bertwright.batches.batch import Batch
 from bertwright.batches.targets import Targets
 from bertwright.data.tokenization.character_ids import character_ids, token_character_ids
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.encoder.decoder import Decoder
+from bertwright.encoder.decoder import Decoder, RecurrentDecoder
 from bertwright.encoder.encoder import Encoder
 from bertwright.models.memory import require_memory
 from bertwright.modules.attention.cache import Memory
@@ -88,8 +88,8 @@ class Model(nn.Module):
         context = HeadContext(recipe.encoder, self.encoder.embeddings, vocab_size)
         heads = {name: o.build_head(context) for name, o in recipe.objectives.items()}
         self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
-        self.decoder: Decoder | None = (
-            Decoder(recipe.decoder, recipe.encoder, self.encoder) if recipe.decoder else None
+        self.decoder: Decoder | RecurrentDecoder | None = (
+            recipe.decoder.build(recipe.encoder, self.encoder) if recipe.decoder else None
         )
         width = recipe.encoder.width
         self.pooler = nn.Linear(width, width) if recipe.pooler else None

@@ -21,7 +21,7 @@ from bertwright.core.config import Config
 from bertwright.core.rng import CounterRng
 from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
 from bertwright.encoder.config import EncoderConfig
-from bertwright.encoder.decoder import Decoder
+from bertwright.encoder.decoder import Decoder, RecurrentDecoder
 from bertwright.modules.attention.mask import BidirectionalVisibility, Visibility
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.embeddings.embeddings import Embeddings
@@ -126,7 +126,7 @@ class ModelOutput:
     lm_head: LMHead | None
     aux_outputs: Mapping[str, Tensor] = field(default_factory=dict[str, Tensor])
     token_info: TokenInfo | None = None
-    decoder: Decoder | None = None
+    decoder: Decoder | RecurrentDecoder | None = None
     dropout_rng: DropoutRng | None = None
     output_positions: Tensor | None = None
 

@@ -16,7 +16,9 @@ from bertwright.recipes import Recipe
 from toy_recipes import SYSTEMS, VOCABULARY, published, shaken, toy, toy_batch
 
 DECODING = [system for system in SYSTEMS if published(system).decoder is not None]
+CACHED = [system for system in DECODING if published(system).decoder.supports_cache]
 every_decoder = pytest.mark.parametrize("system", DECODING)
+every_cached_decoder = pytest.mark.parametrize("system", CACHED)
 LENGTH, TARGETS = 14, 9
 
 
@@ -36,8 +38,13 @@ def decode(model: Model, source_ids: Tensor, document_ids: Tensor | None = None)
     return model.decoder.decode(random_tokens(TARGETS, 2), source)
 
 
-@every_decoder
-@pytest.mark.parametrize("kernel", ["explicit", "sdpa"])
+@pytest.mark.parametrize(
+    ("system", "kernel"),
+    [
+        *((system, kernel) for system in CACHED for kernel in ("explicit", "sdpa")),
+        *((system, "auto") for system in DECODING if system not in CACHED),
+    ],
+)
 def test_a_target_attends_to_earlier_targets_and_the_source(system: str, kernel: str) -> None:
     model = build_model(system, f"encoder.mixer.kernel={kernel}")
     inputs: dict[str, Tensor] = {}
@@ -79,7 +86,7 @@ def test_padding_of_the_source_changes_nothing(system: str) -> None:
     )
 
 
-@every_decoder
+@every_cached_decoder
 @torch.no_grad()
 def test_decoding_token_by_token_equals_one_pass(system: str) -> None:
     model = build_model(system)
@@ -167,7 +174,7 @@ def test_heads_may_exceed_the_width_of_the_model() -> None:
     assert decode(model, random_tokens(LENGTH)).shape == (3, TARGETS, 32)
 
 
-@every_decoder
+@every_cached_decoder
 def test_dropout_differs_between_encoder_and_decoder(system: str) -> None:
     model = build_model(system, "encoder.dropout=0.5", "encoder.norm.placement=pre")
     dropout_rng, batch = DropoutRng.for_step(0, 1), toy_batch(model.recipe, 0)

@@ -21,6 +21,7 @@ from bertwright.models.generation.sequences import (
     DecoderSequences,
     GrowingSequences,
     QueryStreamSequences,
+    UncachedDecoderSequences,
     UncachedSequences,
 )
 from bertwright.models.model import Model
@@ -150,7 +151,10 @@ def _open_sequences(
     if objective.decoder_noising is not None:
         starts, positions = zip(*((t.token_ids[0], t.first_position) for t in texts), strict=True)
         sources = [text.source_ids for text in texts]
-        return DecoderSequences(
+        assert model.recipe.decoder is not None, "a denoising recipe has a decoder"
+        has_cache = model.recipe.decoder.supports_cache
+        open_decoder = DecoderSequences if has_cache else UncachedDecoderSequences
+        return open_decoder(
             model, sources, starts, positions, pad_id, languages.prompt, languages.output
         )
     if objective.capabilities.prediction == "permutation":

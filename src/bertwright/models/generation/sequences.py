@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bertwright.encoder.decoder import Decoder
 from bertwright.models.model import Model
 from bertwright.models.text_batches import pad_sequences
 from bertwright.modules.attention.cache import KeyValueCache
@@ -141,9 +142,27 @@ class DecoderSequences(CachedSequences):
         self._source = self._source.select(torch.tensor(indices, device=self._lengths.device))
 
     def _encode(self, token_ids: Tensor, token_info: TokenInfo) -> Tensor:
-        assert self._model.decoder is not None, "a denoising recipe has a decoder"
+        assert isinstance(self._model.decoder, Decoder), "only a stack of blocks has a cache"
         info = token_info.with_language(token_ids, self._language_id)
         return self._model.decoder(token_ids, info, memory=self._cache, source=self._source)[:, -1]
+
+
+class UncachedDecoderSequences(DecoderSequences):
+    """Sequences of a decoder without a cache, which are decoded from the beginning each time."""
+
+    _token_ids: Tensor | None = None
+
+    def append(self, token_ids: Sequence[int]) -> None:
+        assert self._model.decoder is not None, "a denoising recipe has a decoder"
+        new_ids = torch.tensor(token_ids, device=self._lengths.device)[:, None]
+        previous = new_ids[:, :0] if self._token_ids is None else self._token_ids
+        self._token_ids = torch.cat((previous, new_ids), dim=1)
+        self._hidden_states = self._model.decoder.decode(self._token_ids, self._source)[:, -1]
+
+    def select(self, indices: Sequence[int]) -> None:
+        super().select(indices)
+        assert self._token_ids is not None
+        self._token_ids = self._token_ids[torch.tensor(indices, device=self._lengths.device)]
 
 
 class UncachedSequences:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from bertwright.core.config import Config
 from bertwright.encoder.config import EncoderConfig
-from bertwright.encoder.decoder import DecoderConfig
+from bertwright.encoder.decoder import TransformerDecoderConfig
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.families.registry import FAMILIES
 
@@ -101,7 +101,7 @@ def test_every_setting_is_handled(name: str) -> None:
     handled |= {path: None for path, families in HANDLED_BY_FAMILY.items() if name in families}
     unhandled = unhandled_paths(EncoderConfig, "encoder", handled)
     if "decoder" not in handled:
-        unhandled |= unhandled_paths(DecoderConfig, "decoder", handled)
+        unhandled |= unhandled_paths(TransformerDecoderConfig, "decoder", handled)
     assert unhandled == set()
 
 

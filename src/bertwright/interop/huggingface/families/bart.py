@@ -91,6 +91,7 @@ class Bart(EncoderDecoderFamily):
         "encoder.positions.offset": (2,),
         "encoder.visibility.kind": ("bidirectional",),
         "encoder.norm.epsilon": (1e-5,),
+        "decoder.kind": ("transformer",),
         "decoder.order": ("scf",),
         "decoder.positions.kind": ("learned",),
         "decoder.positions.offset": (2,),

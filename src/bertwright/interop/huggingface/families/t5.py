@@ -132,6 +132,7 @@ class T5(EncoderDecoderFamily):
         "encoder.feed_forward.bias": (False,),
         "encoder.norm.kind": ("rmsnorm",),
         "encoder.norm.placement": ("pre",),
+        "decoder.kind": ("transformer",),
         "decoder.order": ("scf",),
         "decoder.positions.kind": ("bucketed",),
         "decoder.positions.one_sided": (True,),
