@@ -109,7 +109,7 @@ def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> He
 def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     """Return the usual fine-tuning head for the family of a recipe.
 
-    Causal encoders are read at the last position, bidirectional pairs of causal halves and static
+    Causal encoders are read at the last position, recurrent ones that read both ways and static
     word vectors as a mean.
     Similarity uses the recipe's text vectors. Encoders pretrained on pairs have a pooler,
     discriminators a GELU head. Pre-norm encoders apply the transform of their language-model head
@@ -126,7 +126,8 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     if isinstance(output_type, SimilarityOutput):
         pooled = "first" if recipe.vectors.pooling == "cls" else "mean"
         return LinearHeadConfig(pooling="last" if causal and not by_halves else pooled)
-    if by_halves or not recipe.encoder.is_contextual:
+    reads_both_ways = recipe.encoder.mixer.is_recurrent and not causal
+    if by_halves or reads_both_ways or not recipe.encoder.is_contextual:
         return LinearHeadConfig(pooling="mean")
     if causal:
         return LinearHeadConfig(pooling="last")

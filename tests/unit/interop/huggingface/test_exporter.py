@@ -43,6 +43,7 @@ NO_STOCK_CLASS = [
     "awd-lstm",
     "bi-skip",
     "bilstm-student",
+    "cove",
     "elmo",
     "ernie-2",
     "fasttext",
