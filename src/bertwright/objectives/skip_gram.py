@@ -1,6 +1,6 @@
 """Skip-gram with negative sampling (Mikolov et al. 2013)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import ClassVar, Literal
 
 import torch
@@ -56,6 +56,11 @@ class SkipGram(Objective):
 
     def label_positions(self, targets: Targets) -> IntArray:
         return targets.extra_inputs["context_positions"]
+
+    def describe_extra_inputs(
+        self, extra_inputs: Mapping[str, int], token_name: Callable[[int], str]
+    ) -> dict[str, int | str]:
+        return {**extra_inputs, "noise_ids": token_name(extra_inputs["noise_ids"])}
 
     def build_head(self, context: HeadContext) -> nn.Module:
         return ContextVectors(context.vocab_size, context.encoder_config.width)

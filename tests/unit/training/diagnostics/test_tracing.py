@@ -76,7 +76,7 @@ def test_a_trace_shows_the_batch_and_the_predictions_of_the_loss(
             assert nats == pytest.approx(float(losses[name].sum), rel=1e-4, abs=1e-4)
 
 
-@pytest.mark.parametrize("system", [s for s in SYSTEMS if s != "transformer"])
+@pytest.mark.parametrize("system", [s for s in SYSTEMS if s not in ("cove", "transformer")])
 def test_short_texts_can_be_traced(system: str, data: Dataset) -> None:
     recipe = toy(system, "assembly.length=24")
     with temporary_dataset(
@@ -85,7 +85,10 @@ def test_short_texts_can_be_traced(system: str, data: Dataset) -> None:
         short = limit_to_data(recipe, short_data)
         for phase in distinct_phases(short):
             trace = trace_sequence(short, short_data, phase)
-            assert any(token.targets for token in trace.tokens)
+            # Word vectors are not trained as classifiers, so they have no predictions to trace.
+            objectives = short.objectives_of(phase).values()
+            has_classes = any(o.capabilities.is_classification for o in objectives)
+            assert any(token.targets for token in trace.tokens) == has_classes
             assert trace.objectives == tuple(short.objective_schedule(phase)[0].objectives)
 
 
