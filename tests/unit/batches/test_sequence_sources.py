@@ -26,6 +26,7 @@ KINDS = {
     "translation-pair": {"kind": "translation-pair"},
     "translation-pair packing": {"kind": "translation-pair", "packing": True},
     "dialogue": {"kind": "dialogue", "fake": 0.5},
+    "sentence-groups": {"kind": "sentence-groups", "sentences": 3},
     "half-reversed pairs": {"kind": "half-reversed", "of": "segment-pair"},
     "half-reversed sentences": {"kind": "half-reversed", "of": "full-sentences"},
     "mixture": {
@@ -36,6 +37,7 @@ KINDS = {
 }
 MAY_HAVE_NO_SEQUENCES = (
     *("packed", "contiguous", "connected-pair", "translation-pair", "dialogue", "mixture"),
+    "sentence-groups",
 )
 LONG = [[[1, 2, 3, 1], [2, 2]], [[3]], [[1] * 30, [4, 4, 2]], [[2, 1]] * 4, [[3, 2]], [[1, 1]]]
 
