@@ -142,5 +142,29 @@ def claims(
     write_claims(results, document)
 
 
+@app.command()
+def analysis_claims(
+    folder: Annotated[Path, typer.Argument(help="The folder that bertwright analyse -o wrote.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="The file, docs/results/analyses/MODEL.json.")
+    ],
+) -> None:
+    """Collect the claims that an analysis of a model has decided into one file."""
+    from experiments.analyses.stored_claims import write_claims
+
+    write_claims(folder, output)
+
+
+@app.command()
+def lectures(
+    results: Annotated[Path, typer.Argument(help="The folder of stored results, docs/results.")],
+    document: Annotated[Path, typer.Option(help="The page to write.")],
+) -> None:
+    """Write the table of what the lectures hold, with where it is and its results."""
+    from experiments.lectures.page import write_lectures
+
+    write_lectures(results, document)
+
+
 if __name__ == "__main__":
     run_app(app, "experiments")
