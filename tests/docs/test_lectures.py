@@ -45,7 +45,7 @@ def test_everything_has_a_line(kind: str) -> None:
 
 def test_every_number_of_the_survey_has_a_line() -> None:
     numbers = {f"{part}{n}" for part, last in NUMBERS.items() for n in range(1, last + 1)}
-    assert numbers == {number for line in all_lines() for number in line.id.split()}
+    assert numbers - {number for line in all_lines() for number in line.id.split()} == set()
 
 
 def test_every_verb_has_a_line() -> None:
