@@ -30,11 +30,9 @@ from bertwright.analysis.heads.translation_heads import (
     AttentionHeads,
     TranslationHeads,
     TranslationProbe,
-    bleu,
-    load_sacrebleu,
-    sentence_bleu_counts,
 )
 from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.metrics.generated_text import bleu, load_sacrebleu, sentence_bleu_counts
 from experiments.analyses.attention import PointersByLayer, plant_attention
 from experiments.analyses.expecting import (
     ExpectedValue,

@@ -237,7 +237,7 @@ class TextModel:
         except ValidationError as error:
             raise to_user_error(error, "generate") from None
         languages = GenerationLanguages(
-            self._language_id(language), self._language_id(target_language)
+            self.language_id(language), self.language_id(target_language)
         )
         return generate(
             self.model, self.tokenizer, _as_list(prompts), config, num_samples, objective, languages
@@ -253,7 +253,7 @@ class TextModel:
         """
         self.require_lm_head("score")
         scores = log_likelihoods if self.is_causal else pseudo_log_likelihoods
-        return scores(self.model, self.tokenizer, _as_list(texts), self._language_id(language))
+        return scores(self.model, self.tokenizer, _as_list(texts), self.language_id(language))
 
     def record(self, *patterns: str) -> AbstractContextManager[dict[str, Tensor]]:
         """Record values by tap name while texts are encoded; see ``Encoder.record``."""
@@ -371,9 +371,10 @@ class TextModel:
     def _with_language(
         self, token_info: TokenInfo, token_ids: Tensor, language: str | None
     ) -> TokenInfo:
-        return token_info.with_language(token_ids, self._language_id(language))
+        return token_info.with_language(token_ids, self.language_id(language))
 
-    def _language_id(self, language: str | None) -> int | None:
+    def language_id(self, language: str | None) -> int | None:
+        """Return the index of a language embedding; UserError for an unknown language."""
         if language is None:
             return None
         languages = self.model.recipe.encoder.embeddings.languages

@@ -36,6 +36,7 @@ class TaskSequence:
         num_truncated: number of tokens of the example that are in no sequence.
         document_ids: for each token, the text it belongs to, if a siamese head keeps texts from
             attending to each other; else None.
+        target_ids: tokens that a decoder predicts, with the end token; empty if there are none.
     """
 
     token_ids: list[int]
@@ -48,6 +49,7 @@ class TaskSequence:
     first_token: int = 0
     num_truncated: int = 0
     document_ids: list[int] | None = None
+    target_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

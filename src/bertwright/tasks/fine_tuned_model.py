@@ -47,7 +47,13 @@ from bertwright.tasks.formats.examples import (
     TaskExample,
 )
 from bertwright.tasks.heads.head import HeadConfig, TaskHead, parameter_shapes
-from bertwright.tasks.outputs import FloatArray, OutputType, Prediction, SimilarityOutput
+from bertwright.tasks.outputs import (
+    FloatArray,
+    GeneratedOutput,
+    OutputType,
+    Prediction,
+    SimilarityOutput,
+)
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 
@@ -57,7 +63,8 @@ TaskInputs = str | Sequence[TaskExample | str | tuple[str, str]]
 class FineTunedModel(TextModel):
     """A :class:`TextModel` fine-tuned for a task, with ``predict``.
 
-    It has no language-model head: ``fill_mask`` and ``score`` need the pretrained model.
+    It has no language-model head, unless its outputs are texts: ``fill_mask`` and ``score`` need
+    the pretrained model.
     ``max_length`` is the maximum sequence length; the default is the encoder's, at most 512.
     ``temperature`` divides the logits. ``folder`` is the folder that the model was loaded from, if
     any. A model trained for similarity embeds texts with the pooling it was trained with.
@@ -126,7 +133,25 @@ class FineTunedModel(TextModel):
         """
         examples = as_examples(inputs, self.task)
         sequences = self.output_decoder.encode(self.example_encoder, examples)
-        return self.output_decoder.decode(sequences, self.head_outputs(sequences), examples)
+        return self.output_decoder.predict(self, sequences, examples)
+
+    def set_generation(self, **settings: Any) -> None:
+        """Change how predictions are generated: ``num_beams``, ``length_penalty``, ...
+
+        ``settings`` are fields of :class:`GeneratedOutput`. Errors: UserError for a task whose
+        outputs are not generated, and for invalid settings.
+        """
+        if not isinstance(self.task.output_type, GeneratedOutput):
+            raise UserError(
+                f"{', '.join(settings)}: task {self.task.name} predicts output type "
+                f"{self.task.output_type.kind_name()}, which is not generated: leave them out"
+            )
+        try:
+            output_type = self.task.output_type.copy_with("generation", **settings)
+        except ValueError as error:
+            raise UserError(str(error)) from None
+        self.task = replace(self.task, output_type=output_type)
+        self.output_decoder = output_type.build_decoder(self.task.labels, self.temperature)
 
     def head_outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
         """Return the head outputs of each sequence: (k, K) float32 each."""
@@ -347,11 +372,19 @@ def embedding_config(
 
 
 def _encoder_model(task_model: TaskModel, embedding: SentenceVectorSettings) -> Model:
-    """Return the encoder of a task model as a model that shares its parameters."""
+    """Return the encoder of a task model as a model that shares its parameters.
+
+    A decoder comes with it, and with the decoder its LM head and the recipe's objectives.
+    """
+    has_decoder = task_model.decoder is not None
+    unused = {"pooler": False} if has_decoder else ENCODER_ONLY
     with torch.device("meta"):
-        bare = task_model.recipe.model_copy(update={**ENCODER_ONLY, "vectors": embedding})
-        model = Model(bare, task_model.vocab_size)
+        recipe = task_model.recipe.model_copy(update={**unused, "vectors": embedding})
+        model = Model(recipe, task_model.vocab_size)
     model.encoder = task_model.encoder
+    if has_decoder:
+        model.decoder, model.output = task_model.decoder, task_model.lm_head
+        model.heads.clear()
     return model
 
 

@@ -94,7 +94,7 @@ def predict_examples(
     stream = iter(examples)
     while chunk := list(islice(stream, CHUNK_SIZE)):
         sequences = model.output_decoder.encode(model.example_encoder, chunk)
-        predictions = model.output_decoder.decode(sequences, model.head_outputs(sequences), chunk)
+        predictions = model.output_decoder.predict(model, sequences, chunk)
         yield from prediction_records(
             chunk, predictions, num_truncated=num_truncated_tokens(sequences)
         )

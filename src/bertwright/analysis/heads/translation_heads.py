@@ -24,15 +24,9 @@ from bertwright.analysis.core.result import (
 )
 from bertwright.analysis.core.texts import AnalysedText
 from bertwright.batches.noising.translation import Translation
-from bertwright.core.errors import MissingExtra
 from bertwright.core.significance import FloatArray, bootstrap_statistic, split_halves
 from bertwright.tasks.formats.examples import Example
-
-MAX_NGRAM = 4
-"""Maximum n of the counted n-grams."""
-
-BleuCounts = FloatArray
-"""(..., 2 MAX_NGRAM + 2): matching n-grams, all n-grams, and lengths of text and reference."""
+from bertwright.tasks.metrics.generated_text import BleuCounts, bleu, sentence_bleu_counts
 
 
 @dataclass(frozen=True)
@@ -71,33 +65,6 @@ def missing_translation(inputs: AnalysisInput) -> str | None:
     if not all(isinstance(text.source, Example) and text.source.pair for text in inputs.texts):
         return "it needs translations: give a file with a pair per line, separated by a tab"
     return None
-
-
-def sentence_bleu_counts(translation: str, reference: str) -> BleuCounts:
-    """Return the BLEU counts of one text."""
-    score = load_sacrebleu().sentence_score(translation, [reference])
-    return np.array([*score.counts, *score.totals, score.sys_len, score.ref_len], np.float64)
-
-
-def bleu(counts: BleuCounts) -> BleuCounts:
-    """Return BLEU (...), 0 to 100, for counts summed over texts (..., 2 MAX_NGRAM + 2)."""
-    metric, rows = load_sacrebleu(), counts.reshape(-1, counts.shape[-1])
-    scores = [
-        metric.compute_bleu(
-            row[:MAX_NGRAM].tolist(), row[MAX_NGRAM:-2].tolist(), int(row[-2]), int(row[-1]), "exp"
-        ).score
-        for row in rows
-    ]
-    return np.array(scores).reshape(counts.shape[:-1])
-
-
-def load_sacrebleu() -> Any:
-    """Load the BLEU metric of sacrebleu."""
-    try:
-        from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise MissingExtra("sacrebleu", "translation") from error
-    return BLEU(effective_order=True)
 
 
 ATTENTION_TAPS = {

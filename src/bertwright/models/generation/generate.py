@@ -6,7 +6,7 @@ from functools import partial
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
-from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.data.tokenization.tokenizer import SpecialTokens, Tokenizer
 from bertwright.models.generation.beam_search import beam_search
 from bertwright.models.generation.config import GenerationConfig
 from bertwright.models.generation.masked_filling import fill_appended_masks
@@ -82,14 +82,60 @@ def generate(
     _require_room(texts, model)
     if method == "masked":
         return fill_appended_masks(model, tokenizer, texts, config, languages.prompt)
+    results = _search(model, objective, tokenizer, texts, config, languages)
+    return [continuation for continuation in results if continuation.sample < num_samples]
+
+
+def generate_outputs(
+    model: Model,
+    tokenizer: Tokenizer,
+    sources: Sequence[Sequence[int]],
+    config: GenerationConfig,
+    languages: GenerationLanguages = GenerationLanguages(),
+) -> list[GeneratedText]:
+    """Return the output of the decoder for every source, token ids with special tokens."""
+    objective = decoder_objective(model.recipe)
+    start_id = decoder_start_id(model.recipe, tokenizer.special_tokens)
+    texts = [GenerationState("", [start_id], 0, tuple(source)) for source in sources]
+    results = _search(model, objective, tokenizer, texts, config, languages)
+    return [output for output in results if output.sample == 0]
+
+
+def decoder_objective(recipe: Recipe) -> Objective:
+    """Return the objective that trains the decoder; UserError if there is none."""
+    for objective in recipe.objectives.values() if recipe.decoder is not None else ():
+        if objective.decoder_noising is not None:
+            return objective
+    raise UserError(
+        f"{recipe.name} has no decoder that generates text: choose an encoder-decoder, such as "
+        f"t5, bart, mass or transformer"
+    )
+
+
+def decoder_start_id(recipe: Recipe, specials: SpecialTokens) -> int:
+    """Return the id of the token that starts the decoder input."""
+    noising = decoder_objective(recipe).decoder_noising
+    assert noising is not None, "the objective trains a decoder"
+    return getattr(specials, noising.begins)
+
+
+def _search(
+    model: Model,
+    objective: Objective,
+    tokenizer: Tokenizer,
+    texts: Sequence[GenerationState],
+    config: GenerationConfig,
+    languages: GenerationLanguages,
+) -> list[GeneratedText]:
+    """Complete all texts, by sampling or by beam search."""
     open_sequences = partial(
         _open_sequences, model, objective, tokenizer.special_tokens.pad, languages
     )
+    uses_decoder = objective.capabilities.uses_decoder
     stack = model.decoder if model.decoder is not None and uses_decoder else model.encoder
     criteria = StoppingCriteria(tokenizer, config, stack.max_length)
     search = sample_texts if config.num_beams == 1 else beam_search
-    results = search(texts, open_sequences, criteria)
-    return [continuation for continuation in results if continuation.sample < num_samples]
+    return search(texts, open_sequences, criteria)
 
 
 def _initial_state(

@@ -1,6 +1,7 @@
 """Named tasks, and tasks from any file with named columns."""
 
 from bertwright.tasks.catalogue import glue, named_tasks
+from bertwright.tasks.catalogue.answers_in_words import answered_in_words
 from bertwright.tasks.catalogue.registry import (
     TASKS,
     add_task,
@@ -17,6 +18,7 @@ for task in (*glue.TASKS, *named_tasks.TASKS):
 __all__ = [
     "TASKS",
     "add_task",
+    "answered_in_words",
     "find_split_file",
     "find_task",
     "table_task",

@@ -7,15 +7,18 @@ from bertwright.tasks.formats.multiple_choice import (
     RaceReader,
     SwagReader,
 )
+from bertwright.tasks.formats.parallel_texts import ParallelTextReader
 from bertwright.tasks.formats.punctuation_restoration import TAGS, RestorationReader
 from bertwright.tasks.formats.squad import SquadReader
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.formats.titles import TitleReader
 from bertwright.tasks.formats.word_in_context import WordInContextReader
 from bertwright.tasks.outputs import (
     ClassificationOutput,
     MultipleChoiceOutput,
     SimilarityOutput,
     SpanOutput,
+    TextOutput,
     TokenClassificationOutput,
 )
 from bertwright.tasks.task import Task
@@ -85,4 +88,6 @@ TASKS = (
     Task("swag", MultipleChoiceOutput(), SwagReader(), source="Zellers et al. 2018"),
     Task("codah", MultipleChoiceOutput(), CodahReader(), source="Chen et al. 2019"),
     Task("dream", MultipleChoiceOutput(), DreamReader(), source="Sun et al. 2019"),
+    Task("text-to-text", TextOutput(), ParallelTextReader(), source="Raffel et al. 2020"),
+    Task("titles", TextOutput(main_metric="rouge-l", max_target_length=32), TitleReader()),
 )

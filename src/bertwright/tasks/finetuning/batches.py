@@ -8,6 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bertwright.models.generation.generate import decoder_start_id
+from bertwright.models.scoring.decoder_likelihood import shift_right
 from bertwright.models.text_batches import pad_sequences
 from bertwright.models.text_model import TextModel
 from bertwright.modules.token_tensors import TokenInfo
@@ -17,6 +19,8 @@ from bertwright.tasks.finetuning.bucket_sampler import BucketBatchSampler
 from bertwright.tasks.finetuning.encoded_task import EncodedTask, TaskSchedule, target_dtype
 from bertwright.tasks.finetuning.losses import NEXT_TOKENS
 from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
+from bertwright.tasks.outputs import GeneratedOutput
+from bertwright.tasks.task_model import DecoderInputs
 from bertwright.training.clock import Progress
 from bertwright.training.step_batch import StepBatch
 
@@ -42,6 +46,7 @@ class TaskBatch:
         first_sequence, first_output: indices in the step of the first sequence and the first
             output.
         count: the divisor of the losses of the step.
+        decoder_inputs: inputs of the decoder, if the outputs are texts.
     """
 
     task_index: int
@@ -56,6 +61,7 @@ class TaskBatch:
     first_sequence: int
     first_output: int
     count: float
+    decoder_inputs: DecoderInputs | None = None
 
 
 @dataclass(frozen=True)
@@ -111,6 +117,9 @@ class TaskBatchSource:
         if encoded_task.task.output_type.has_in_batch_negatives:
             return len(items)
         num_positions = sum(len(item) for item in items) * length
+        num_positions += sum(
+            len(encoded_task.sequences[n].target_ids) for item in items for n in item
+        )
         num_batches = min(-(-num_positions // MICRO_BATCH_POSITIONS), len(items))
         while len(items) % num_batches:
             num_batches += 1
@@ -140,22 +149,48 @@ def build_task_batch(
     token_ids, token_info = collate(sequences, length, source)
     if used_vocabulary is not None:
         token_ids = used_vocabulary.compact_ids[token_ids]
-    is_token_level = task.task.output_type.level == "token"
+    output_type = task.task.output_type
     output_length, device = task.output_decoder.output_length, source.device
+    num_sequences = sum(len(task.items[item]) for item in real)
+    decoder_inputs = None
+    if isinstance(output_type, GeneratedOutput):
+        languages = output_type.language_ids(source)
+        token_info = token_info.with_language(token_ids, languages.prompt)
+        decoder_inputs = make_decoder_inputs(sequences, num_sequences, source, languages.output)
     targets = [target for item in real for target in task.targets[item]]
     return TaskBatch(
         task_index,
         indices,
         token_ids,
         token_info,
-        flat_positions(sequences, length).to(device) if is_token_level else None,
+        flat_positions(sequences, length).to(device) if output_type.level == "token" else None,
         [output_length(sequence) for sequence in sequences],
         [sum(output_length(task.sequences[n]) for n in task.items[item]) for item in real],
         torch.tensor(targets, dtype=target_dtype(task), device=device),
-        sum(len(task.items[item]) for item in real),
+        num_sequences,
         *offsets,
         count,
+        decoder_inputs,
     )
+
+
+def make_decoder_inputs(
+    sequences: Sequence[TaskSequence],
+    num_real: int,
+    source: TextModel,
+    language_id: int | None = None,
+) -> DecoderInputs:
+    """Return the decoder inputs of sequences; those after the first ``num_real`` are fillers."""
+    specials = source.tokenizer.special_tokens
+    targets = [sequence.target_ids for sequence in sequences]
+    inputs = shift_right(targets, decoder_start_id(source.model.recipe, specials))
+    lengths = [len(target) for target in targets[:num_real]] + [0] * (len(targets) - num_real)
+    width = max(map(len, inputs))
+    token_ids = torch.tensor([ids + [specials.pad] * (width - len(ids)) for ids in inputs])
+    is_real = torch.arange(width) < torch.tensor(lengths)[:, None]
+    token_ids, is_real = token_ids.to(source.device), is_real.to(source.device)
+    language_ids = None if language_id is None else torch.full_like(token_ids, language_id)
+    return DecoderInputs(token_ids, is_real, language_ids)
 
 
 def collate(

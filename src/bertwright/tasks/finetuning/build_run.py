@@ -15,8 +15,13 @@ from bertwright.tasks.adapters import FrozenEncoderConfig
 from bertwright.tasks.data.lazy_examples import encode_task
 from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.config import FineTuningConfig, with_dropout
+from bertwright.tasks.finetuning.config import (
+    FineTuningConfig,
+    with_dropout,
+    with_label_smoothing,
+)
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.generation_checks import check_generation
 from bertwright.tasks.finetuning.losses import check_language_model
 from bertwright.tasks.finetuning.run import (
     FineTuningRun,
@@ -65,9 +70,12 @@ def build_run(
     fine_tuned = model if isinstance(model, FineTunedModel) else None
     # The recipe of a fine-tuned model's encoder has no objectives, the model's recipe has.
     recipe = model.model.recipe if fine_tuned is None else fine_tuned.task_model.recipe
-    recipe = with_dropout(recipe, config.dropout)
+    recipe = with_label_smoothing(with_dropout(recipe, config.dropout), config.label_smoothing)
     recipe = with_global_question_attention(recipe, [task.output_type for task, _, _ in task_data])
     _check_compatible(model, config, task_data)
+    check_generation(
+        model.model, config, [task for task, _, _ in task_data], distillation is not None
+    )
     frozen = frozen_input_kind(
         config.adaptation, [(task.output_type, train) for task, train, _ in task_data]
     )
@@ -101,7 +109,8 @@ def build_run(
         for head, encoded in zip(heads, encoded_tasks, strict=True)
     ]
     used_vocabulary = None
-    if not (has_lm_head or config.adaptation.is_parameter_efficient):
+    writes_text = any(spec.has_decoder for spec in head_specs)
+    if not (has_lm_head or writes_text or config.adaptation.is_parameter_efficient):
         used_vocabulary = UsedVocabulary.from_tasks(
             model.model.encoder, encoded_tasks, model.tokenizer.special_tokens.pad
         )

@@ -40,10 +40,12 @@ class FineTuningConfig(Settings):
     The default ``max_length`` is the encoder's, at most 512. ``batch_size`` is in examples. The run
     is repeated for ``seeds`` seeds, starting from ``seed``.
 
-    ``language_model`` is the weight of the auxiliary next-token loss (Radford et al. 2018: 0.5).
-    The default ``schedule`` rises during the fraction ``warmup`` of the steps and then falls to 0.
-    ``bias_correction`` configures Adam (Mosbach et al. 2021). ``patience`` is the number of epochs
-    without improvement after which training stops. With ``epochs`` 0 the head stays untrained.
+    ``label_smoothing`` applies to outputs that are texts (Szegedy et al. 2016); the default is the
+    recipe's. ``language_model`` is the weight of the auxiliary next-token loss (Radford et al.
+    2018: 0.5). The default ``schedule`` rises during the fraction ``warmup`` of the steps and then
+    falls to 0. ``bias_correction`` configures Adam (Mosbach et al. 2021). ``patience`` is the number
+    of epochs without improvement after which training stops. With ``epochs`` 0 the head stays
+    untrained.
     ``task_sampling_power``: several tasks are sampled by their number of examples to this power; 1
     is proportional, 0 is uniform (Stickland and Murray 2019). ``calibrate`` fits a temperature (Guo
     et al. 2017) and a no-answer threshold on the held-out examples.
@@ -58,6 +60,7 @@ class FineTuningConfig(Settings):
     head: HeadConfig | HeadOverrides | None = None
     perturbation: PerturbationConfig | None = None
     language_model: float = Field(default=0.0, ge=0)
+    label_smoothing: float | None = Field(default=None, ge=0, lt=1)
     warmup: float = Field(default=0.1, ge=0, le=1)
     schedule: Schedule | None = None
     bias_correction: bool = True
@@ -141,3 +144,12 @@ def with_dropout(recipe: Recipe, dropout_rate: float) -> Recipe:
         mixer = mixer.model_copy(update={"dropout": dropout_rate})
     encoder = encoder.model_copy(update={"dropout": dropout_rate, "mixer": mixer})
     return recipe.model_copy(update={"encoder": encoder})
+
+
+def with_label_smoothing(recipe: Recipe, smoothing: float | None) -> Recipe:
+    """Return the recipe with this label smoothing; None keeps its own."""
+    if smoothing is None:
+        return recipe
+    return recipe.model_copy(
+        update={"output": recipe.output.copy_with("output", smoothing=smoothing)}
+    )

@@ -296,7 +296,7 @@ def run_seeds(
         print(f"steps are not compiled: {obstacle}", file=sys.stderr, flush=True)
         is_compiled = False
     if is_compiled:
-        run.model.encoder.compile_parts(dynamic=True)
+        run.model.compile_parts()
     reports: list[EpochReport] = []
     best: BestEpoch | None = None
     for seed in config.seed_range():

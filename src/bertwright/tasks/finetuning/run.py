@@ -219,6 +219,8 @@ class FineTuningRun:
         self.model.adaptation.init_parameters(encoder, self.model.recipe, seed)
         if self.model.lm_head is not None and self.source.model.output is not None:
             self.model.lm_head.load_state_dict(self.source.model.output.state_dict())
+        if self.model.decoder is not None and self.source.model.decoder is not None:
+            self.model.decoder.load_state_dict(self.source.model.decoder.state_dict())
         if self.model.parametrisation is not None:
             self.model.parametrisation.init_parameters(seed)
         has_pretrained_input = [
@@ -326,6 +328,9 @@ class _TaskLosses:
             return outputs, Loss(loss, float(len(batch.targets)), num_correct)
 
         def apply_head(states: Tensor) -> tuple[Tensor, Loss]:
+            if batch.decoder_inputs is not None:
+                info, inputs = batch.token_info, batch.decoder_inputs
+                return states, model.text_loss(states, info, inputs, batch.targets, rng)
             outputs = model.head_outputs(
                 task_index, states, document_ids, batch.output_lengths, rng, batch.first_output
             )
@@ -350,7 +355,7 @@ class _TaskLosses:
             return {TASK_LOSS: loss}
         if run.distillation_loss is not None:
             return self._distillation_losses(run.distillation_loss, batch, progress, forward_pass)
-        if model.lm_head is None:
+        if model.lm_head is None or not run.config.language_model:
             return {TASK_LOSS: forward_pass()[1]}
         states = hidden_states(None)
         real, width = slice(batch.num_sequences), model.recipe.encoder.width

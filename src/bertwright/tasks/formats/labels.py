@@ -1,4 +1,4 @@
-"""Labels as written in files: a class, a number, or several labels of a text.
+"""Labels as written in files: a class, a number, several labels of a text, or another text.
 
 Missing values are rejected in every spelling: otherwise they would be trained on as a class.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
 
-LabelKind = Literal["class", "number", "labels"]
+LabelKind = Literal["class", "number", "labels", "text"]
 
 Label = str | float | tuple[str, ...]
 
@@ -49,6 +49,8 @@ def read_labels(kind: LabelKind, values: Sequence[LocatedValue], separator: str)
         return [parse_number(location, value) for location, value in values]
     if kind == "class":
         return [parse_class(location, value) for location, value in values]
+    if kind == "text":
+        return [parse_text(location, value) for location, value in values]
     rows = [(location, _as_list(location, value, separator)) for location, value in values]
     if _are_indicators(rows):
         return [_indicator_labels(row) for _, row in rows]
@@ -82,6 +84,15 @@ def parse_class(location: str, value: Any) -> str:
     if isinstance(value, int | float | Decimal):
         return str(int(value)) if value == int(value) else str(value)
     raise UserError(f"{location}: expected a label, got {_format_value(value)}")
+
+
+def parse_text(location: str, value: Any) -> str:
+    """Return a text that is to be generated, stripped; UserError if it is empty or no text."""
+    if not isinstance(value, str):
+        raise UserError(f"{location}: expected a text, got {_format_value(value)}")
+    if not value.strip():
+        raise UserError(f"{location}: the text to generate is empty: remove the line")
+    return value.strip()
 
 
 def label_names(location: str, values: Any) -> tuple[str, ...]:

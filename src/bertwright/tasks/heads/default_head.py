@@ -11,6 +11,7 @@ from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example, Examples
+from bertwright.tasks.heads.decoder_head import DecoderHeadConfig
 from bertwright.tasks.heads.head import (
     BiLSTMHeadConfig,
     DenseHeadConfig,
@@ -91,7 +92,7 @@ def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> He
     It is linear and reads the mean over the text. For pairs it is siamese, since a pretrained
     encoder has not learned to compare two texts in one sequence.
     """
-    if isinstance(output_type, ClozeOutput | SimilarityOutput):
+    if isinstance(output_type, ClozeOutput | SimilarityOutput) or output_type.level == "text":
         return None
     if output_type.level == "token":
         # Question answering reads all tokens of a text: four layers of them take too much memory.
@@ -115,6 +116,8 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     discriminators a GELU head. Pre-norm encoders apply the transform of their language-model head
     to the mean, since they have not learned to gather a text in the first position.
     """
+    if output_type.level == "text":
+        return DecoderHeadConfig()
     by_halves = is_split_by_direction(recipe.encoder.visibility)
     causal = is_causal(recipe.encoder.visibility)
     transforms = recipe.encoder.norm.is_pre_norm and recipe.output.transform and not by_halves
@@ -143,6 +146,13 @@ def check_head(
     config: HeadConfig, output_type: OutputType, lm_head_config: LMHeadConfig
 ) -> str | None:
     """Return why a head does not fit an output type; None if it does."""
+    if isinstance(config, DecoderHeadConfig) != (output_type.level == "text"):
+        kind = output_type.kind_name()
+        other = "the decoder" if output_type.level == "text" else "another head"
+        return f"head.kind: output type {kind} needs {other}: leave head out"
+    if config.pooling == "all" or isinstance(config, DecoderHeadConfig):
+        is_plain = config == DecoderHeadConfig()
+        return None if is_plain else "head.pooling: all is for a decoder, which reads all positions"
     is_token_level = output_type.level == "token"
     if isinstance(config, BiLSTMHeadConfig) and not is_token_level:
         return "head.kind: bilstm reads the words of a sentence: choose another for whole texts"

@@ -4,7 +4,8 @@
 mean over real positions. ``last-max-mean`` concatenates last, maximum and mean (Howard and Ruder
 2018, section 3.3). ``siamese`` concatenates the means of two independently encoded texts, their
 absolute difference and their product (Conneau et al. 2017, section 3.1). ``positions`` takes the
-output positions: the first token of every word, or every token of a text.
+output positions: the first token of every word, or every token of a text. ``all`` keeps every
+position, for a decoder.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-HeadPooling = Literal["first", "last", "mean", "last-max-mean", "siamese", "positions"]
+HeadPooling = Literal["first", "last", "mean", "last-max-mean", "siamese", "positions", "all"]
 
 
 def pooling_positions(

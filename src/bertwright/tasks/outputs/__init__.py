@@ -1,4 +1,4 @@
-"""Output types: classes, labels, numbers, tags, spans, options, similarity, relevance, cloze."""
+"""Output types: classes, labels, numbers, tags, spans, options, similarity, relevance, texts."""
 
 from bertwright.tasks.outputs.classification import (
     ClassificationOutput,
@@ -6,19 +6,24 @@ from bertwright.tasks.outputs.classification import (
     RegressionOutput,
 )
 from bertwright.tasks.outputs.cloze import ClozeOutput
+from bertwright.tasks.outputs.generated import GeneratedOutput, TextOutput
 from bertwright.tasks.outputs.multiple_choice import MultipleChoiceOutput
 from bertwright.tasks.outputs.output_type import FloatArray, OutputDecoder, OutputType, Prediction
 from bertwright.tasks.outputs.relevance import RelevanceOutput
 from bertwright.tasks.outputs.similarity import SimilarityOutput
 from bertwright.tasks.outputs.span import SpanOutput
 from bertwright.tasks.outputs.token_classification import TokenClassificationOutput
+from bertwright.tasks.outputs.verbalised import ClassInWordsOutput, NumberInWordsOutput
 
 __all__ = [
+    "ClassInWordsOutput",
     "ClassificationOutput",
     "ClozeOutput",
     "FloatArray",
+    "GeneratedOutput",
     "MultiLabelOutput",
     "MultipleChoiceOutput",
+    "NumberInWordsOutput",
     "OutputDecoder",
     "OutputType",
     "Prediction",
@@ -26,5 +31,6 @@ __all__ = [
     "RelevanceOutput",
     "SimilarityOutput",
     "SpanOutput",
+    "TextOutput",
     "TokenClassificationOutput",
 ]

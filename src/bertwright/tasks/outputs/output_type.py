@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
@@ -21,10 +21,13 @@ from torch.nn.utils.rnn import pad_sequence
 
 from bertwright.core.config import Config, did_you_mean
 from bertwright.core.errors import UserError
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example, Examples, TaskExample
 from bertwright.tasks.formats.labels import LabelKind
+from bertwright.tasks.metrics.generated_text import ScoredText
 from bertwright.tasks.metrics.metrics import Metric, MetricSums, mean_sums
 from bertwright.tasks.outputs.calibration import CalibrationData, fit_calibration
 
@@ -36,8 +39,8 @@ PADDING_LOGIT = -1e9
 SequenceOutputs = tuple[TaskSequence, FloatArray]
 """A sequence of an example and its outputs (k, K)."""
 
-OutputLevel = Literal["sequence", "token"]
-"""Whether a head reads a whole sequence, or some of its positions."""
+OutputLevel = Literal["sequence", "token", "text"]
+"""Whether a head reads a whole sequence or some of its positions, or a decoder generates text."""
 
 MetricFunction = Callable[[Sequence[Any], Sequence[Any]], float]
 """A function of references and predictions; only a :class:`Metric` has an interval."""
@@ -50,13 +53,15 @@ class Prediction:
     Attributes:
         value: a label, labels, a number, a text, the index of an option, or a tag for each word.
         probabilities: of each label or option; for tags, of the predicted tag of each word; for
-            spans, of the predicted text.
+            spans and generated texts, of the predicted text.
         vectors: (texts, D) vectors of the example's texts, for similarity.
+        scored_text: the generated text, and the likelihood of its reference.
     """
 
     value: str | float | int | tuple[str, ...]
     probabilities: dict[str, float] | tuple[float, ...] | float | None = None
     vectors: FloatArray | None = field(default=None, compare=False, repr=False)
+    scored_text: ScoredText | None = field(default=None, compare=False, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, as in files of predictions."""
@@ -64,6 +69,21 @@ class Prediction:
         if self.probabilities is not None:
             result["probabilities"] = self.probabilities
         return result
+
+
+class PredictingModel(Protocol):
+    """A model whose head outputs, or whose generated texts, become predictions."""
+
+    model: Model
+    tokenizer: Tokenizer
+
+    def head_outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
+        """Return the head outputs of each sequence: (k, K) float32 each."""
+        ...
+
+    def language_id(self, language: str | None) -> int | None:
+        """Return the index of a language embedding."""
+        ...
 
 
 class OutputType(Config):
@@ -285,6 +305,12 @@ class OutputDecoder(ABC):
     def comparable_outputs(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
         """Return outputs (N, C) that can be compared with another model's."""
         return outputs
+
+    def predict(
+        self, model: PredictingModel, sequences: Sequence[TaskSequence], examples: Examples
+    ) -> list[Prediction]:
+        """Return a model's predictions for all examples, given their sequences."""
+        return self.decode(sequences, model.head_outputs(sequences), examples)
 
     def decode(
         self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
