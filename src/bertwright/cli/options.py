@@ -77,9 +77,15 @@ NumWorkersOption = Annotated[
 
 
 def load_fine_tuned(
-    folder: Path, precision: InferencePrecision | None = None, otherwise: str = ""
+    folder: Path,
+    precision: InferencePrecision | None = None,
+    otherwise: str = "",
+    needs_head_for: str | None = None,
 ) -> "FineTunedModel":
-    """Load a fine-tuned model; UserError for others, with advice that ends with ``otherwise``."""
+    """Load a fine-tuned model; UserError for others, with advice that ends with ``otherwise``.
+
+    ``needs_head_for`` is a command that models without a task head, which generate text, lack.
+    """
     from bertwright.interop.loading import load
     from bertwright.tasks.fine_tuned_model import FineTunedModel
 
@@ -87,6 +93,8 @@ def load_fine_tuned(
     if not isinstance(model, FineTunedModel):
         advice = f"run bertwright finetune first{otherwise}"
         raise UserError(f"{folder} is not fine-tuned for a task: {advice}")
+    if needs_head_for is not None:
+        model.require_task_head(needs_head_for)
     return model
 
 

@@ -153,8 +153,17 @@ class FineTunedModel(TextModel):
         self.task = replace(self.task, output_type=output_type)
         self.output_decoder = output_type.build_decoder(self.task.labels, self.temperature)
 
+    def require_task_head(self, command: str) -> None:
+        """Raise UserError if the outputs are texts, which a decoder generates without a head."""
+        if self.task_model.decoder is not None:
+            raise UserError(
+                f"{command} reads the outputs of a task head, and this model for "
+                f"{self.task.name} generates text with its decoder: use predict or generate"
+            )
+
     def head_outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
         """Return the head outputs of each sequence: (k, K) float32 each."""
+        self.require_task_head("this")
         num_outputs = self.task_model.head_spec.num_outputs
         results: list[FloatArray] = [np.empty((0, num_outputs), np.float32)] * len(sequences)
         for indices, outputs in self._per_sequence(sequences, self.batch_outputs):

@@ -107,7 +107,7 @@ def distil(
         raise UserError(f"{method} does not augment texts by a model: leave --augmenter out")
     if loaded_method.uses_unlabelled and unlabelled is None:
         log(f"no --unlabelled file: {method} uses the training texts of the task instead")
-    teacher = load_fine_tuned(model, otherwise=OR_PRUNE)
+    teacher = load_fine_tuned(model, otherwise=OR_PRUNE, needs_head_for="compress")
     with exit_on_interrupt():
         result = compress(
             teacher,
@@ -185,7 +185,7 @@ def fit(
 
     require_new_folder(output)
     parsed_goal = Goal.parse(goal)
-    teacher = load_fine_tuned(model, otherwise=OR_PRUNE)
+    teacher = load_fine_tuned(model, otherwise=OR_PRUNE, needs_head_for="compress")
     overrides: dict[str, Any] = apply_overrides({}, settings or [])
     task_data = TaskData(teacher.task, data, train, dev)
     with exit_on_interrupt():

@@ -5,10 +5,13 @@ from typing import Annotated
 
 import typer
 
+from bertwright.cli.generation_options import GenerationOptions
 from bertwright.cli.options import PluginOption
 from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.task_options import with_options
 
 
+@with_options
 def evaluate(
     model: Annotated[Path, typer.Argument(help="Model folder, pre-trained or fine-tuned.")],
     data: Annotated[
@@ -26,6 +29,8 @@ def evaluate(
             "confident first."
         ),
     ] = None,
+    *,
+    options: GenerationOptions,
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -36,6 +41,7 @@ def evaluate(
     from bertwright.tasks.finetuning.result_folder import write_json_lines
 
     loaded = load(model)
+    options.apply(loaded)
     result = evaluation.evaluate(loaded, data, with_baselines=True)
     for warning in result.get("warnings", ()):
         log(warning)

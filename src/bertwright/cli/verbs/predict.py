@@ -2,21 +2,24 @@
 
 import json
 import sys
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from bertwright.cli.generation_options import GenerationOptions
 from bertwright.cli.options import PluginOption, PrecisionOption, load_fine_tuned, refuse_options
 from bertwright.cli.output import log
+from bertwright.cli.task_options import with_options
 
 if TYPE_CHECKING:
     from bertwright.core.files import ResumableFile
     from bertwright.data.readers.text_lines import LocatedLine
 
 
+@with_options
 def predict(
     context: typer.Context,
     model: Annotated[Path, typer.Argument(help="Fine-tuned model folder.")],
@@ -34,6 +37,8 @@ def predict(
         bool,
         typer.Option("--resume", help="Continue the output file of an interrupted run."),
     ] = False,
+    *,
+    options: GenerationOptions,
     precision: PrecisionOption = None,
     plugin: PluginOption = None,
 ) -> None:
@@ -51,9 +56,13 @@ def predict(
     if file != Path("-"):
         refuse_options(context, "the format of a file is that of its name", "jsonl")
     loaded = load_fine_tuned(model, precision)
+    options.apply(loaded)
     if resume and output is None:
         raise UserError("--resume continues a file: name it with -o")
-    with _open_output(output, resume, model, precision) as (stream, earlier_lines):
+    with _open_output(output, resume, model, precision, options.stated()) as (
+        stream,
+        earlier_lines,
+    ):
         if file == Path("-"):
             lines = _check_standard_input(read_lines(file), jsonl)
             predictions = predict_lines(loaded, lines, ".jsonl" if jsonl else ".txt", earlier_lines)
@@ -83,7 +92,11 @@ def _check_standard_input(lines: Iterable[tuple[int, str]], jsonl: bool) -> Iter
 
 @contextmanager
 def _open_output(
-    path: Path | None, resume: bool, model: Path, precision: str | None
+    path: Path | None,
+    resume: bool,
+    model: Path,
+    precision: str | None,
+    generation: Mapping[str, Any],
 ) -> Generator[tuple[TextIO, Iterator["LocatedLine"]]]:
     """Yield a stream to write to, and the lines that an interrupted run has already written."""
     if path is None:
@@ -91,14 +104,16 @@ def _open_output(
         return
     from bertwright.data.readers.text_lines import read_lines
 
-    file = resumable_output(path, model, precision)
+    file = resumable_output(path, model, precision, generation)
     with file.open(resume) as stream:
         lines = read_lines(file.partial_path) if resume else ()
         yield stream, ((f"{file.partial_path} line {number}", line) for number, line in lines)
 
 
-def resumable_output(path: Path, model: Path, precision: str | None) -> "ResumableFile":
-    """Return the output file, which resumes only with the same model, precision and plugins."""
+def resumable_output(
+    path: Path, model: Path, precision: str | None, generation: Mapping[str, Any] | None = None
+) -> "ResumableFile":
+    """Return the output file, which resumes only with the same model, settings and plugins."""
     from bertwright import __version__
     from bertwright.core.files import ResumableFile, content_hash
     from bertwright.recipes.loading import imported_plugins
@@ -108,6 +123,7 @@ def resumable_output(path: Path, model: Path, precision: str | None) -> "Resumab
         {
             "model": content_hash(model),
             "precision": str(precision),
+            "generation settings": json.dumps(generation or {}),
             "plugin": content_hash(*imported_plugins()),
             "version of bertwright": __version__,
         },

@@ -71,7 +71,7 @@ def sensitivity(
         {"kind": "quantised", "activations": {}}, settings or []
     )
     quantization = Quantization.from_settings(options)
-    loaded = load_fine_tuned(model, "float32")
+    loaded = load_fine_tuned(model, "float32", needs_head_for="sensitivity")
     _, train_examples, dev_examples = TaskData(loaded.task, data, train, dev).load_splits()
     train_examples = sample(train_examples, max_examples)
     dev_examples = sample(dev_examples, max_examples)

@@ -79,13 +79,16 @@ def _token_ids_of(model: FineTunedModel, examples: Examples) -> set[int]:
         for sequence in model.output_decoder.encode(
             model.example_encoder, examples[start : start + BATCH_SIZE]
         )
-        for token_id in sequence.token_ids
+        for token_id in (*sequence.token_ids, *sequence.target_ids)
     }
 
 
 def _template_examples(model: FineTunedModel) -> list[Example]:
     """Return an example with only the template, if the task has one."""
     output_type = model.task.output_type
+    if isinstance(output_type, GeneratedOutput):
+        pair = "" if PAIR in output_type.template else None
+        return [Example("", pair), *(Example("", pair, label) for label in model.task.labels)]
     if not isinstance(output_type, ClozeOutput):
         return []
     return [Example("", "" if PAIR in output_type.template else None)]

@@ -26,6 +26,8 @@ def trace_model(model: TextModel, output_names: tuple[str, ...]) -> torch.export
     Raises UserError for a model that cannot be exported.
     """
     network = network_of(model)
+    if isinstance(model, FineTunedModel):
+        model.require_task_head("a graph")
     if isinstance(model, FineTunedModel) and isinstance(
         model.task_model.head_config, BiLSTMHeadConfig
     ):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from bertwright.tasks.baselines.baseline import FloatMatrix, TaskBaseline
-from bertwright.tasks.baselines.frequency import ConstantBaseline, WordTagBaseline
+from bertwright.tasks.baselines.frequency import ConstantBaseline, CopyBaseline, WordTagBaseline
 from bertwright.tasks.baselines.linear import FeatureLinearBaseline, linear_kind
 from bertwright.tasks.baselines.tf_idf import (
     SlidingWindowBaseline,
@@ -18,10 +18,13 @@ from bertwright.tasks.data.splits import stratified_order
 from bertwright.tasks.finetuning.run import FineTuningRun
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs import (
+    ClassInWordsOutput,
     MultipleChoiceOutput,
+    NumberInWordsOutput,
     RelevanceOutput,
     SimilarityOutput,
     SpanOutput,
+    TextOutput,
     TokenClassificationOutput,
 )
 from bertwright.tasks.outputs.classification import SequenceOutput
@@ -46,12 +49,14 @@ def fit_baselines(
     texts: Any = examples
     kind = linear_kind(task.output_type)
     match task.output_type:
-        case SequenceOutput() if kind is not None:
+        case SequenceOutput() | ClassInWordsOutput() | NumberInWordsOutput() if kind is not None:
             baselines.append(TfIdfLinearBaseline.fit(kind, task, texts))
         case TokenClassificationOutput():
             baselines.append(WordTagBaseline.fit(texts))
         case SimilarityOutput() | RelevanceOutput() | MultipleChoiceOutput():
             baselines.append(TfIdfCosineBaseline.fit(task, texts))
+        case TextOutput():
+            baselines.append(CopyBaseline.fit(task, texts))
         case SpanOutput():
             baselines.append(SlidingWindowBaseline.fit(texts))
         case _:

@@ -3,15 +3,17 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, ClassVar
 
 from bertwright.tasks.baselines.baseline import Features, TaskBaseline
 from bertwright.tasks.formats.examples import Example, Examples, TaggedSentence
 from bertwright.tasks.outputs import (
     ClassificationOutput,
+    ClassInWordsOutput,
     MultiLabelOutput,
     MultipleChoiceOutput,
+    NumberInWordsOutput,
     Prediction,
     RegressionOutput,
     SpanOutput,
@@ -39,7 +41,7 @@ class ConstantBaseline(TaskBaseline):
         number, output_type = len(examples), task.output_type
         counts = Counter(label for e in examples for label in output_type.labels_in(e))
         match output_type:
-            case ClassificationOutput():
+            case ClassificationOutput() | ClassInWordsOutput():
                 return ConstantBaseline(_most_frequent(counts), "majority class", number)
             case TokenClassificationOutput():
                 return ConstantBaseline(_most_frequent(counts), "most frequent tag", number)
@@ -47,7 +49,7 @@ class ConstantBaseline(TaskBaseline):
                 frequent = tuple(sorted(label for label in counts if 2 * counts[label] > number))
                 frequent = frequent or ((_most_frequent(counts),) if counts else ())
                 return ConstantBaseline(frequent, "most frequent labels", number)
-            case RegressionOutput():
+            case RegressionOutput() | NumberInWordsOutput():
                 values: list[Any] = [output_type.reference(example) for example in examples]
                 return ConstantBaseline(fmean(values), "mean of the numbers", number)
             case MultipleChoiceOutput():
@@ -65,6 +67,29 @@ class ConstantBaseline(TaskBaseline):
             Prediction((str(value),) * len(e.words) if isinstance(e, TaggedSentence) else value)
             for e in examples
         ]
+
+
+@dataclass(frozen=True)
+class CopyBaseline(TaskBaseline):
+    """The source itself, for texts to generate: its first ``num_words`` words, as many as targets.
+
+    For summaries, this is the baseline of the first sentences (Nallapati et al. 2016).
+    """
+
+    kind: ClassVar[str] = "copy"
+    num_words: int
+    name: str = "first words of the source"
+    num_training_examples: int = 0
+
+    @staticmethod
+    def fit(task: Task, examples: Sequence[Any]) -> "CopyBaseline":
+        """Take the median number of words of the targets."""
+        targets: list[Any] = [task.output_type.reference(example) for example in examples]
+        num_words = round(median(len(target.split()) for target in targets))
+        return CopyBaseline(num_words, num_training_examples=len(examples))
+
+    def predict(self, examples: Sequence[Any], features: Features = None) -> list[Prediction]:
+        return [Prediction(" ".join(e.text.split()[: self.num_words])) for e in examples]
 
 
 @dataclass(frozen=True)

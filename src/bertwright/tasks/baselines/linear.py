@@ -9,7 +9,13 @@ import numpy as np
 
 from bertwright.tasks.baselines.baseline import Features, FloatMatrix, TaskBaseline
 from bertwright.tasks.formats.examples import Examples, TaggedSentence
-from bertwright.tasks.outputs import MultiLabelOutput, OutputType, Prediction, RegressionOutput
+from bertwright.tasks.outputs import (
+    MultiLabelOutput,
+    NumberInWordsOutput,
+    OutputType,
+    Prediction,
+    RegressionOutput,
+)
 from bertwright.tasks.task import Task
 
 LinearModelKind = Literal["class", "labels", "number"]
@@ -17,7 +23,7 @@ LinearModelKind = Literal["class", "labels", "number"]
 
 def linear_kind(output_type: OutputType) -> LinearModelKind | None:
     """Return the kind of linear model of an output type, if there is one."""
-    if isinstance(output_type, RegressionOutput):
+    if isinstance(output_type, RegressionOutput | NumberInWordsOutput):
         return "number"
     if isinstance(output_type, MultiLabelOutput):
         return "labels"

@@ -11,7 +11,7 @@ import numpy as np
 from bertwright.core.errors import UserError
 from bertwright.core.files import read_text, write_text
 from bertwright.tasks.baselines.baseline import TaskBaseline
-from bertwright.tasks.baselines.frequency import ConstantBaseline, WordTagBaseline
+from bertwright.tasks.baselines.frequency import ConstantBaseline, CopyBaseline, WordTagBaseline
 from bertwright.tasks.baselines.linear import FeatureLinearBaseline
 from bertwright.tasks.baselines.tf_idf import (
     SlidingWindowBaseline,
@@ -25,6 +25,7 @@ BASELINE_TYPES: dict[str, type[TaskBaseline]] = {
     for baseline in (
         ConstantBaseline,
         WordTagBaseline,
+        CopyBaseline,
         TfIdfLinearBaseline,
         TfIdfCosineBaseline,
         SlidingWindowBaseline,

@@ -8,6 +8,7 @@ from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.metrics.squad import exact_match
 from bertwright.tasks.outputs import (
     ClassificationOutput,
+    ClassInWordsOutput,
     MultiLabelOutput,
     Prediction,
     RelevanceOutput,
@@ -18,6 +19,9 @@ from bertwright.tasks.outputs import (
 from bertwright.tasks.prediction import prediction_records
 from bertwright.tasks.task import Task
 
+CLASS_OUTPUTS = (ClassificationOutput, ClassInWordsOutput, TokenClassificationOutput)
+"""Output types of classes or tags, one for each text or word."""
+
 ConfusionCounts = dict[str, dict[str, int]]
 """Number of predictions per label, by reference label."""
 
@@ -26,7 +30,7 @@ def confusion_matrix(
     task: Task, examples: Sequence[Any], predictions: Sequence[Prediction]
 ) -> ConfusionCounts:
     """Return the confusion counts of a task with classes or tags; {} for other tasks."""
-    if not isinstance(task.output_type, ClassificationOutput | TokenClassificationOutput):
+    if not isinstance(task.output_type, CLASS_OUTPUTS):
         return {}
     counts: Counter[tuple[str, str]] = Counter()
     for example, prediction in zip(examples, predictions, strict=True):

@@ -43,9 +43,9 @@ class FineTuningConfig(Settings):
     ``label_smoothing`` applies to outputs that are texts (Szegedy et al. 2016); the default is the
     recipe's. ``language_model`` is the weight of the auxiliary next-token loss (Radford et al.
     2018: 0.5). The default ``schedule`` rises during the fraction ``warmup`` of the steps and then
-    falls to 0. ``bias_correction`` configures Adam (Mosbach et al. 2021). ``patience`` is the number
-    of epochs without improvement after which training stops. With ``epochs`` 0 the head stays
-    untrained.
+    falls to 0. ``bias_correction`` configures Adam (Mosbach et al. 2021). ``patience`` is the
+    number of epochs without improvement after which training stops. With ``epochs`` 0 the head
+    stays untrained.
     ``task_sampling_power``: several tasks are sampled by their number of examples to this power; 1
     is proportional, 0 is uniform (Stickland and Murray 2019). ``calibrate`` fits a temperature (Guo
     et al. 2017) and a no-answer threshold on the held-out examples.
