@@ -15,6 +15,7 @@ from bertwright.tasks.formats.examples import (
     TaggedSentence,
 )
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.metrics.generated_text import ScoredText
 from bertwright.tasks.outputs import Prediction
 
 
@@ -49,13 +50,18 @@ def test_perfect_predictions_have_the_best_score(name: str) -> None:
         ],
         "closeness": [Example(f"a{n}", f"b{n}", n) for n in (1.0, 2.0, 4.0)],
         "relevance": [Example("a", "b", 1.0), Example("a", "c", 0.0)],
+        "text": [Example("a", label="one two three four"), Example("b", label="five six")],
     }[task.output_type.kind_name()]
     references = [task.output_type.reference(example) for example in examples]
     values = [r[0] if task.output_type.kind_name() == "span" else r for r in references]
     vectors = [np.eye(len(values), dtype=np.float32)[[n, n]] for n in range(len(values))]
-    predictions = [Prediction(a, vectors=v) for a, v in zip(values, vectors, strict=True)]
+    predictions = [
+        Prediction(value, vectors=vector, scored_text=ScoredText(str(value), 0.0, 1))
+        for value, vector in zip(values, vectors, strict=True)
+    ]
     scores = task.score(examples, predictions)
-    assert scores == pytest.approx(dict.fromkeys(task.metrics, 1.0))
+    best = {metric: 100.0 if metric == "bleu" else 1.0 for metric in task.metrics}
+    assert scores == pytest.approx(best)
 
 
 def test_labels_are_gathered_from_the_training_examples() -> None:

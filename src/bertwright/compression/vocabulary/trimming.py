@@ -21,6 +21,7 @@ from bertwright.recipes import Recipe
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example, Examples
 from bertwright.tasks.outputs.cloze import PAIR, ClozeOutput
+from bertwright.tasks.outputs.generated import GeneratedOutput
 from bertwright.tasks.task_model import TaskModel
 
 BATCH_SIZE = 1024

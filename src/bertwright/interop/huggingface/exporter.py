@@ -14,6 +14,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.interop.huggingface import CONFIG_FILE
+from bertwright.interop.huggingface.families.config_keys import StockConfig
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.families.registry import find_family
 from bertwright.interop.huggingface.head_types import (
@@ -31,10 +32,13 @@ from bertwright.models import Model
 from bertwright.tasks.example_encoder import num_pair_separators
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.outputs import MultiLabelOutput, SpanOutput
+from bertwright.tasks.outputs import GeneratedOutput, MultiLabelOutput, SpanOutput
+from bertwright.tasks.outputs.generated import TEXT_FIELD
 from bertwright.tasks.task_model import TaskModel
 
 CARD_FILE = "README.md"
+
+GENERATION_CONFIG_FILE = "generation_config.json"
 
 MAX_POSITIONS_KEY = "max_position_embeddings"
 """Config key of the maximum sequence length."""
@@ -73,12 +77,13 @@ def export_huggingface(
     """
     if isinstance(model, FineTunedModel):
         model = remove_fake_quantizers(model)
-        net = _apply_temperature(model)
+        has_decoder = model.task_model.decoder is not None
+        net = model.model if has_decoder else _apply_temperature(model)
     else:
         net = model
     family = find_family(net, tokenizer.special_tokens, model_type)
     config = family.stock_config(net, tokenizer.special_tokens)
-    if isinstance(model, FineTunedModel):
+    if isinstance(model, FineTunedModel) and not isinstance(net, Model):
         config |= task_config(model, family)
     max_length = _max_length(model)
     if net.encoder.max_length is None and MAX_POSITIONS_KEY in config:
@@ -86,6 +91,8 @@ def export_huggingface(
     architecture: str = config["architectures"][0]
     with atomic_folder(folder) as temporary:
         (temporary / CONFIG_FILE).write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+        if isinstance(model, FineTunedModel) and isinstance(net, Model):
+            write_generation_config(temporary, model, config)
         tensors = stock_state_dict(family, net)
         save_file(tensors, str(temporary / WEIGHTS_FILE), metadata={"format": "pt"})
         encoder, head_type = net.recipe.encoder, family.head_type(net)
@@ -98,7 +105,9 @@ def export_huggingface(
             bos_id = net.recipe.assembly.start_token(tokenizer.special_tokens)
         write_tokenizer(temporary, tokenizer, encoder.has_segments, max_length, separators, bos_id)
         usage = family.usage_note(encoder.visibility)
-        threshold = _threshold_note(model) if isinstance(model, FineTunedModel) else ""
+        threshold = ""
+        if isinstance(model, FineTunedModel):
+            usage, threshold = usage or _source_note(model), _threshold_note(model)
         card = make_model_card(
             net, tokenizer, architecture, head_type, max_length, usage, threshold
         )
@@ -140,6 +149,43 @@ def _apply_temperature(model: FineTunedModel) -> TaskModel:
     for parameter in task_model.head.classifier.parameters():
         parameter /= model.temperature
     return task_model
+
+
+def write_generation_config(folder: Path, model: FineTunedModel, config: StockConfig) -> None:
+    """Write generation_config.json, with which ``generate`` gives the same texts as ``predict``."""
+    output_type, specials = model.task.output_type, model.tokenizer.special_tokens
+    assert isinstance(output_type, GeneratedOutput), "a decoder generates texts"
+    settings = output_type.generation
+    is_sampled = settings.num_beams == 1 and settings.temperature > 0
+    generation: dict[str, Any] = {
+        "decoder_start_token_id": config["decoder_start_token_id"],
+        "eos_token_id": specials.end,
+        "pad_token_id": specials.pad,
+        "suppress_tokens": sorted(specials.all - {specials.end}),
+        "max_new_tokens": settings.max_new_tokens,
+        "num_beams": settings.num_beams,
+        "do_sample": is_sampled,
+        "repetition_penalty": settings.repetition_penalty,
+    }
+    if settings.num_beams > 1:
+        generation["length_penalty"] = settings.length_penalty
+    if is_sampled:
+        top_k = settings.top_k or 0
+        generation |= {
+            "temperature": settings.temperature,
+            "top_k": top_k,
+            "top_p": settings.top_p,
+        }
+    text = json.dumps(generation, indent=2, sort_keys=True) + "\n"
+    (folder / GENERATION_CONFIG_FILE).write_text(text)
+
+
+def _source_note(model: FineTunedModel) -> str:
+    """Describe the source that the encoder reads, if it is more than the text."""
+    output_type = model.task.output_type
+    if not isinstance(output_type, GeneratedOutput) or output_type.template == TEXT_FIELD:
+        return ""
+    return f"the words of the template {output_type.template!r}"
 
 
 def _threshold_note(model: FineTunedModel) -> str:

@@ -103,8 +103,9 @@ class BeamSearch:
         num_beams = self.config.num_beams
         totals = scores + np.array([beam.log_probability for beam in self.active])[:, None]
         active, steps = list[Beam](), list[tuple[int, int]]()
-        # Twice as many candidates as beams, because every beam may end with its end token.
-        for index in _top_indices(totals, 2 * num_beams):
+        # Twice as many candidates as beams, because every beam may end with its end token; only
+        # the best candidates may end, as in Transformers and fairseq.
+        for rank, index in enumerate(_top_indices(totals, 2 * num_beams)):
             parent, token_id = divmod(index, totals.shape[1])
             text = self.active[parent].text.with_token(
                 token_id, float(log_probabilities[parent, token_id])
@@ -112,7 +113,7 @@ class BeamSearch:
             self.stopping_criteria(text)
             beam = Beam(text, float(totals[parent, token_id]))
             if text.finish_reason is not None:
-                self.finished.append(beam)
+                self.finished += [beam] if rank < num_beams else []
             elif len(active) < num_beams:
                 active.append(beam)
                 steps.append((parent, token_id))
