@@ -20,6 +20,7 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.outputs import (
     ClassificationOutput,
     FloatArray,
+    GeneratedOutput,
     MultiLabelOutput,
     OutputType,
     RegressionOutput,
@@ -44,6 +45,11 @@ def _has_output_type(*output_types: type[OutputType]) -> Callable[[TextModel], b
     )
 
 
+def generates_text(model: TextModel) -> bool:
+    """Return whether a fine-tuned model generates text, which no endpoint serves."""
+    return isinstance(model, FineTunedModel) and isinstance(model.task.output_type, GeneratedOutput)
+
+
 def _is_inspectable(model: TextModel) -> bool:
     """Return whether activations can be recorded, which an ONNX graph does not allow."""
     return not isinstance(model, OnnxModel) and len(model.model.encoder.blocks) > 0
@@ -54,7 +60,7 @@ ENDPOINT_REQUIREMENTS = {
     "explore": EndpointRequirement("a PyTorch model with blocks", _is_inspectable),
     "fill-mask": EndpointRequirement("a masked language model", lambda model: model.is_masked_lm),
     "predict": EndpointRequirement(
-        "a model fine-tuned for classification, regression or text pairs",
+        "a model fine-tuned for classification, regression or text pairs, with a task head",
         _has_output_type(
             ClassificationOutput,
             MultiLabelOutput,
@@ -190,6 +196,8 @@ class ModelRegistry:
         needs = f"{endpoint} needs {requirement.description}"
         if named is not None:
             alternatives = ", ".join(worker.name for worker in suitable) or "another server"
+            if generates_text(named.model):
+                alternatives = f"bertwright predict, as {name} generates text"
             raise ApiError(400, f"{needs}, which {name} is not: use {alternatives}")
         if not suitable:
             raise ApiError(404, f"no model here supports this: {needs}")

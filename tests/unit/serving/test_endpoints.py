@@ -11,7 +11,11 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.interop.onnx.exporter import export_onnx
 from bertwright.interop.onnx.model import load_onnx
 from bertwright.serving.errors import ApiErrorBody, OpenAIErrorBody
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example, ExtractiveQuestion
+from bertwright.tasks.outputs import TextOutput
+from bertwright.tasks.task import Task
+from bertwright.testing.toy import toy_text_model
 from small_tasks import TEXTS
 
 VARIED_TEXTS = ["", "red", "The [MASK] bird", "unbelievably " * 20, *TEXTS[:5]]
@@ -206,6 +210,19 @@ def test_a_named_model_that_does_not_support_an_endpoint_is_reported(serving) ->
     response = serving().post("/rerank", json={"query": "a", "texts": ["b"], "model": "encoder"})
     assert response.status_code == 400
     assert "which encoder is not: use another server" in response.json()["error"]
+
+
+def test_a_model_that_generates_text_serves_its_encoder_only(serving) -> None:
+    examples = [Example(text, label="old") for text in TEXTS]
+    pretrained = toy_text_model(TEXTS, recipe="bart")
+    task = Task("own", TextOutput())
+    model = finetune(pretrained, task, train=examples, dev=examples[:2], epochs=0).model
+    client = serving({"translator": model})
+    response = client.post("/predict", json={"inputs": "a", "model": "translator"})
+    assert response.status_code == 400
+    assert "use bertwright predict, as translator generates text" in response.json()["error"]
+    assert client.post("/predict", json={"inputs": "a"}).status_code == 404
+    assert client.post("/embed", json={"inputs": "a"}).status_code == 200
 
 
 def test_a_model_is_described_by_name(serving) -> None:

@@ -50,6 +50,7 @@ def serve(
     from bertwright.core.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.serving.app import create_app
+    from bertwright.serving.model_worker import generates_text
     from bertwright.serving.server import listen, run_server, server_address
     from bertwright.serving.settings import ServingSettings, read_api_keys
 
@@ -68,6 +69,8 @@ def serve(
     )
     with listen(host, port, timeout) as sockets:
         loaded = {name: load(path, precision) for name, path in zip(names, models, strict=True)}
+        for name in (name for name, model in loaded.items() if generates_text(model)):
+            log(f"{name} generates text, which no endpoint serves: only its encoder is served")
         app = create_app(loaded, settings)
         log(f"serving {', '.join(names)} at {server_address(sockets)}")
         run_server(app, sockets, timeout)

@@ -63,6 +63,7 @@ def _target_file(path: Path, source: str, target: str) -> Path:
     stem = path.name.removesuffix(path.suffix) if format_suffix(path) != path.suffix else path.name
     stem = stem[: -len(source)]
     candidates = [path.with_name(f"{stem}{target}{end}") for end in ("", ".gz")]
-    if (found := next((file for file in candidates if file.is_file()), None)) is None:
-        raise UserError(f"{path}: there is no {candidates[0].name} beside it, with the targets")
-    return found
+    for file in candidates:
+        if file.is_file():
+            return file
+    raise UserError(f"{path}: there is no {candidates[0].name} beside it, with the targets")
