@@ -13,12 +13,13 @@ from bertwright.models.text_model import TextModel
 from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
 from bertwright.tasks.baselines.fit_baselines import fit_baselines
 from bertwright.tasks.catalogue import answered_in_words, find_task
+from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.finetuning.batches import TaskBatchSource, build_task_batch
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
-from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.finetuning.finetune import finetune, finetune_tasks
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs import (
     ClassInWordsOutput,
@@ -168,6 +169,25 @@ def test_generation_settings_are_for_generated_outputs() -> None:
         generator.set_generation(num_beams=2, top_k=3)
     with pytest.raises(UserError, match="a graph reads the outputs of a task head"):
         generator.require_task_head("a graph")
+
+
+def test_tasks_share_a_decoder_beside_other_heads() -> None:
+    classes = [Example(e.text, label=str(n % 2)) for n, e in enumerate(PAIRS)]
+    in_words = answered_in_words(Task("words", OutputType.parse("class")))
+    tasks = (TASK, in_words, Task("head", OutputType.parse("class")))
+    data = [
+        TaskData(task, train=examples[9:], dev=examples[:9])
+        for task, examples in zip(tasks, (PAIRS, classes, classes), strict=True)
+    ]
+    result = finetune_tasks(random_model("bart"), data, epochs=0, **STILL)
+    text, words, head = (model.task_model for model in result.best.models)
+    assert text.decoder is not None
+    assert words.decoder is not None
+    for ours, others in zip(text.decoder.parameters(), words.decoder.parameters(), strict=True):
+        assert torch.equal(ours, others)
+    assert head.decoder is None
+    values = {p.value for p in result.best.predictions[2]}
+    assert values <= {"0", "1"}
 
 
 @pytest.mark.parametrize("name", ["text-to-text", "titles"])
