@@ -23,6 +23,7 @@ from bertwright.tasks.outputs import (
     GeneratedOutput,
     MultiLabelOutput,
     OutputType,
+    Prediction,
     RegressionOutput,
     RelevanceOutput,
     SimilarityOutput,
@@ -45,11 +46,6 @@ def _has_output_type(*output_types: type[OutputType]) -> Callable[[TextModel], b
     )
 
 
-def generates_text(model: TextModel) -> bool:
-    """Return whether a fine-tuned model generates text, which no endpoint serves."""
-    return isinstance(model, FineTunedModel) and isinstance(model.task.output_type, GeneratedOutput)
-
-
 def _is_inspectable(model: TextModel) -> bool:
     """Return whether activations can be recorded, which an ONNX graph does not allow."""
     return not isinstance(model, OnnxModel) and len(model.model.encoder.blocks) > 0
@@ -60,7 +56,7 @@ ENDPOINT_REQUIREMENTS = {
     "explore": EndpointRequirement("a PyTorch model with blocks", _is_inspectable),
     "fill-mask": EndpointRequirement("a masked language model", lambda model: model.is_masked_lm),
     "predict": EndpointRequirement(
-        "a model fine-tuned for classification, regression or text pairs, with a task head",
+        "a model fine-tuned for classification, regression or text pairs",
         _has_output_type(
             ClassificationOutput,
             MultiLabelOutput,
@@ -77,6 +73,9 @@ ENDPOINT_REQUIREMENTS = {
     ),
     "answer": EndpointRequirement(
         "a model fine-tuned for question answering", _has_output_type(SpanOutput)
+    ),
+    "generate": EndpointRequirement(
+        "a model fine-tuned to generate text", _has_output_type(GeneratedOutput)
     ),
 }
 
@@ -135,6 +134,11 @@ class ModelWorker:
         """Return the head outputs of a fine-tuned model for each sequence."""
         assert isinstance(self.model, FineTunedModel)
         return self.model.head_outputs(sequences)
+
+    def generate(self, sequences: Sequence[TaskSequence]) -> list[Prediction]:
+        """Return the text that a fine-tuned model generates for each sequence."""
+        assert isinstance(self.model, FineTunedModel)
+        return self.model.output_decoder.predict(self.model, sequences, ())
 
     def fill_mask(
         self, items: Sequence[tuple[list[int], int]]
@@ -196,8 +200,6 @@ class ModelRegistry:
         needs = f"{endpoint} needs {requirement.description}"
         if named is not None:
             alternatives = ", ".join(worker.name for worker in suitable) or "another server"
-            if generates_text(named.model):
-                alternatives = f"bertwright predict, as {name} generates text"
             raise ApiError(400, f"{needs}, which {name} is not: use {alternatives}")
         if not suitable:
             raise ApiError(404, f"no model here supports this: {needs}")

@@ -26,7 +26,7 @@ from bertwright.serving.tokenization_pool import Args, ResultT, TokenizationPool
 from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import ExtractiveQuestion, TaskExample
-from bertwright.tasks.outputs import FloatArray, Prediction, SimilarityOutput
+from bertwright.tasks.outputs import FloatArray, GeneratedOutput, Prediction, SimilarityOutput
 from bertwright.tasks.outputs.output_type import group_by_example
 
 MAX_MASKED_POSITIONS = 512
@@ -80,6 +80,22 @@ class InferenceService:
             )
         groups = group_by_example(sequences, outputs, len(examples))
         return predictions, [np.concatenate([o for _, o in group]) for group in groups if group]
+
+    async def generate(
+        self, request: Request, worker: ModelWorker, examples: Sequence[TaskExample], truncate: bool
+    ) -> list[Prediction]:
+        """Return the generated text of every example."""
+        model = worker.model
+        assert isinstance(model, FineTunedModel)
+        output_type = model.task.output_type
+        assert isinstance(output_type, GeneratedOutput)
+        async with self.timeout(request):
+            sequences = await self.tokenize(
+                request, self._encode_examples, worker, examples, truncate
+            )
+            # Generated tokens cost as much as those of the source.
+            sizes = [len(s.token_ids) + output_type.max_target_length for s in sequences]
+            return await self.compute(worker, worker.generate, sequences, sizes)
 
     async def fill_mask(
         self, request: Request, worker: ModelWorker, texts: Sequence[str], top_k: int

@@ -15,7 +15,7 @@ from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example, ExtractiveQuestion
 from bertwright.tasks.outputs import TextOutput
 from bertwright.tasks.task import Task
-from bertwright.testing.toy import toy_text_model
+from bertwright.testing.toy import randomise, toy_text_model
 from small_tasks import TEXTS
 
 VARIED_TEXTS = ["", "red", "The [MASK] bird", "unbelievably " * 20, *TEXTS[:5]]
@@ -198,6 +198,7 @@ def test_a_model_is_selected_by_name_or_by_endpoint(serving, encoder, task_model
         ("/rerank", {"query": "a", "texts": ["b"]}),
         ("/tag", {"inputs": "a"}),
         ("/answer", {"inputs": [{"question": "a", "text": "b"}]}),
+        ("/generate", {"inputs": "a"}),
     ],
 )
 def test_an_unsupported_endpoint_is_reported(serving, path: str, body: dict) -> None:
@@ -212,16 +213,24 @@ def test_a_named_model_that_does_not_support_an_endpoint_is_reported(serving) ->
     assert "which encoder is not: use another server" in response.json()["error"]
 
 
-def test_a_model_that_generates_text_serves_its_encoder_only(serving) -> None:
+def test_generated_texts_equal_the_models(serving) -> None:
     examples = [Example(text, label="old") for text in TEXTS]
     pretrained = toy_text_model(TEXTS, recipe="bart")
-    task = Task("own", TextOutput())
+    randomise(pretrained.model, 0.3)
+    task = Task("own", TextOutput(max_target_length=6))
     model = finetune(pretrained, task, train=examples, dev=examples[:2], epochs=0).model
     client = serving({"translator": model})
-    response = client.post("/predict", json={"inputs": "a", "model": "translator"})
-    assert response.status_code == 400
-    assert "use bertwright predict, as translator generates text" in response.json()["error"]
-    assert client.post("/predict", json={"inputs": "a"}).status_code == 404
+    response = client.post("/generate", json={"inputs": TEXTS[:9]}).json()
+    predictions = model.predict(TEXTS[:9])
+    assert [one["prediction"] for one in response] == [p.value for p in predictions]
+    assert_close([one["probability"] for one in response], [p.probabilities for p in predictions])
+    paired = client.post("/generate", json={"inputs": ["a", "b"], "pairs": ["c", "d"]})
+    assert paired.status_code in (400, 422)
+    assert "output_type.template is '{text}'" in paired.json()["error"]
+    unequal = client.post("/generate", json={"inputs": ["a", "b"], "pairs": ["c"]})
+    assert "2 inputs and 1 pairs" in unequal.json()["error"]
+    refused = client.post("/predict", json={"inputs": "a", "model": "translator"})
+    assert refused.status_code == 400
     assert client.post("/embed", json={"inputs": "a"}).status_code == 200
 
 

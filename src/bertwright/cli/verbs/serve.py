@@ -37,11 +37,11 @@ def serve(
     ] = 30.0,
     plugin: PluginOption = None,
 ) -> None:
-    """Serve models over HTTP: embeddings, masked tokens, classes, tags, answers, rankings.
+    """Serve models over HTTP: embeddings, masked tokens, classes, tags, answers, rankings, texts.
 
     OpenAI's /v1/embeddings, /embed, /predict and /rerank of Text Embeddings Inference, and
-    /fill-mask, /tag and /answer; a page to try them is at /, their reference at /docs. Ctrl-C stops
-    the server after all accepted requests are answered.
+    /fill-mask, /tag, /answer and /generate; a page to try them is at /, their reference at /docs.
+    Ctrl-C stops the server after all accepted requests are answered.
     """
     from bertwright.core.optional_dependencies import require_library
 
@@ -50,7 +50,6 @@ def serve(
     from bertwright.core.errors import UserError
     from bertwright.interop.loading import load
     from bertwright.serving.app import create_app
-    from bertwright.serving.model_worker import generates_text
     from bertwright.serving.server import listen, run_server, server_address
     from bertwright.serving.settings import ServingSettings, read_api_keys
 
@@ -69,8 +68,6 @@ def serve(
     )
     with listen(host, port, timeout) as sockets:
         loaded = {name: load(path, precision) for name, path in zip(names, models, strict=True)}
-        for name in (name for name, model in loaded.items() if generates_text(model)):
-            log(f"{name} generates text, which no endpoint serves: only its encoder is served")
         app = create_app(loaded, settings)
         log(f"serving {', '.join(names)} at {server_address(sockets)}")
         run_server(app, sockets, timeout)

@@ -1,14 +1,14 @@
-"""Endpoints without a standard protocol: mask filling, tagging and question answering."""
+"""Endpoints without a standard protocol: masks, tags, answers to questions, generated text."""
 
-from typing import Annotated, cast
+from typing import Annotated, Self, cast
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, FailFast, Field
+from pydantic import BaseModel, FailFast, Field, model_validator
 
 from bertwright.core.config import Settings
 from bertwright.serving.api.schemas import ApiRequest, EchoedText, EchoedTexts, TextList
 from bertwright.serving.service import get_service
-from bertwright.tasks.formats.examples import ExtractiveQuestion, TaggedSentence
+from bertwright.tasks.formats.examples import Example, ExtractiveQuestion, TaggedSentence
 
 router = APIRouter(tags=["bertwright"])
 
@@ -38,6 +38,27 @@ class AnswerRequest(ApiRequest):
 
     inputs: Annotated[list[QuestionInput], FailFast(), Field(min_length=1)]
     truncate: bool = False
+
+
+class GenerateRequest(ApiRequest):
+    """``inputs`` are texts; ``pairs`` are their second texts; ``truncate`` shortens long ones."""
+
+    inputs: TextList
+    pairs: Annotated[list[str], FailFast()] = Field(default_factory=list[str])
+    truncate: bool = False
+
+    @model_validator(mode="after")
+    def _as_many_pairs(self) -> Self:
+        if self.pairs and len(self.pairs) != len(self.inputs):
+            raise ValueError(f"holds {len(self.inputs)} inputs and {len(self.pairs)} pairs")
+        return self
+
+
+class GenerateResult(BaseModel):
+    """A generated text, class or number, and the probability of the text."""
+
+    prediction: str | float
+    probability: float
 
 
 class FillMaskResult(BaseModel):
@@ -104,5 +125,21 @@ async def answer(body: AnswerRequest, request: Request) -> list[AnswerResult]:
     predictions, _ = await service.predict(request, worker, questions, body.truncate)
     return [
         AnswerResult(answer=cast(str, p.value), probability=cast(float, p.probabilities))
+        for p in predictions
+    ]
+
+
+@router.post("/generate")
+async def generate(body: GenerateRequest, request: Request) -> list[GenerateResult]:
+    """Return the text that the model generates for each input."""
+    service = get_service(request)
+    worker = service.models.find(body.model, "generate")
+    pairs = body.pairs or [None] * len(body.inputs)
+    examples = [Example(text, pair) for text, pair in zip(body.inputs, pairs, strict=True)]
+    predictions = await service.generate(request, worker, examples, body.truncate)
+    return [
+        GenerateResult(
+            prediction=cast(str | float, p.value), probability=cast(float, p.probabilities)
+        )
         for p in predictions
     ]
