@@ -16,12 +16,16 @@ from bertwright.serving.app import create_app
 from bertwright.serving.settings import ServingSettings
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.default_head import default_head
 from bertwright.tasks.heads.head import HeadConfig, init_head
+from bertwright.tasks.outputs import TextOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
-from small_tasks import ENGLISH, classes, tagged
+from bertwright.testing.toy import randomise, toy_text_model
+from small_tasks import ENGLISH, TEXTS, classes, tagged
 from toy_recipes import shaken, toy
 
 TASKS = {
@@ -53,6 +57,16 @@ def encoder() -> TextModel:
 def task_models(encoder: TextModel) -> dict[str, FineTunedModel]:
     """A model with a random head for each task."""
     return {name: _task_model(encoder, task) for name, task in TASKS.items()}
+
+
+@pytest.fixture(scope="session")
+def translator() -> FineTunedModel:
+    """A random model that generates texts of up to 6 tokens."""
+    examples = [Example(text, label="old") for text in TEXTS]
+    pretrained = toy_text_model(TEXTS, recipe="bart")
+    randomise(pretrained.model, 0.3)
+    task = Task("own", TextOutput(max_target_length=6))
+    return finetune(pretrained, task, train=examples, dev=examples[:2], epochs=0).model
 
 
 @pytest.fixture(scope="session")

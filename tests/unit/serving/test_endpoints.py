@@ -11,11 +11,7 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.interop.onnx.exporter import export_onnx
 from bertwright.interop.onnx.model import load_onnx
 from bertwright.serving.errors import ApiErrorBody, OpenAIErrorBody
-from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example, ExtractiveQuestion
-from bertwright.tasks.outputs import TextOutput
-from bertwright.tasks.task import Task
-from bertwright.testing.toy import randomise, toy_text_model
 from small_tasks import TEXTS
 
 VARIED_TEXTS = ["", "red", "The [MASK] bird", "unbelievably " * 20, *TEXTS[:5]]
@@ -213,15 +209,10 @@ def test_a_named_model_that_does_not_support_an_endpoint_is_reported(serving) ->
     assert "which encoder is not: use another server" in response.json()["error"]
 
 
-def test_generated_texts_equal_the_models(serving) -> None:
-    examples = [Example(text, label="old") for text in TEXTS]
-    pretrained = toy_text_model(TEXTS, recipe="bart")
-    randomise(pretrained.model, 0.3)
-    task = Task("own", TextOutput(max_target_length=6))
-    model = finetune(pretrained, task, train=examples, dev=examples[:2], epochs=0).model
-    client = serving({"translator": model})
+def test_generated_texts_equal_the_models(serving, translator) -> None:
+    client = serving({"translator": translator})
     response = client.post("/generate", json={"inputs": TEXTS[:9]}).json()
-    predictions = model.predict(TEXTS[:9])
+    predictions = translator.predict(TEXTS[:9])
     assert [one["prediction"] for one in response] == [p.value for p in predictions]
     assert_close([one["probability"] for one in response], [p.probabilities for p in predictions])
     paired = client.post("/generate", json={"inputs": ["a", "b"], "pairs": ["c", "d"]})

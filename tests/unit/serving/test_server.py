@@ -120,13 +120,14 @@ def test_the_hugging_face_client(
 
 @pytest.fixture(scope="module")
 def multi_model_server(
-    folder: Path, task_models: dict[str, FineTunedModel]
+    folder: Path, task_models: dict[str, FineTunedModel], translator: FineTunedModel
 ) -> Iterator[ServerProcess]:
     """A server of the models in the documentation."""
     names = {"sentiment": "classifier", "rank": "ranker", "tagger": "tagger", "reader": "reader"}
     for task, name in names.items():
         task_models[task].save(folder.parent / name)
-    folders = [str(folder.parent / name) for name in names.values()]
+    translator.save(folder.parent / "translator")
+    folders = [str(folder.parent / name) for name in (*names.values(), "translator")]
     process = ServerProcess(folder, *folders, "--precision", "float32")
     yield process
     process.process.kill()
