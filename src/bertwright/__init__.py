@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from bertwright.interop.loading import load
     from bertwright.models.text_model import TextModel
     from bertwright.recipes.schema import Recipe
+    from bertwright.tasks.ensemble import Ensemble
     from bertwright.tasks.evaluation.evaluate import evaluate
     from bertwright.tasks.fine_tuned_model import FineTunedModel
     from bertwright.tasks.finetuning.finetune import finetune
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Dataset",
+    "Ensemble",
     "Example",
     "ExtractiveQuestion",
     "FineTunedModel",
@@ -51,6 +53,7 @@ __all__ = [
 
 _LAZY_IMPORTS = {
     "Dataset": "data.shards.dataset",
+    "Ensemble": "tasks.ensemble",
     "Example": "tasks.formats.examples",
     "ExtractiveQuestion": "tasks.formats.examples",
     "FineTunedModel": "tasks.fine_tuned_model",

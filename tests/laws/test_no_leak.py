@@ -249,13 +249,15 @@ def memory_after_other_text(
     model: Model, token_ids: Tensor, rule: Visibility, document_ids: Tensor
 ) -> Memory:
     """Return the memory after other text, as leaves of the graph."""
-    filled_memory = Memory.empty(len(document_ids), token_ids)
+    follows_text = model.recipe.encoder.carries_backward
+    filled_memory = Memory.empty(len(document_ids), token_ids, follows_text)
     with torch.no_grad():
         model.encoder((token_ids + 7) % VOCABULARY, visibility=rule, memory=filled_memory)
     states = filled_memory.next_memory(TokenInfo.from_token_ids(token_ids)).hidden_states
     return Memory(
         {block: state.clone().requires_grad_() for block, state in states.items()},
         document_ids.expand(len(token_ids), -1),
+        follows_text,
     )
 
 
@@ -265,7 +267,9 @@ def reachable(
     """Return the allowed influences: (blocks, B, L, M) of the memory, (B, L, L) of the sequence."""
     num_sequences, keys = token_info.num_sequences, token_info
     if memory is not None:
-        keys = Memory({}, memory.expand(num_sequences, -1)).extend_token_info(token_info)
+        follows_text = model.recipe.encoder.carries_backward
+        empty = Memory({}, memory.expand(num_sequences, -1), follows_text)
+        keys = empty.extend_token_info(token_info)
     reached = torch.eye(LENGTH, dtype=torch.bool).expand(num_sequences, -1, -1)
     itself, of_memory = reached, list[Tensor]()
     for block, order in reversed([*enumerate(model.recipe.encoder.depth.sublayer_orders())]):

@@ -7,6 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from bertwright.models.text_model import TextModel
+    from bertwright.tasks.ensemble import Ensemble
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class GenerationOptions:
             settings["seed"] = settings.pop("generation_seed")
         return settings
 
-    def apply(self, model: "TextModel") -> None:
+    def apply(self, model: "TextModel | Ensemble") -> None:
         """Set them for the predictions of a model; UserError if it does not generate text."""
         from bertwright.core.errors import UserError
         from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -48,5 +49,8 @@ class GenerationOptions:
         if not (settings := self.stated()):
             return
         if not isinstance(model, FineTunedModel):
-            raise UserError(f"{', '.join(settings)}: the model is not fine-tuned: use generate")
+            raise UserError(
+                f"{', '.join(settings)}: settings of one fine-tuned model: use generate for a "
+                f"pre-trained one, or leave out --ensemble"
+            )
         model.set_generation(**settings)

@@ -1,6 +1,6 @@
 """Options that several verbs share."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,6 +13,7 @@ from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import TrainingInterrupted, UserError
 
 if TYPE_CHECKING:
+    from bertwright.tasks.ensemble import Ensemble
     from bertwright.tasks.fine_tuned_model import FineTunedModel
 
 
@@ -52,6 +53,13 @@ OutputOption = Annotated[Path, typer.Option("-o", "--output", help="Output folde
 PrecisionOption = Annotated[
     InferencePrecision | None,
     typer.Option(help="Compute precision; by default the fastest on this machine."),
+]
+EnsembleOption = Annotated[
+    list[Path] | None,
+    typer.Option(
+        help="Further fine-tuned model folder of the same task, whose predictions are averaged "
+        "with those of the first; may be repeated."
+    ),
 ]
 LanguageOption = Annotated[
     str | None,
@@ -96,6 +104,18 @@ def load_fine_tuned(
     if needs_head_for is not None:
         model.require_task_head(needs_head_for)
     return model
+
+
+def load_predictor(
+    folders: Sequence[Path], precision: InferencePrecision | None = None
+) -> "FineTunedModel | Ensemble":
+    """Load a fine-tuned model, or the ensemble of several."""
+    first, *others = (load_fine_tuned(folder, precision) for folder in folders)
+    if not others:
+        return first
+    from bertwright.tasks.ensemble import Ensemble
+
+    return Ensemble([first, *others])
 
 
 def refuse_options(context: typer.Context, reason: str, *names: str) -> None:

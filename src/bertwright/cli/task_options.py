@@ -72,11 +72,12 @@ class FineTuningOptions:
         typer.Argument(
             metavar="[KEY=VALUE ...]",
             help="Further settings: adaptation (full, frozen, last, gradual, adapters, lora), "
-            "head.kind, head.pooling, head.layers, head.mix, head.activation, dropout, "
-            "weight_decay, warmup, schedule, perturbation (freelb, smart), language_model, "
-            "label_smoothing, task_sampling_power, patience, max_grad_norm, bias_correction, "
-            "calibrate, max_length, precision, compile, seed; output_type.KEY for those of the "
-            "output, such as "
+            "head.kind, head.pooling, head.layers, head.mix, head.activation, dropout (a rate, or "
+            "dropout.encoder, .mixer, .embeddings, .words, .head), weight_decay, warmup, schedule, "
+            "perturbation (freelb, smart), language_model, label_smoothing, linear_gain, "
+            "truncated_backprop, task_sampling_power, patience, max_grad_norm, beta_1, beta_2, "
+            "bias_correction, calibrate, max_length, precision, compile, seed; output_type.KEY for "
+            "those of the output, such as "
             "output_type.stride.",
         ),
     ] = None

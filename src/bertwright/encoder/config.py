@@ -18,6 +18,7 @@ from bertwright.modules.attention.mask import (
     BidirectionalVisibility,
     Visibility,
     is_split_by_direction,
+    scan_directions,
 )
 from bertwright.modules.attention.mask.windows import SlidingWindowConfig
 from bertwright.modules.attention.positions import LearnedPositionsConfig, PositionsConfig
@@ -85,7 +86,7 @@ class EncoderConfig(Settings):
         return (
             has_dropout(self.dropout)
             or self.mixer.has_dropout
-            or self.embeddings.embedding_dropout > 0.0
+            or max(self.embeddings.embedding_dropout, self.embeddings.word_dropout) > 0.0
         )
 
     @property
@@ -163,6 +164,11 @@ class EncoderConfig(Settings):
     def max_lookback(self) -> int | None:
         """Return how many positions before a sequence its tokens attend to; None if unlimited."""
         return None if self.mixer.is_recurrent else self.memory_length or None
+
+    @property
+    def carries_backward(self) -> bool:
+        """Return whether a recurrent state is carried from the end of a text to its start."""
+        return self.memory_length > 0 and scan_directions(self.visibility) == ("backward",)
 
     @property
     def supports_cache(self) -> bool:

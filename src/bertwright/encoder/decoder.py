@@ -253,5 +253,5 @@ class RecurrentDecoder(nn.Module):
         states = self.dropout(self.network(inputs, source), decoder_rng, 1)
         return tap(hooks, "output", states)
 
-    def compile_parts(self) -> None:
+    def compile_parts(self, dynamic: bool = False) -> None:
         """Compile nothing: torch.compile would unroll every step."""

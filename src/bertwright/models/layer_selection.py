@@ -13,6 +13,7 @@ from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.encoder.encoder import Encoder
+from bertwright.modules.attention.cache import Memory
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.token_tensors import TokenInfo
 
@@ -37,20 +38,32 @@ class LayerSelection:
         token_info: TokenInfo,
         dropout_rng: DropoutRng | None = None,
         output_positions: Tensor | None = None,
+        memory: Memory | None = None,
     ) -> Tensor:
         """Return hidden states (B, L, width), or (M, width) at flat ``output_positions`` (M,).
 
-        Blocks above the highest selected layer are not computed.
+        Blocks above the highest selected layer are not computed. ``memory`` is the text before the
+        sequences.
         """
         depth, highest = len(encoder.blocks), max(self.indices)
         if self.indices == (depth,):
             return encoder(
-                token_ids, token_info, dropout_rng=dropout_rng, output_positions=output_positions
+                token_ids,
+                token_info,
+                dropout_rng=dropout_rng,
+                memory=memory,
+                output_positions=output_positions,
             )
         names = [_tap_name(index, depth) for index in self.indices]
         stop_after = None if highest == depth else max(highest - 1, 0)
         with encoder.record(*names, output_gradients=torch.is_grad_enabled()) as values:
-            encoder(token_ids, token_info, dropout_rng=dropout_rng, stop_after=stop_after)
+            encoder(
+                token_ids,
+                token_info,
+                dropout_rng=dropout_rng,
+                stop_after=stop_after,
+                memory=memory,
+            )
         states = [values[name] for name in names]
         if output_positions is not None:
             states = [state.flatten(0, 1).index_select(0, output_positions) for state in states]

@@ -107,6 +107,19 @@ def embedding_dropout(
     return x * scale[..., None].to(x.dtype)
 
 
+def word_dropout(
+    x: Tensor, dropout_rate: float, dropout_rng: DropoutRng | None, stream: int
+) -> Tensor:
+    """Drop whole vectors of x (B, L, D), each position on its own (Iyyer et al. 2015).
+
+    The other vectors are not scaled up, as in a text without the dropped words.
+    """
+    if dropout_rng is None or dropout_rate == 0.0:
+        return x
+    kept = dropout(x.new_ones(*x.shape[:2], 1), dropout_rate, dropout_rng, stream) > 0
+    return x * kept.to(x.dtype)
+
+
 def weight_dropout(
     weight: Tensor, dropout_rate: float, dropout_rng: DropoutRng | None, stream: int
 ) -> Tensor:

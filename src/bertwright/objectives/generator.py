@@ -61,6 +61,7 @@ class GeneratorLM(MaskingObjective):
             norm=tables.norm,
             scaled=tables.scaled,
             embedding_dropout=tables.embedding_dropout,
+            word_dropout=tables.word_dropout,
         )
         width = round(self.width * encoder.width)
         owner = "objectives.generated, its generator"

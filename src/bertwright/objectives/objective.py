@@ -144,7 +144,11 @@ class ModelOutput:
         """Return the loss for predicting the target tokens from hidden states (M, D)."""
         assert self.lm_head is not None, "an objective that predicts tokens needs an LM head"
         loss, num_correct = self.lm_head.loss(
-            hidden_states, self.embedding_table, targets.labels, targets.weights
+            hidden_states,
+            self.embedding_table,
+            targets.labels,
+            targets.weights,
+            self.dropout_rng,
         )
         return Loss(loss, targets.total_weight, num_correct)
 

@@ -45,6 +45,13 @@ def _check_sequential_format(recipe: "Recipe") -> None:
             "encoder.memory_length needs sequences that continue from step to step: set "
             "assembly.kind=contiguous"
         )
+    carries_backward = recipe.encoder.carries_backward
+    if recipe.encoder.memory_length and recipe.assembly.is_backward != carries_backward:
+        raise ValueError(
+            f"encoder.memory_length keeps the text "
+            f"{'after' if carries_backward else 'before'} a sequence: set assembly.backward to "
+            f"{str(carries_backward).lower()}, or memory_length to 0"
+        )
     is_constant = isinstance(recipe.batch_tokens, ConstantSchedule) and all(
         phase.length is None and phase.batch == 1.0 for phase in recipe.phases
     )

@@ -18,6 +18,7 @@ from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.decoder import DecoderConfig
 from bertwright.objectives import Objective
 from bertwright.objectives.heads.lm_head import LMHeadConfig, TiedHeadConfig
+from bertwright.objectives.heads.sampled_lm_head import SampledSoftmaxConfig
 from bertwright.objectives.schedule import ObjectiveGroup, objective_schedule
 from bertwright.optimisers.adam import AdamWConfig
 from bertwright.optimisers.optimiser import OptimiserConfig
@@ -25,6 +26,9 @@ from bertwright.recipes.compatibility import check_compatibility
 from bertwright.recipes.loading import Override, load_recipe_as, merge
 
 Pooling = Literal["mean", "cls"]
+
+REGISTERED_HEADS = (SampledSoftmaxConfig,)
+"""LM heads that are imported only to register their kinds."""
 
 MAX_BATCH_TOKENS = 1 << 26
 """Maximum tokens of one step, which are in memory at once."""

@@ -37,7 +37,12 @@ from bertwright.models.text_model import TextModel
 from bertwright.recipes import Pooling, SentenceVectorSettings
 from bertwright.runtime.finite import require_finite_outputs
 from bertwright.tasks.adapters import AdaptationConfig
-from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence, document_ids_of
+from bertwright.tasks.example_encoder import (
+    ExampleEncoder,
+    TaskSequence,
+    document_ids_of,
+    num_truncated_tokens,
+)
 from bertwright.tasks.formats.examples import (
     Example,
     Examples,
@@ -55,7 +60,7 @@ from bertwright.tasks.outputs import (
     SimilarityOutput,
 )
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import HeadSpec, TaskModel
+from bertwright.tasks.task_model import HeadSpec, TaskModel, tokens_at
 
 TaskInputs = str | Sequence[TaskExample | str | tuple[str, str]]
 
@@ -131,9 +136,13 @@ class FineTunedModel(TextModel):
         Inputs are tokenized, truncated and batched by length. Apart from rounding, predictions do
         not depend on the order or on the rest of the batch.
         """
-        examples = as_examples(inputs, self.task)
+        return self.predict_examples(as_examples(inputs, self.task))[0]
+
+    def predict_examples(self, examples: Examples) -> tuple[list[Prediction], Mapping[int, int]]:
+        """Return the predictions, and the number of truncated tokens of each truncated example."""
         sequences = self.output_decoder.encode(self.example_encoder, examples)
-        return self.output_decoder.predict(self, sequences, examples)
+        predictions = self.output_decoder.predict(self, sequences, examples)
+        return predictions, num_truncated_tokens(sequences)
 
     def set_generation(self, **settings: Any) -> None:
         """Change how predictions are generated: ``num_beams``, ``length_penalty``, ...
@@ -160,6 +169,11 @@ class FineTunedModel(TextModel):
                 f"{command} reads the outputs of a task head, and this model for "
                 f"{self.task.name} generates text with its decoder: use predict or generate"
             )
+
+    @property
+    def can_use_stride(self) -> bool:
+        """Return whether the model could read long texts in windows, but truncates them."""
+        return self.task.output_type.can_use_stride and not self.example_encoder.is_siamese
 
     def head_outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
         """Return the head outputs of each sequence: (k, K) float32 each."""
@@ -226,7 +240,8 @@ class FineTunedModel(TextModel):
         head, document_ids = self.task_model.head, batch.token_info.document_ids
         output_positions = head.output_positions(batch.token_ids, document_ids, positions)
         states = self.hidden_states(head.layers, batch, output_positions).float()
-        return head(states, document_ids, output_lengths)
+        read_tokens = tokens_at(batch.token_ids, output_positions)
+        return head(states, document_ids, output_lengths, token_ids=read_tokens)
 
     def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:
         """Write the model folder, weights last: a new folder with weights is complete."""

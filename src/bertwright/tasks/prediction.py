@@ -16,7 +16,7 @@ from bertwright.data.readers.text_lines import (
     read_located_lines,
     require_key,
 )
-from bertwright.tasks.example_encoder import num_truncated_tokens
+from bertwright.tasks.ensemble import Ensemble
 from bertwright.tasks.fine_tuned_model import FineTunedModel, as_example
 from bertwright.tasks.formats.examples import (
     Example,
@@ -38,7 +38,7 @@ CHUNK_SIZE = 4096
 
 
 def predict_file(
-    model: FineTunedModel, path: Path, completed: Iterable[LocatedLine] = ()
+    model: FineTunedModel | Ensemble, path: Path, completed: Iterable[LocatedLine] = ()
 ) -> Iterator[dict[str, Any]]:
     """Predict for the examples of a file, except those that ``completed`` predictions exist for.
 
@@ -51,7 +51,7 @@ def predict_file(
 
 
 def predict_lines(
-    model: FineTunedModel,
+    model: FineTunedModel | Ensemble,
     lines: Iterable[LocatedLine],
     layout: str,
     completed: Iterable[LocatedLine] = (),
@@ -88,16 +88,13 @@ def parse_inputs(
 
 
 def predict_examples(
-    model: FineTunedModel, examples: Iterable[TaskExample]
+    model: FineTunedModel | Ensemble, examples: Iterable[TaskExample]
 ) -> Iterator[dict[str, Any]]:
     """Return predictions as plain data, in the order of the examples."""
     stream = iter(examples)
     while chunk := list(islice(stream, CHUNK_SIZE)):
-        sequences = model.output_decoder.encode(model.example_encoder, chunk)
-        predictions = model.output_decoder.predict(model, sequences, chunk)
-        yield from prediction_records(
-            chunk, predictions, num_truncated=num_truncated_tokens(sequences)
-        )
+        predictions, num_truncated = model.predict_examples(chunk)
+        yield from prediction_records(chunk, predictions, num_truncated=num_truncated)
 
 
 def _parse_text_line(location: str, line: str, task: Task) -> TaskExample:

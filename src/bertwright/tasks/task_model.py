@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from bertwright.encoder.decoder import Decoder
+from bertwright.encoder.decoder import Decoder, RecurrentDecoder
 from bertwright.encoder.encoder import Encoder
 from bertwright.models.layer_selection import LayerSelection
 from bertwright.models.quantized_weights import QuantizationGrid
@@ -18,6 +18,7 @@ from bertwright.objectives.heads.lm_head import LMHead
 from bertwright.objectives.objective import Loss
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
+from bertwright.tasks.finetuning.truncated_backprop import TruncatedBackpropConfig
 from bertwright.tasks.heads.decoder_head import DecoderHeadConfig
 from bertwright.tasks.heads.head import HeadConfig, TaskHead, TaskHeadContext
 
@@ -70,7 +71,8 @@ class TaskModel(nn.Module):
         self.adaptation = adaptation or FullFineTuningConfig()
         self.encoder = Encoder(recipe.encoder, vocab_size)
         self.adaptation.insert_modules(self.encoder)
-        self.head = head_spec.config.build(TaskHeadContext(recipe, head_spec.num_outputs))
+        context = TaskHeadContext(recipe, head_spec.num_outputs, vocab_size=vocab_size)
+        self.head = head_spec.config.build(context)
         self.decoder, self.lm_head = None, None
         if head_spec.has_decoder:
             self.decoder = _build_decoder(recipe, self.encoder)
@@ -88,7 +90,8 @@ class TaskModel(nn.Module):
         states = self.head.layers.hidden_states(
             self.encoder, token_ids, token_info, output_positions=output_positions
         )
-        return self.head(states, token_info.document_ids, output_lengths)
+        read_tokens = tokens_at(token_ids, output_positions)
+        return self.head(states, token_info.document_ids, output_lengths, token_ids=read_tokens)
 
     @property
     def head_config(self) -> HeadConfig:
@@ -107,8 +110,9 @@ class MultiTaskModel(nn.Module):
     Tasks whose outputs are texts share one ``decoder`` and its ``lm_head``.
 
     ``dropout_rate`` applies to the heads; the encoder uses the recipe's dropout.
-    ``num_embeddings``, if set, is the size of the reduced embedding table. ``distillation_loss``
-    may have trainable parameters too.
+    ``num_embeddings``, if set, is the size of the reduced embedding table. With
+    ``truncated_backprop`` texts are read in chunks. ``distillation_loss`` may have trainable
+    parameters too.
     """
 
     def __init__(
@@ -120,15 +124,17 @@ class MultiTaskModel(nn.Module):
         dropout_rate: float,
         has_lm_head: bool = False,
         num_embeddings: int | None = None,
+        truncated_backprop: TruncatedBackpropConfig | None = None,
     ) -> None:
         super().__init__()
+        self.truncated_backprop = truncated_backprop
         self.recipe, self.head_specs, self.adaptation = recipe, tuple(head_specs), adaptation
         self.vocab_size = vocab_size
         self.encoder = Encoder(recipe.encoder, num_embeddings or vocab_size)
         adaptation.insert_modules(self.encoder)
         self.parametrisation = adaptation.build_parametrisation(self.encoder)
         heads = [
-            spec.config.build(TaskHeadContext(recipe, spec.num_outputs, dropout_rate))
+            spec.config.build(TaskHeadContext(recipe, spec.num_outputs, dropout_rate, vocab_size))
             for spec in head_specs
         ]
         self.heads = nn.ModuleList(heads)
@@ -158,14 +164,12 @@ class MultiTaskModel(nn.Module):
         token_ids: (B, L) int64. With flat ``output_positions`` (M,) the result is (M, W).
         """
         layers = self.head_of(task_index).layers
-        if self.parametrisation is None:
-            return layers.hidden_states(
-                self.encoder, token_ids, token_info, dropout_rng, output_positions
-            )
-        new_weights = self.parametrisation(dict(self.encoder.named_parameters()))
-        reader = _LayerReader(self.encoder, layers)
-        weights = {f"encoder.{name}": weight for name, weight in new_weights.items()}
+        reader = _LayerReader(self.encoder, layers, self.truncated_backprop)
         inputs = (token_ids, token_info, dropout_rng, output_positions)
+        if self.parametrisation is None:
+            return reader(*inputs)
+        new_weights = self.parametrisation(dict(self.encoder.named_parameters()))
+        weights = {f"encoder.{name}": weight for name, weight in new_weights.items()}
         with self.parametrisation.forward_context(token_info.document_ids, output_positions):
             # A sublayer shared by several blocks is one module: it is replaced once, under its
             # first name.
@@ -180,17 +184,30 @@ class MultiTaskModel(nn.Module):
         dropout_rng: DropoutRng | None = None,
         first_output: int = 0,
     ) -> Tensor:
-        """Map hidden states (B, L, W) or (M, W) to float32 task outputs, (B, K) or (M, K).
+        """Map hidden states (B, L, W) or (M, W) to float32 task outputs, (B', K) or (M, K).
 
-        ``output_lengths`` holds the number of outputs of each sequence; ``first_output`` is the
-        index of the first output in the step, which seeds dropout.
+        ``output_lengths`` holds the number of outputs of each of the first B' sequences; the others
+        have no outputs. ``first_output`` is the index of the first output in the step, which seeds
+        dropout.
         """
-        return self.head_of(task_index)(
-            hidden_states,
-            document_ids,
-            output_lengths,
-            self.head_dropout_rng(dropout_rng, first_output),
+        head = self.head_of(task_index)
+        pooled = head.pool(hidden_states, document_ids)[: sum(output_lengths)]
+        head_rng = self.head_dropout_rng(dropout_rng, first_output)
+        return head.project(pooled, output_lengths, head_rng)
+
+    @property
+    def has_penalty(self) -> bool:
+        """Return whether a penalty on parameters is added to the loss of a step."""
+        return any(spec.config.mix_l2 > 0 for spec in self.head_specs) or (
+            self.parametrisation is not None and self.parametrisation.has_penalty
         )
+
+    def penalty(self) -> Tensor:
+        """Return the penalty (), the sum over the heads and the reparametrisation."""
+        penalties = [self.head_of(index).penalty() for index in range(len(self.heads))]
+        if self.parametrisation is not None and self.parametrisation.has_penalty:
+            penalties.append(self.parametrisation.penalty())
+        return torch.stack(penalties).sum()
 
     def text_loss(
         self,
@@ -259,10 +276,10 @@ class MultiTaskModel(nn.Module):
         return {f"encoder.{name}": weight for name, weight in new_weights.items()}
 
 
-def _build_decoder(recipe: Recipe, encoder: Encoder) -> Decoder:
+def _build_decoder(recipe: Recipe, encoder: Encoder) -> Decoder | RecurrentDecoder:
     """Build the decoder of a recipe, which shares the token embeddings of the encoder."""
     assert recipe.decoder is not None, "the recipe has a decoder"
-    return Decoder(recipe.decoder, recipe.encoder, encoder)
+    return recipe.decoder.build(recipe.encoder, encoder)
 
 
 def _build_lm_head(recipe: Recipe, encoder: Encoder, vocab_size: int) -> LMHead:
@@ -270,6 +287,11 @@ def _build_lm_head(recipe: Recipe, encoder: Encoder, vocab_size: int) -> LMHead:
     lm_head = recipe.output.build(recipe.encoder, vocab_size)
     lm_head.tie_weights(encoder.embeddings)
     return lm_head
+
+
+def tokens_at(token_ids: Tensor, positions: Tensor | None) -> Tensor | None:
+    """Return the tokens (M,) of token_ids (B, L) at flat positions (M,); None without positions."""
+    return None if positions is None else token_ids.flatten()[positions]
 
 
 def _without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
@@ -280,9 +302,15 @@ def _without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Ten
 class _LayerReader(nn.Module):
     """A module that computes the hidden states of some layers, for use in ``functional_call``."""
 
-    def __init__(self, encoder: Encoder, layers: LayerSelection) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        layers: LayerSelection,
+        truncated_backprop: TruncatedBackpropConfig | None,
+    ) -> None:
         super().__init__()
         self.encoder, self.layers = encoder, layers
+        self.truncated_backprop = truncated_backprop
 
     def forward(
         self,
@@ -291,6 +319,13 @@ class _LayerReader(nn.Module):
         dropout_rng: DropoutRng | None,
         output_positions: Tensor | None,
     ) -> Tensor:
-        return self.layers.hidden_states(
-            self.encoder, token_ids, token_info, dropout_rng, output_positions
+        if self.truncated_backprop is None:
+            return self.layers.hidden_states(
+                self.encoder, token_ids, token_info, dropout_rng, output_positions
+            )
+        states = self.truncated_backprop.hidden_states(
+            self.encoder, self.layers, token_ids, token_info, dropout_rng
         )
+        if output_positions is None:
+            return states
+        return states.flatten(0, 1).index_select(0, output_positions)

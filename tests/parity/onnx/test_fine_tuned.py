@@ -40,7 +40,7 @@ TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
     "class": (
         table_task("kinds", Columns()),
         classes(),
-        {"kind": "plain", "pooling": "last-max-mean", "layers": "last-2", "mix": "learned"},
+        {"kind": "mlp", "pooling": "last-max-mean", "layers": "last-2", "mix": "learned"},
     ),
     "tags": (tagging_task("kinds"), tagged(), {"kind": "plain", "pooling": "positions"}),
     "closeness": (

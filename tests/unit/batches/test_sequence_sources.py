@@ -138,6 +138,10 @@ def test_contiguous_sequences_are_the_text(text):
     read = all_sequences(source, epoch=3).token_ids.ravel().tolist()
     assert read == stream[: len(read)]
     assert len(stream) - len(read) < 2 * LENGTH
+    backward, _ = plan_text(
+        InputFormat.parse({"kind": "contiguous", "length": LENGTH, "backward": True}), text
+    )
+    assert all_sequences(backward, epoch=3).token_ids[::-1].ravel().tolist() == read
 
 
 @given(text=documents)

@@ -19,7 +19,7 @@ def parse_lines(text: str) -> list[dict[str, Any]]:
 
 def write_interrupted(model: Path, output: Path, lines: str) -> Path:
     """Return the partial file of a run that was interrupted after these lines."""
-    resumable = predict.resumable_output(output, model, None)
+    resumable = predict.resumable_output(output, [model], None)
     with pytest.raises(KeyboardInterrupt), resumable.open(resume=False) as stream:
         stream.write(lines)
         raise KeyboardInterrupt
@@ -100,3 +100,10 @@ def test_a_line_that_cannot_be_read_leaves_no_file(tuned: Path, tmp_path: Path) 
     with pytest.raises(UserError, match=r"texts\.jsonl line 2: no column 'text'"):
         invoke("predict", tuned, texts, "-o", tmp_path / "predictions.jsonl")
     assert {file.name for file in tmp_path.iterdir()} == {"texts.jsonl"}
+
+
+def test_predictions_of_several_models_are_averaged(tuned: Path, tmp_path: Path) -> None:
+    alone = parse_lines(invoke("predict", tuned, stdin=TEXTS[0] + "\n").stdout)
+    twice = parse_lines(invoke("predict", tuned, "--ensemble", tuned, stdin=TEXTS[0] + "\n").stdout)
+    assert twice[0]["prediction"] == alone[0]["prediction"]
+    assert twice[0]["probabilities"] == pytest.approx(alone[0]["probabilities"], rel=1e-4)

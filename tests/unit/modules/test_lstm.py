@@ -170,6 +170,29 @@ def read_in_parts(model, document):
     return torch.cat(states, 1)
 
 
+def test_a_text_read_backward_in_parts_equals_one_pass():
+    model = build_model(system="awd-lstm-backward")
+    # Documents are counted within each part; a part that begins with a new document starts at 1.
+    part = [[0] * 5 + [1] * 3 + [1] * 8 + [0] * 8, [0] * 8 + [0] * 3 + [1] * 5 + [0] * 3 + [1] * 5]
+    whole = [[0] * 5 + [1] * 3 + [2] * 16, [0] * 11 + [1] * 8 + [2] * 5]
+    stream, isolated = (
+        ReverseCausalVisibility(),
+        ReverseCausalVisibility() & SameDocumentVisibility(),
+    )
+    for rule, parts, expected_documents in (
+        (stream, torch.zeros(2, 24, dtype=torch.int64), torch.zeros(2, 24, dtype=torch.int64)),
+        (isolated, torch.tensor(part), torch.tensor(whole)),
+    ):
+        memory, states = Memory.empty(1, random_tokens(2), follows_text=True), []
+        for start in (16, 8, 0):
+            token_info = token_info_of(parts[:, start : start + 8])
+            tokens = random_tokens(2, 24)[:, start : start + 8]
+            states.insert(0, model.encoder(tokens, token_info, rule, memory=memory))
+            memory = memory.next_memory(token_info)
+        expected = model.encoder(random_tokens(2, 24), token_info_of(expected_documents), rule)
+        torch.testing.assert_close(torch.cat(states, 1), expected)
+
+
 @pytest.mark.parametrize("kernel", ["explicit", "auto"])
 def test_a_text_read_in_parts_equals_one_pass(kernel):
     model = build_model(f"encoder.mixer.kernel={kernel}")
@@ -295,7 +318,7 @@ def test_layers_and_directions_drop_different_weights() -> None:
         (["encoder.memory_length=5"], "set it to 1"),
         (
             ["encoder.visibility=both-ways"],
-            "set it to 1 and visibility to causal, or memory_length",
+            "set it to 1 and visibility to causal or reversed",
         ),
         (["encoder.depth.sharing=all"], "cannot be shared by blocks"),
         (["encoder.depth={kind: sublayers, order: sf}"], "must be in every block"),

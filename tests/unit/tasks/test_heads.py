@@ -92,7 +92,9 @@ def test_new_head_parameters_depend_on_the_seed(pretrained, choice: HeadConfig) 
 
 
 def test_incompatible_head_is_refused_with_the_reason(pretrained) -> None:
-    with pytest.raises(UserError, match=r"head\.pooling: output type class needs first, last"):
+    with pytest.raises(
+        UserError, match=r"head\.pooling: output type class needs one of first, last"
+    ):
         finetune(
             pretrained(), TASK, train=classes(), head={"kind": "plain", "pooling": "positions"}
         )

@@ -25,6 +25,7 @@ from bertwright.analysis.core.result import (
 from bertwright.analysis.core.texts import AnalysedText
 from bertwright.batches.noising.translation import Translation
 from bertwright.core.significance import FloatArray, bootstrap_statistic, split_halves
+from bertwright.encoder.decoder import Decoder
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.metrics.generated_text import BleuCounts, bleu, sentence_bleu_counts
 
@@ -62,6 +63,8 @@ def missing_translation(inputs: AnalysisInput) -> str | None:
     objectives = inputs.model.text_model.model.recipe.objectives.values()
     if not any(isinstance(o.decoder_noising, Translation) for o in objectives):
         return "the model does not translate"
+    if not isinstance(inputs.model.text_model.model.decoder, Decoder):
+        return "its decoder is recurrent and has no heads"
     if not all(isinstance(text.source, Example) and text.source.pair for text in inputs.texts):
         return "it needs translations: give a file with a pair per line, separated by a tab"
     return None
@@ -174,7 +177,7 @@ class AttentionHeads:
     def shape(self) -> tuple[int, int]:
         """Number of layers and of heads per layer."""
         decoder = self.model.text_model.model.decoder
-        assert decoder is not None, "a model that translates has a decoder"
+        assert isinstance(decoder, Decoder), "the decoder of a model that translates has heads"
         stack = self.model.encoder if self.part == "encoder" else decoder
         return stack.num_running_blocks, stack.num_heads
 

@@ -62,6 +62,10 @@ class HalfReversed(InputFormat):
         return self.of.is_sequential
 
     @property
+    def is_backward(self) -> bool:
+        return self.of.is_backward
+
+    @property
     def data_requirements(self) -> frozenset[DataRequirement]:
         return self.of.data_requirements
 

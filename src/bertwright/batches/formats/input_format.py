@@ -41,6 +41,11 @@ class InputFormat(Config):
         return False
 
     @property
+    def is_backward(self) -> bool:
+        """Return whether sequences in text order come from the end of the text to its start."""
+        return False
+
+    @property
     def data_requirements(self) -> frozenset[DataRequirement]:
         """Return the data or annotations that the format needs and not every data set has."""
         return frozenset()

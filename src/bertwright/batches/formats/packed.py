@@ -46,14 +46,22 @@ class Contiguous(InputFormat):
     Documents are separated by [SEP]. If ``isolated``, they are separated by [SEP] [CLS] and each
     attends only to itself. Sequences follow the text: sequence i of every step continues sequence i
     of the step before, as a recurrent memory requires. The cuts are the same in every epoch.
+
+    With ``backward`` the sequences come from the end of the text to its start, for an encoder that
+    reads backward. The tokens of a sequence keep their order.
     """
 
     kind: Literal["contiguous"] = "contiguous"
     isolated: bool = False
+    backward: bool = False
 
     @property
     def is_sequential(self) -> bool:
         return True
+
+    @property
+    def is_backward(self) -> bool:
+        return self.backward
 
     @property
     def isolation_setting(self) -> str | None:
@@ -66,7 +74,13 @@ class Contiguous(InputFormat):
         layout = SequenceLayout(
             split, specials, self.length, self.isolated, adds_special_tokens=False
         )
-        return _plan_packed(layout, None)
+        source = _plan_packed(layout, None)
+        if not self.backward:
+            return source
+        last = source.num_sequences - 1
+        return SequenceSource(
+            source.num_sequences, lambda index, epoch: source.sequences(last - index, epoch)
+        )
 
 
 def _plan_packed(layout: SequenceLayout, rng_key: int | None) -> SequenceSource:

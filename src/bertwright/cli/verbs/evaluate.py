@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.generation_options import GenerationOptions
-from bertwright.cli.options import PluginOption
+from bertwright.cli.options import EnsembleOption, PluginOption, load_predictor
 from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.cli.task_options import with_options
 
@@ -29,6 +29,7 @@ def evaluate(
             "confident first."
         ),
     ] = None,
+    ensemble: EnsembleOption = None,
     *,
     options: GenerationOptions,
     plugin: PluginOption = None,
@@ -40,7 +41,7 @@ def evaluate(
     from bertwright.tasks.evaluation import evaluate as evaluation
     from bertwright.tasks.finetuning.result_folder import write_json_lines
 
-    loaded = load(model)
+    loaded = load_predictor([model, *ensemble]) if ensemble else load(model)
     options.apply(loaded)
     result = evaluation.evaluate(loaded, data, with_baselines=True)
     for warning in result.get("warnings", ()):

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TextIO
@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from bertwright.cli.generation_options import GenerationOptions
-from bertwright.cli.options import PluginOption, PrecisionOption, load_fine_tuned, refuse_options
+from bertwright.cli.options import (
+    EnsembleOption,
+    PluginOption,
+    PrecisionOption,
+    load_predictor,
+    refuse_options,
+)
 from bertwright.cli.output import log
 from bertwright.cli.task_options import with_options
 
@@ -37,6 +43,7 @@ def predict(
         bool,
         typer.Option("--resume", help="Continue the output file of an interrupted run."),
     ] = False,
+    ensemble: EnsembleOption = None,
     *,
     options: GenerationOptions,
     precision: PrecisionOption = None,
@@ -55,11 +62,12 @@ def predict(
         require_different_file(output, file)
     if file != Path("-"):
         refuse_options(context, "the format of a file is that of its name", "jsonl")
-    loaded = load_fine_tuned(model, precision)
+    models = [model, *(ensemble or ())]
+    loaded = load_predictor(models, precision)
     options.apply(loaded)
     if resume and output is None:
         raise UserError("--resume continues a file: name it with -o")
-    with _open_output(output, resume, model, precision, options.stated()) as (
+    with _open_output(output, resume, models, precision, options.stated()) as (
         stream,
         earlier_lines,
     ):
@@ -73,8 +81,7 @@ def predict(
             stream.write(json.dumps(prediction, ensure_ascii=False) + "\n")
             num_cut += TRUNCATED_KEY in prediction
     if num_cut:
-        output_type, is_siamese = loaded.task.output_type, loaded.example_encoder.is_siamese
-        stride = ", or with output_type.stride" * (output_type.can_use_stride and not is_siamese)
+        stride = ", or with output_type.stride" * loaded.can_use_stride
         log(
             f"{num_cut:,} texts were truncated ({TRUNCATED_KEY} counts the tokens that are "
             f"missing): fine-tune with a greater max_length{stride}"
@@ -94,7 +101,7 @@ def _check_standard_input(lines: Iterable[tuple[int, str]], jsonl: bool) -> Iter
 def _open_output(
     path: Path | None,
     resume: bool,
-    model: Path,
+    models: Sequence[Path],
     precision: str | None,
     generation: Mapping[str, Any],
 ) -> Generator[tuple[TextIO, Iterator["LocatedLine"]]]:
@@ -104,16 +111,19 @@ def _open_output(
         return
     from bertwright.data.readers.text_lines import read_lines
 
-    file = resumable_output(path, model, precision, generation)
+    file = resumable_output(path, models, precision, generation)
     with file.open(resume) as stream:
         lines = read_lines(file.partial_path) if resume else ()
         yield stream, ((f"{file.partial_path} line {number}", line) for number, line in lines)
 
 
 def resumable_output(
-    path: Path, model: Path, precision: str | None, generation: Mapping[str, Any] | None = None
+    path: Path,
+    models: Sequence[Path],
+    precision: str | None,
+    generation: Mapping[str, Any] | None = None,
 ) -> "ResumableFile":
-    """Return the output file, which resumes only with the same model, settings and plugins."""
+    """Return the output file, which resumes only with the same models, settings and plugins."""
     from bertwright import __version__
     from bertwright.core.files import ResumableFile, content_hash
     from bertwright.recipes.loading import imported_plugins
@@ -121,7 +131,7 @@ def resumable_output(
     return ResumableFile(
         path,
         {
-            "model": content_hash(model),
+            "model": content_hash(*models),
             "precision": str(precision),
             "generation settings": json.dumps(generation or {}),
             "plugin": content_hash(*imported_plugins()),

@@ -194,7 +194,7 @@ def _check_session(
 
 
 def _strip_weights(model: AnyEncoderModel, manifest: OnnxManifest) -> AnyEncoderModel:
-    """Remove all parameters, and replace the encoder by a placeholder."""
+    """Remove all parameters and buffers, and replace the encoder by a placeholder."""
     placeholder = EncoderPlaceholder(
         manifest.name, model.encoder.max_length, len(model.encoder.blocks)
     )
@@ -202,6 +202,8 @@ def _strip_weights(model: AnyEncoderModel, manifest: OnnxManifest) -> AnyEncoder
     for module in model.modules():
         for name, _ in list(module.named_parameters(recurse=False)):
             module.register_parameter(name, None)
+        for name, _ in list(module.named_buffers(recurse=False)):
+            module.register_buffer(name, None)
     return model
 
 

@@ -125,16 +125,25 @@ class Memory:
 
     ``hidden_states`` holds (B, M, D) by block index; ``document_ids`` (B, M) int64 is -1 where
     there was no text. Source: Dai et al. 2019.
+
+    With ``follows_text`` the memory is the state after the text that follows each sequence, for
+    recurrent blocks that read backward; then M is 1.
     """
 
-    def __init__(self, hidden_states: dict[int, Tensor], document_ids: Tensor) -> None:
+    def __init__(
+        self,
+        hidden_states: dict[int, Tensor],
+        document_ids: Tensor,
+        follows_text: bool = False,
+    ) -> None:
         self.hidden_states, self.document_ids = hidden_states, document_ids
+        self.follows_text = follows_text
         self._next: dict[int, Tensor] = {}
 
     @staticmethod
-    def empty(length: int, token_ids: Tensor) -> "Memory":
+    def empty(length: int, token_ids: Tensor, follows_text: bool = False) -> "Memory":
         """Return an empty memory of ``length`` tokens for token ids (B, L)."""
-        return Memory({}, token_ids.new_full((len(token_ids), length), -1))
+        return Memory({}, token_ids.new_full((len(token_ids), length), -1), follows_text)
 
     def layer_past(self, block: int, x: Tensor, token_info: TokenInfo) -> Tensor:
         """Return the memory (B, M, D) of a block; keep its input x (B, L, D) for the next one."""
@@ -156,9 +165,12 @@ class Memory:
     def next_memory(self, token_info: TokenInfo) -> "Memory":
         """Return the memory after sequences with these attributes.
 
-        It covers their last document only, which the next sequences may continue as document 0.
+        It covers their last document only, which the next sequences may continue as document 0. A
+        memory that follows the text covers document 0, if the sequences begin within it.
         """
         documents = self._document_ids(token_info)[:, : num_content_tokens(token_info)]
+        if self.follows_text:
+            return Memory(self._next, torch.where(documents[:, :1] == 0, 0, -1), True)
         last = documents.amax(1, keepdim=True)
         memory_documents = torch.cat((self.document_ids.where(last < 1, -1), documents), dim=1)
         memory_documents = memory_documents[:, -self.document_ids.shape[1] :]
@@ -168,10 +180,17 @@ class Memory:
         """Return the attributes of the keys: the memory, then the sequences.
 
         The memory precedes all tokens in position and factorisation order, and has segment 0 (as in
-        the released code of XLNet). In sequences read backward its positions follow the text.
+        the released code of XLNet). In sequences read backward its positions follow the text. A
+        memory that follows the text belongs to the last document.
         """
-        length = self.document_ids.shape[1]
+        length, documents = self.document_ids.shape[1], self._document_ids(token_info)
         index = position_ids = torch.arange(-length, 0, device=self.document_ids.device)[None]
+        memory_documents = self.document_ids
+        if self.follows_text:
+            index = position_ids = index + length + num_content_tokens(token_info)
+            memory_documents = memory_documents.where(
+                memory_documents < 0, documents.amax(1, keepdim=True)
+            )
         if token_info.is_backward is not None:
             after_text = num_content_tokens(token_info) - 1 - index
             position_ids = torch.where(token_info.is_backward[:, :1], after_text, index)
@@ -180,11 +199,11 @@ class Memory:
             index,
             position_ids,
             segment_ids=torch.zeros_like(index),
-            document_ids=self.document_ids,
+            document_ids=memory_documents,
             factorisation_order=torch.full_like(index, -1),
             is_query_stream=torch.zeros_like(index, dtype=torch.bool),
         )
-        token_info = replace(token_info, document_ids=self._document_ids(token_info))
+        token_info = replace(token_info, document_ids=documents)
         return _concatenate_token_info(memory_info, token_info)
 
     def _document_ids(self, token_info: TokenInfo) -> Tensor:

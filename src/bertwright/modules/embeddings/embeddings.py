@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from bertwright.core.config import Config
 from bertwright.modules.attention.positions import PositionEncoding
 from bertwright.modules.dropout import Dropout
-from bertwright.modules.dropout_rng import DropoutRng, embedding_dropout
+from bertwright.modules.dropout_rng import DropoutRng, embedding_dropout, word_dropout
 from bertwright.modules.embedding_lookup import embedding_lookup, empty_embedding
 from bertwright.modules.hooks import HookPoint, tap
 from bertwright.modules.norms import NormConfig
@@ -30,6 +30,7 @@ class EmbeddingsConfig(Config):
       Transformer-XL)
     - ``query_vector``: add a learned vector for query tokens (XLNet)
     - ``embedding_dropout``: rate at which tokens are dropped for a whole step (Merity et al. 2018)
+    - ``word_dropout``: rate at which the tokens of single positions are dropped (Iyyer et al. 2015)
     """
 
     segments: int = Field(default=0, ge=0, le=1_024)
@@ -39,6 +40,7 @@ class EmbeddingsConfig(Config):
     scaled: bool = False
     query_vector: bool = False
     embedding_dropout: float = Field(default=0.0, ge=0, lt=1)
+    word_dropout: float = Field(default=0.0, ge=0, lt=1)
 
     has_single_table: ClassVar[bool] = True
     """True if the embeddings are rows of one table, which other modules may share."""
@@ -137,7 +139,7 @@ class Embeddings(nn.Module):
         super().__init__()
         table_width, sum_width = config.table_width(width), config.sum_width(width)
         self.tokens = config.build(vocab_size, table_width)
-        self.embedding_dropout = config.embedding_dropout
+        self.embedding_dropout, self.word_dropout = config.embedding_dropout, config.word_dropout
         self.neighbour_projection = config.build_neighbour_projection(width)
         self.segments = empty_embedding(config.segments, sum_width) if config.segments else None
         self.languages = (
@@ -162,6 +164,7 @@ class Embeddings(nn.Module):
         x = embedding_dropout(
             self.look_up(token_ids), token_ids, self.embedding_dropout, dropout_rng, 1
         )
+        x = word_dropout(x, self.word_dropout, dropout_rng, 2)
         x = tap(hooks, "tokens", x)
         if self.query_vector is not None and token_info.is_query_stream is not None:
             x = torch.where(token_info.is_query_stream[..., None], self.query_vector, x)

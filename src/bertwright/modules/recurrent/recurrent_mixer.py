@@ -64,10 +64,10 @@ class RecurrentConfig(MixerConfig):
             yield "a recurrent mixer cannot be shared by blocks: set depth.sharing to none"
         if encoder.norm.placement == "sub":
             yield "a recurrent mixer has no inner norm: set norm.placement to pre or post"
-        if encoder.memory_length and (encoder.memory_length != 1 or directions != ("forward",)):
+        if encoder.memory_length and (encoder.memory_length != 1 or len(directions) != 1):
             yield (
-                "memory_length of a recurrent mixer is for its forward state: set it to 1 and "
-                "visibility to causal, or memory_length to 0"
+                "memory_length of a recurrent mixer is for the state of one direction: set it to 1 "
+                "and visibility to causal or reversed, or memory_length to 0"
             )
 
     def hidden_widths(self, embeddings_width: int, width: int, num_blocks: int) -> list[int]:

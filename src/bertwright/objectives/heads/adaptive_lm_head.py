@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from torch import Tensor, nn
 
 from bertwright.encoder.config import EncoderConfig
+from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.embedding_lookup import empty_embedding
 from bertwright.modules.embeddings.adaptive import (
     AdaptiveEmbedding,
@@ -131,7 +132,12 @@ class AdaptiveLMHead(LMHead):
         return torch.cat(log_probabilities, dim=1)
 
     def loss(
-        self, hidden_states: Tensor, embedding_table: Tensor, labels: Tensor, weights: Tensor | None
+        self,
+        hidden_states: Tensor,
+        embedding_table: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        dropout_rng: DropoutRng | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the sum of losses and the number correct at hidden states (M, D).
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from bertwright.core.config import Config
 from bertwright.core.errors import UserError
 from bertwright.encoder.config import EncoderConfig
+from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.embedding_lookup import empty_embedding
 from bertwright.modules.embeddings.embeddings import Embeddings
 from bertwright.modules.feed_forward import ACTIVATIONS, Activation
@@ -42,6 +43,11 @@ class LMHeadConfig(Config):
     @property
     def is_tied(self) -> bool:
         """Return whether the head uses the embedding tables, alone or with its own."""
+        return False
+
+    @property
+    def is_stochastic(self) -> bool:
+        """Return whether the training loss is random."""
         return False
 
     def width(self, encoder: EncoderConfig) -> int:
@@ -173,11 +179,17 @@ class LMHead(nn.Module):
         )
 
     def loss(
-        self, hidden_states: Tensor, embedding_table: Tensor, labels: Tensor, weights: Tensor | None
+        self,
+        hidden_states: Tensor,
+        embedding_table: Tensor,
+        labels: Tensor,
+        weights: Tensor | None,
+        dropout_rng: DropoutRng | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Return the weighted sum of losses and number correct at hidden states (M, D).
 
-        Without gradients, rows of the table without a token are excluded.
+        Without gradients, rows of the table without a token are excluded. ``dropout_rng`` is for
+        heads with a random training loss.
         """
         hidden, table, bias = (
             self._transformed_states(hidden_states),

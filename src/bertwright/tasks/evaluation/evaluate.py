@@ -10,6 +10,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.tasks.baselines.comparison import compare_with_baselines
 from bertwright.tasks.baselines.storage import load_baselines
 from bertwright.tasks.catalogue import find_split_file
+from bertwright.tasks.ensemble import Ensemble
 from bertwright.tasks.evaluation.error_analysis import iter_errors
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
@@ -18,15 +19,15 @@ from bertwright.training.evaluation import held_out as evaluation
 
 
 def evaluate(
-    model: TextModel, data: Path | str | Examples, with_baselines: bool = False
+    model: TextModel | Ensemble, data: Path | str | Examples, with_baselines: bool = False
 ) -> dict[str, Any]:
     """Evaluate a model.
 
-    A fine-tuned model is evaluated on a file of its task, the development file of a folder, or
-    examples: the result has ``task``, ``metric``, ``score``, and every metric in ``metrics``. A
-    pretrained model is evaluated on the held-out text of a prepared dataset: ``masked_loss``,
-    ``perplexity``, ``masked_accuracy``, ``bits_per_byte``, ``unigram_entropy`` and the metrics of
-    its other objectives.
+    A fine-tuned model or an ensemble is evaluated on a file of its task, the development file of a
+    folder, or examples: the result has ``task``, ``metric``, ``score``, and every metric in
+    ``metrics``. A pretrained model is evaluated on the held-out text of a prepared dataset:
+    ``masked_loss``, ``perplexity``, ``masked_accuracy``, ``bits_per_byte``, ``unigram_entropy`` and
+    the metrics of its other objectives.
 
     For a fine-tuned model, ``with_baselines`` adds the number of ``examples``, the bootstrap
     ``intervals`` of the metrics, and the scores of the ``baselines`` fitted to its training
@@ -34,7 +35,7 @@ def evaluate(
 
     Errors: UserError for a dataset of another tokenizer and for examples without labels.
     """
-    if not isinstance(model, FineTunedModel):
+    if not isinstance(model, FineTunedModel | Ensemble):
         if not isinstance(data, str | Path):
             raise UserError("a pretrained model is evaluated on a folder written by prepare")
         return _evaluate_text(model, Dataset.open(data))
@@ -46,8 +47,9 @@ def evaluate(
     result |= {"unknown_labels": unknown} if unknown else {}
     if not with_baselines:
         return result
-    baselines = None if model.folder is None else load_baselines(model.folder)
-    comparison = compare_with_baselines(model, examples, predictions, baselines or [])
+    first = model.first if isinstance(model, Ensemble) else model
+    baselines = None if first.folder is None else load_baselines(first.folder)
+    comparison = compare_with_baselines(first, examples, predictions, baselines or [])
     warning = comparison.verdict
     if baselines is None:
         warning = (
@@ -68,9 +70,11 @@ def _evaluate_text(model: TextModel, data: Dataset) -> dict[str, Any]:
     return evaluation.evaluate(model.model, data)
 
 
-def prediction_errors(model: TextModel, data: Path | str | Examples) -> Iterator[dict[str, Any]]:
+def prediction_errors(
+    model: TextModel | Ensemble, data: Path | str | Examples
+) -> Iterator[dict[str, Any]]:
     """Iterate over a fine-tuned model's errors, most confident or largest first."""
-    if not isinstance(model, FineTunedModel):
+    if not isinstance(model, FineTunedModel | Ensemble):
         raise UserError("errors need a fine-tuned model: fine-tune it first")
     examples = task_examples(model.task, data)
     return iter_errors(model.task, examples, model.predict(examples))

@@ -15,13 +15,10 @@ from bertwright.tasks.adapters import FrozenEncoderConfig
 from bertwright.tasks.data.lazy_examples import encode_task
 from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.config import (
-    FineTuningConfig,
-    with_dropout,
-    with_label_smoothing,
-)
+from bertwright.tasks.finetuning.config import FineTuningConfig, with_label_smoothing
 from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.generation_checks import check_generation
+from bertwright.tasks.finetuning.linear_gain import check_linear_gain
 from bertwright.tasks.finetuning.losses import check_language_model
 from bertwright.tasks.finetuning.run import (
     FineTuningRun,
@@ -31,7 +28,7 @@ from bertwright.tasks.finetuning.run import (
 )
 from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
 from bertwright.tasks.heads.default_head import check_head, frozen_input_kind, resolve_head
-from bertwright.tasks.heads.head import HeadConfig
+from bertwright.tasks.heads.head import BiLSTMHeadConfig, HeadConfig
 from bertwright.tasks.heads.linear_solver import is_linear
 from bertwright.tasks.heads.task_visibility import (
     with_global_question_attention,
@@ -70,7 +67,8 @@ def build_run(
     fine_tuned = model if isinstance(model, FineTunedModel) else None
     # The recipe of a fine-tuned model's encoder has no objectives, the model's recipe has.
     recipe = model.model.recipe if fine_tuned is None else fine_tuned.task_model.recipe
-    recipe = with_label_smoothing(with_dropout(recipe, config.dropout), config.label_smoothing)
+    dropout = config.dropout_for(recipe)
+    recipe = with_label_smoothing(dropout.apply_to(recipe), config.label_smoothing)
     recipe = with_global_question_attention(recipe, [task.output_type for task, _, _ in task_data])
     _check_compatible(model, config, task_data)
     check_generation(
@@ -98,6 +96,16 @@ def build_run(
             )
         if problem := check_head(head, output_type, recipe.output):
             raise UserError(problem)
+        has_vectors = isinstance(head, BiLSTMHeadConfig) and head.word_vectors is not None
+        if has_vectors and not config.adaptation.has_frozen_encoder:
+            raise UserError(
+                "head.word_vectors stand beside features of a frozen encoder: set "
+                "adaptation=frozen, or leave them out"
+            )
+        if config.linear_gain and (
+            problem := check_linear_gain(head, output_type, config.adaptation.has_frozen_encoder)
+        ):
+            raise UserError(problem)
     has_lm_head = config.language_model > 0
     if has_lm_head and (problem := check_language_model(model, config, heads)):
         raise UserError(problem)
@@ -120,10 +128,17 @@ def build_run(
         model.model.vocab_size,
         head_specs,
         config.adaptation,
-        config.dropout,
+        dropout.head,
         has_lm_head,
         None if used_vocabulary is None else len(used_vocabulary.used_token_ids),
+        config.truncated_backprop,
     )
+    parametrisation = multi_task_model.parametrisation
+    if config.truncated_backprop and parametrisation and parametrisation.has_inner_hooks:
+        raise UserError(
+            "truncated_backprop reads a text in chunks, this adaptation changes values of whole "
+            "texts: leave one of them out"
+        )
     if config.epochs:
         _require_trainable(multi_task_model)
     has_lbfgs_solver = _solves_heads(config, multi_task_model)
@@ -168,6 +183,11 @@ def _check_compatible(
         raise UserError(
             f"max_length {config.max_length}: this encoder takes at most {max_length} tokens"
         )
+    if config.truncated_backprop is not None:
+        if problem := config.truncated_backprop.check(recipe.encoder):
+            raise UserError(problem)
+        if config.adaptation.has_frozen_encoder:
+            raise UserError("truncated_backprop: the encoder is frozen: choose another adaptation")
     if config.perturbation is None:
         return
     if config.adaptation.has_frozen_encoder:

@@ -1,7 +1,7 @@
 """The settings of fine-tuning."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
 
@@ -9,7 +9,9 @@ from bertwright.core.config import Precision, Settings, to_user_error
 from bertwright.core.schedules import Schedule
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
+from bertwright.tasks.finetuning.dropout import FineTuningDropout
 from bertwright.tasks.finetuning.perturbation import PerturbationConfig
+from bertwright.tasks.finetuning.truncated_backprop import TruncatedBackpropConfig
 from bertwright.tasks.heads.default_head import HeadOverrides
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.task_model import MultiTaskModel
@@ -25,7 +27,7 @@ machine."""
 GRADIENT_STEP_SETTINGS = frozenset(
     (
         *("epochs", "learning_rate", "batch_size", "dropout", "weight_decay", "warmup"),
-        *("schedule", "max_grad_norm", "patience", "bias_correction"),
+        *("schedule", "max_grad_norm", "patience", "beta_1", "beta_2", "bias_correction"),
     )
 )
 """Settings that have no effect if a head is fitted to convergence."""
@@ -36,33 +38,40 @@ class FineTuningConfig(Settings):
 
     The default ``learning_rate`` depends on the adaptation; for full fine-tuning it is 5e-5 times
     768 over the width of the encoder, since narrow models need larger learning rates (Turc et al.
-    2019), as do models pretrained with Muon. ``dropout`` replaces the recipe's dropout everywhere.
-    The default ``max_length`` is the encoder's, at most 512. ``batch_size`` is in examples. The run
+    2019), as do models pretrained with Muon. ``dropout`` replaces the recipe's dropout everywhere,
+    except in the embeddings; a mapping sets the rates of single parts and keeps the others. The
+    default ``max_length`` is the encoder's, at most 512. ``batch_size`` is in examples. The run
     is repeated for ``seeds`` seeds, starting from ``seed``.
 
     ``label_smoothing`` applies to outputs that are texts (Szegedy et al. 2016); the default is the
     recipe's. ``language_model`` is the weight of the auxiliary next-token loss (Radford et al.
-    2018: 0.5). The default ``schedule`` rises during the fraction ``warmup`` of the steps and then
-    falls to 0. ``bias_correction`` configures Adam (Mosbach et al. 2021). ``patience`` is the
-    number of epochs without improvement after which training stops. With ``epochs`` 0 the head
-    stays untrained.
-    ``task_sampling_power``: several tasks are sampled by their number of examples to this power; 1
-    is proportional, 0 is uniform (Stickland and Murray 2019). ``calibrate`` fits a temperature (Guo
-    et al. 2017) and a no-answer threshold on the held-out examples.
+    2018: 0.5). ``linear_gain`` adds the loss of the labels at every position t of T, with weight
+    t / T (Dai and Le 2015). ``truncated_backprop`` trains a recurrent encoder on long documents in
+    chunks. The default ``schedule`` rises during the fraction ``warmup`` of the steps and then
+    falls to 0. ``beta_1``, ``beta_2`` and ``bias_correction`` configure Adam (Mosbach et al. 2021).
+    ``patience`` is the number of epochs without improvement after which training stops. With
+    ``epochs`` 0 the head stays untrained. ``task_sampling_power``: several tasks are sampled by
+    their number of examples to this power; 1 is proportional, 0 is uniform (Stickland and Murray
+    2019). ``calibrate`` fits a temperature (Guo et al. 2017) and a no-answer threshold on the
+    held-out examples.
     """
 
     epochs: int = Field(default=3, ge=0, le=1_000_000)
     learning_rate: float | None = Field(default=None, gt=0)
     batch_size: int = Field(default=32, ge=1, le=1 << 20)
-    dropout: float = Field(default=0.1, ge=0, lt=1)
+    dropout: Annotated[float, Field(ge=0, lt=1)] | FineTuningDropout = 0.1
     weight_decay: float = Field(default=0.01, ge=0)
     adaptation: AdaptationConfig = FullFineTuningConfig()
     head: HeadConfig | HeadOverrides | None = None
     perturbation: PerturbationConfig | None = None
     language_model: float = Field(default=0.0, ge=0)
     label_smoothing: float | None = Field(default=None, ge=0, lt=1)
+    linear_gain: bool = False
+    truncated_backprop: TruncatedBackpropConfig | None = None
     warmup: float = Field(default=0.1, ge=0, le=1)
     schedule: Schedule | None = None
+    beta_1: float = Field(default=0.9, ge=0, lt=1)
+    beta_2: float = Field(default=0.999, ge=0, lt=1)
     bias_correction: bool = True
     max_grad_norm: float | None = Field(default=1.0, gt=0)
     max_length: int | None = Field(default=None, ge=8, le=1 << 20)
@@ -122,6 +131,12 @@ class FineTuningConfig(Settings):
         """Return the learning rate for an encoder."""
         return self.learning_rate or self.adaptation.default_learning_rate(recipe)
 
+    def dropout_for(self, recipe: Recipe) -> FineTuningDropout:
+        """Return the dropout rates for a recipe."""
+        if isinstance(self.dropout, FineTuningDropout):
+            return self.dropout
+        return FineTuningDropout.everywhere(self.dropout, recipe)
+
     def seed_range(self) -> range:
         """Return the seeds of all runs."""
         return range(self.seed, self.seed + self.seeds)
@@ -134,16 +149,6 @@ def is_compilation_worthwhile(model: MultiTaskModel, num_positions: int) -> bool
     """
     num_values = num_positions * len(model.encoder.blocks) * model.recipe.encoder.width
     return num_values * SAVED_SECONDS_PER_VALUE > COMPILE_SECONDS
-
-
-def with_dropout(recipe: Recipe, dropout_rate: float) -> Recipe:
-    """Return the recipe with this dropout rate everywhere."""
-    encoder = recipe.encoder
-    mixer = encoder.mixer
-    if "dropout" in type(mixer).model_fields:
-        mixer = mixer.model_copy(update={"dropout": dropout_rate})
-    encoder = encoder.model_copy(update={"dropout": dropout_rate, "mixer": mixer})
-    return recipe.model_copy(update={"encoder": encoder})
 
 
 def with_label_smoothing(recipe: Recipe, smoothing: float | None) -> Recipe:

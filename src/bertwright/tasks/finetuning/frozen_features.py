@@ -40,10 +40,25 @@ class FrozenFeatures:
         self._held_out_sequences: list[list[TaskSequence]] = []
         self._heads = [model.head_of(index) for index in range(len(encoded_tasks))]
 
-    def gather(self, task_index: int, sequence_indices: Sequence[int]) -> Tensor:
-        """Return the features of training sequences, concatenated: (M, W)."""
+    def gather(
+        self, task_index: int, sequence_indices: Sequence[int]
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the features (M, W) of training sequences, and the tokens (M,) read there.
+
+        The tokens are None for heads that read whole texts.
+        """
         features = self.training_features(task_index)
-        return torch.cat([features[index] for index in sequence_indices]).to(self._source.device)
+        sequences = self._encoded_tasks[task_index].sequences
+        tokens = self._read_tokens([sequences[index] for index in sequence_indices])
+        joined = torch.cat([features[index] for index in sequence_indices])
+        return joined.to(self._source.device), tokens
+
+    def _read_tokens(self, sequences: Sequence[TaskSequence]) -> Tensor | None:
+        """Return the tokens (M,) at the output positions of sequences; None without positions."""
+        if not any(sequence.positions for sequence in sequences):
+            return None
+        tokens = [s.token_ids[position] for s in sequences for position in s.positions]
+        return torch.tensor(tokens, device=self._source.device)
 
     @torch.no_grad()
     def fit_standardiser(self, task_index: int) -> Standardiser:
@@ -82,8 +97,9 @@ class FrozenFeatures:
             chunk = self._held_out_features[task_index][start : start + 256]
             lengths = [len(features) for features in chunk]
             features = torch.cat(chunk).to(self._source.device).float()
-            projected = model.task_model.head.project(features, lengths).cpu().numpy()
-            outputs += np.split(projected, np.cumsum(lengths)[:-1])
+            tokens = self._read_tokens(sequences[start : start + 256])
+            projected = model.task_model.head.project(features, lengths, token_ids=tokens)
+            outputs += np.split(projected.cpu().numpy(), np.cumsum(lengths)[:-1])
         task = self._encoded_tasks[task_index]
         return task.output_decoder.decode(sequences, outputs, task.dev)
 

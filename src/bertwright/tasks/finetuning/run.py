@@ -23,6 +23,7 @@ from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.encoded_task import EncodedTask, TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.evaluator import BestEpoch, EpochReport, Evaluator
 from bertwright.tasks.finetuning.frozen_features import FrozenFeatures
+from bertwright.tasks.finetuning.linear_gain import linear_gain_loss
 from bertwright.tasks.finetuning.losses import NEXT_TOKENS, next_token_loss
 from bertwright.tasks.finetuning.perturbation import ForwardPass
 from bertwright.tasks.finetuning.used_vocabulary import TOKEN_TABLE, UsedVocabulary
@@ -46,7 +47,7 @@ from bertwright.training.process_group import ProcessGroup
 from bertwright.training.step_batch import StepBatch
 
 PENALTY = "penalty"
-"""Name of the penalty loss of a parametrisation."""
+"""Name of the loss of penalties on parameters."""
 
 TaskDistillationLoss = DistillationLoss[TaskBatch, TaskBatch]
 
@@ -129,6 +130,8 @@ class FineTuningRun:
             optimiser = AdamWConfig(
                 learning_rate=self.learning_rate,
                 weight_decay=config.weight_decay,
+                beta_1=config.beta_1,
+                beta_2=config.beta_2,
                 layer_decay=config.adaptation.layerwise_decay,
                 bias_correction=config.bias_correction,
             ).build(parameters)
@@ -244,6 +247,8 @@ class FineTuningRun:
             encoded_task.output_decoder.unfold_from(head.classifier)
             return True
         init_head(head, None if is_new else source.model, seed)
+        if head.word_vectors is not None:
+            head.word_vectors.init(source.tokenizer, seed)
         encoded_task.output_decoder.init_classifier(head.classifier, source)
         return fine_tuned is not None and warm_start(head, fine_tuned.task_model.head)
 
@@ -273,10 +278,10 @@ class FineTuningRun:
         )
 
     def _get_batch(self, batches: TaskBatchSource, progress: Progress) -> StepBatch[TaskBatch]:
-        step, parametrisation = batches.at(progress), self.model.parametrisation
+        step = batches.at(progress)
         if self.distillation_loss is not None:
             step = self.distillation_loss.prepare_step(step, progress)
-        if parametrisation is not None and parametrisation.has_penalty:
+        if self.model.has_penalty:
             step = replace(step, loss_counts={**step.loss_counts, PENALTY: 1.0})
         return step
 
@@ -300,12 +305,11 @@ class _TaskLosses:
     frozen_features: FrozenFeatures | None
 
     def __call__(self, batch: TaskBatch, progress: Progress) -> dict[str, Loss]:
-        parametrisation = self.run.model.parametrisation
         losses = self._step_losses(batch, progress)
-        if parametrisation is None or not parametrisation.has_penalty or batch.first_sequence:
-            return losses
         # Only in the first micro-batch of a step, so that it is counted once.
-        penalty = parametrisation.penalty()
+        if batch.first_sequence or not self.run.model.has_penalty:
+            return losses
+        penalty = self.run.model.penalty()
         return {**losses, PENALTY: Loss(penalty, 1.0, penalty.new_zeros(()))}
 
     def _step_losses(self, batch: TaskBatch, progress: Progress) -> dict[str, Loss]:
@@ -314,7 +318,13 @@ class _TaskLosses:
         rng = DropoutRng.for_step(self.seed, progress.step, batch.first_sequence, run.source.device)
         document_ids = batch.token_info.document_ids
         assert document_ids is not None, "task batches mark real positions"
-        positions = head.output_positions(batch.token_ids, document_ids, batch.positions)
+        positions = None
+        if not run.config.linear_gain:
+            positions = head.output_positions(batch.token_ids, document_ids, batch.positions)
+        real, output_lengths = (
+            slice(batch.num_sequences),
+            batch.output_lengths[: batch.num_sequences],
+        )
 
         def hidden_states(positions: Tensor | None) -> Tensor:
             return model.hidden_states(
@@ -322,7 +332,6 @@ class _TaskLosses:
             )
 
         def outputs_and_loss(outputs: Tensor) -> tuple[Tensor, Loss]:
-            outputs = outputs[: sum(batch.item_output_lengths)]
             decoder = run.encoded_tasks[task_index].output_decoder
             loss, num_correct = decoder.loss(outputs, batch.item_output_lengths, batch.targets)
             return outputs, Loss(loss, float(len(batch.targets)), num_correct)
@@ -331,8 +340,15 @@ class _TaskLosses:
             if batch.decoder_inputs is not None:
                 info, inputs = batch.token_info, batch.decoder_inputs
                 return states, model.text_loss(states, info, inputs, batch.targets, rng)
+            if run.config.linear_gain:
+                head_rng = model.head_dropout_rng(rng, batch.first_sequence)
+                decoder = run.encoded_tasks[task_index].output_decoder
+                outputs, loss = linear_gain_loss(
+                    head, decoder, states[real], document_ids[real], batch.targets, head_rng
+                )
+                return outputs, replace(outputs_and_loss(outputs)[1], sum=loss)
             outputs = model.head_outputs(
-                task_index, states, document_ids, batch.output_lengths, rng, batch.first_output
+                task_index, states, document_ids, output_lengths, rng, batch.first_output
             )
             return outputs_and_loss(outputs)
 
@@ -340,9 +356,10 @@ class _TaskLosses:
             return apply_head(hidden_states(positions))
 
         if self.frozen_features is not None:
-            features = self.frozen_features.gather(task_index, batch.sequence_indices)
+            indices = batch.sequence_indices[: batch.num_sequences]
+            features, tokens = self.frozen_features.gather(task_index, indices)
             head_rng = model.head_dropout_rng(rng, batch.first_output)
-            outputs = head.project(features, batch.output_lengths, head_rng)
+            outputs = head.project(features, output_lengths, head_rng, tokens)
             return {TASK_LOSS: outputs_and_loss(outputs)[1]}
         if run.config.perturbation is not None:
             loss = run.config.perturbation.loss(
@@ -358,7 +375,7 @@ class _TaskLosses:
         if model.lm_head is None or not run.config.language_model:
             return {TASK_LOSS: forward_pass()[1]}
         states = hidden_states(None)
-        real, width = slice(batch.num_sequences), model.recipe.encoder.width
+        width = model.recipe.encoder.width
         lm_loss = next_token_loss(
             model.lm_head,
             model.encoder.embeddings.table,

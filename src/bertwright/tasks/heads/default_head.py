@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from itertools import islice
-from typing import Literal
+from typing import Literal, get_args
+
+from pydantic import Field
 
 from bertwright.core.config import Settings
-from bertwright.modules.attention.mask import is_causal, is_split_by_direction
+from bertwright.modules.attention.mask import is_causal, is_split_by_direction, reads_backward
 from bertwright.objectives.heads.lm_head import LMHeadConfig
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig
@@ -33,7 +35,11 @@ class HeadOverrides(Settings):
     pooling: HeadPooling | None = None
     layers: LayerName | None = None
     mix: HeadMix | None = None
+    mix_norm: bool | None = None
+    mix_l2: float | None = Field(default=None, ge=0)
 
+
+TEXT_POOLINGS = [pooling for pooling in get_args(HeadPooling) if pooling != "positions"]
 
 FROZEN_LAYERS = "last-4"
 """Layers that a head reads from a frozen encoder: concatenated, the best features of BERT (Devlin
@@ -101,9 +107,7 @@ def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> He
         )
     if has_pairs and can_be_siamese(recipe):
         return LinearHeadConfig(pooling="siamese", layers=FROZEN_LAYERS)
-    causal = is_causal(recipe.encoder.visibility) and not is_split_by_direction(
-        recipe.encoder.visibility
-    )
+    causal = _reads_one_way(recipe) and not is_split_by_direction(recipe.encoder.visibility)
     return LinearHeadConfig(pooling="last" if causal else "mean", layers=FROZEN_LAYERS)
 
 
@@ -119,7 +123,7 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     if output_type.level == "text":
         return DecoderHeadConfig()
     by_halves = is_split_by_direction(recipe.encoder.visibility)
-    causal = is_causal(recipe.encoder.visibility)
+    causal = _reads_one_way(recipe)
     transforms = recipe.encoder.norm.is_pre_norm and recipe.output.transform and not by_halves
     if output_type.level == "token":
         is_cloze = isinstance(output_type, ClozeOutput)
@@ -142,6 +146,12 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     return TransformHeadConfig(pooling="mean") if transforms else DenseHeadConfig()
 
 
+def _reads_one_way(recipe: Recipe) -> bool:
+    """Return whether only the position that is read last depends on a whole text."""
+    visibility = recipe.encoder.visibility
+    return is_causal(visibility) or reads_backward(visibility)
+
+
 def check_head(
     config: HeadConfig, output_type: OutputType, lm_head_config: LMHeadConfig
 ) -> str | None:
@@ -157,9 +167,15 @@ def check_head(
     if isinstance(config, BiLSTMHeadConfig) and not is_token_level:
         return "head.kind: bilstm reads the words of a sentence: choose another for whole texts"
     if (config.pooling == "positions") != is_token_level:
-        poolings = "positions" if is_token_level else "first, last, mean, last-max-mean or siamese"
         kind = output_type.kind_name()
+        poolings = "positions" if is_token_level else f"one of {', '.join(TEXT_POOLINGS)}"
         return f"head.pooling: output type {kind} needs {poolings}, not {config.pooling}"
+    if config.mix_l2 and config.mix != "learned":
+        return (
+            f"head.mix_l2: head.mix {config.mix} learns no weights: choose learned, or leave it out"
+        )
+    if config.mix_norm and config.mix == "concat":
+        return "head.mix_norm: head.mix concat adds no layers: choose learned, sum or mean"
     if config.pooling == "siamese" and (problem := check_siamese(config.mix, output_type)):
         return problem
     if isinstance(output_type, SimilarityOutput) and not isinstance(config, LinearHeadConfig):

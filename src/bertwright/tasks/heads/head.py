@@ -12,6 +12,7 @@ from bertwright.core.config import Config
 from bertwright.core.errors import UserError
 from bertwright.models.layer_selection import LayerSelection, select_layers
 from bertwright.models.model import Model
+from bertwright.modules.attention.mask import reads_backward
 from bertwright.modules.dropout_rng import DropoutRng, dropout
 from bertwright.modules.feed_forward import ACTIVATIONS
 from bertwright.modules.initialisation import (
@@ -22,7 +23,13 @@ from bertwright.modules.initialisation import (
 from bertwright.objectives.classification import PooledClassifier
 from bertwright.objectives.heads.lm_head import LMHeadTransform
 from bertwright.recipes import Recipe
-from bertwright.tasks.heads.layers import DenseActivation, HeadMix, LayerMix, WordBiLSTM
+from bertwright.tasks.heads.layers import (
+    BatchNorm,
+    DenseActivation,
+    HeadMix,
+    LayerMix,
+    WordBiLSTM,
+)
 from bertwright.tasks.heads.pooling import (
     NUM_POOLED_VECTORS,
     SEQUENCE_POOLERS,
@@ -30,6 +37,7 @@ from bertwright.tasks.heads.pooling import (
     pooling_positions,
 )
 from bertwright.tasks.heads.standardiser import LinearParameters, Standardiser
+from bertwright.tasks.heads.word_vectors import WordVectors, WordVectorsConfig
 
 
 @dataclass(frozen=True)
@@ -38,11 +46,13 @@ class TaskHeadContext:
 
     Attributes:
         num_outputs: number of outputs of the task; 0 if the pooled states are the output.
+        vocab_size: number of tokens, for word vectors.
     """
 
     recipe: Recipe
     num_outputs: int
     dropout_rate: float = 0.0
+    vocab_size: int = 0
 
 
 Trunk = tuple[nn.Module, int, tuple[float, float]]
@@ -61,20 +71,36 @@ class HeadConfig(Config):
         layers: the layers to read.
         mix: how several layers are combined: ``concat``, ``sum``, ``mean``, or ``learned`` weights
             (Peters et al. 2018, equation 1).
+        mix_norm: normalise each layer before they are mixed.
+        mix_l2: coefficient of the squared learned weights, added to the loss.
     """
 
     pooling: HeadPooling = "first"
     layers: LayerName = "last"
     mix: HeadMix = "concat"
+    mix_norm: bool = False
+    mix_l2: float = Field(default=0.0, ge=0)
 
     def build(self, context: TaskHeadContext) -> "TaskHead":
         """Build the head."""
-        trunk, width, rates = self.build_trunk(context, self._input_width(context.recipe))
-        return TaskHead(self, trunk, self._build_mix(context.recipe), width, context, rates)
+        input_width = self._input_width(context.recipe)
+        trunk, width, rates = self.build_trunk(context, input_width)
+        mix, norm = self._build_mix(context.recipe), self.build_input_norm(input_width)
+        head = TaskHead(self, trunk, mix, norm, width, context, rates)
+        head.word_vectors = self.build_word_vectors(context)
+        return head
 
     def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
         """Build the trunk for an input of this width."""
         raise TypeError(f"{type(self).__name__} is an axis, not a head")
+
+    def build_input_norm(self, width: int) -> nn.Module:
+        """Build the norm of the mixed features (M, width), before dropout."""
+        return nn.Identity()
+
+    def build_word_vectors(self, context: TaskHeadContext) -> WordVectors | None:
+        """Build the word vectors that the trunk reads beside the features; None for none."""
+        return None
 
     def load_pretrained(self, head: "TaskHead", model: Model) -> None:
         """Copy the parameters that a pretrained model provides for this head."""
@@ -102,7 +128,8 @@ class HeadConfig(Config):
         if self.mix == "concat":
             return nn.Identity()
         num_layers = len(self.resolve_layers(recipe).indices)
-        return LayerMix(self.mix, num_layers, NUM_POOLED_VECTORS.get(self.pooling, 1))
+        num_poolings = NUM_POOLED_VECTORS.get(self.pooling, 1)
+        return LayerMix(self.mix, num_layers, num_poolings, self.mix_norm)
 
 
 class PoolerHeadConfig(HeadConfig):
@@ -189,19 +216,58 @@ class LinearHeadConfig(HeadConfig):
         )
 
 
+class MLPHeadConfig(HeadConfig):
+    """A hidden layer: dropout, linear, ReLU, dropout, classifier.
+
+    With ``batch_norm`` there is a batch norm before each dropout, as in the classifier of ULMFiT,
+    which has a ``width`` of 50 (Howard and Ruder 2018, section 3.3). The head of Dai and Le 2015
+    has a width of 512, no batch norm and a ``hidden_dropout`` of 0.5, the rate after the hidden
+    layer.
+    """
+
+    kind: Literal["mlp"] = "mlp"
+    width: int = Field(default=50, ge=1, le=65_536)
+    batch_norm: bool = True
+    hidden_dropout: float = Field(default=0.1, ge=0, lt=1)
+
+    def build_input_norm(self, width: int) -> nn.Module:
+        return BatchNorm(width) if self.batch_norm else nn.Identity()
+
+    def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
+        layers: list[nn.Module] = [nn.Linear(width, self.width), nn.ReLU()]
+        if self.batch_norm:
+            layers.append(BatchNorm(self.width))
+        return nn.Sequential(*layers), self.width, (context.dropout_rate, self.hidden_dropout)
+
+    def input_projections(self, head: "TaskHead") -> LinearParameters:
+        assert isinstance(head.trunk, nn.Sequential)
+        dense = head.trunk[0]
+        assert isinstance(dense, nn.Linear)
+        # A batch norm standardises the features itself.
+        return [] if self.batch_norm else [(dense.weight, dense.bias)]
+
+
 class BiLSTMHeadConfig(HeadConfig):
     """A bidirectional LSTM over words, then a classifier, with dropout before each.
 
-    It is used on frozen features (Devlin et al. 2019, section 5.3).
+    It is used on frozen features (Devlin et al. 2019, section 5.3), alone or beside
+    ``word_vectors`` of the task (Peters et al. 2018, section 3.3).
     """
 
     kind: Literal["bilstm"] = "bilstm"
     pooling: HeadPooling = "positions"
     width: int = Field(default=768, ge=2, le=65_536)
     depth: int = Field(default=2, ge=1, le=64)
+    word_vectors: WordVectorsConfig | None = None
+
+    def build_word_vectors(self, context: TaskHeadContext) -> WordVectors | None:
+        if self.word_vectors is None:
+            return None
+        return WordVectors(self.word_vectors, context.vocab_size)
 
     def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
-        lstm = WordBiLSTM(width, self.width // 2, self.depth)
+        added = 0 if self.word_vectors is None else self.word_vectors.width
+        lstm = WordBiLSTM(width + added, self.width // 2, self.depth, num_features=width)
         return lstm, 2 * (self.width // 2), (context.dropout_rate, context.dropout_rate)
 
     def input_projections(self, head: "TaskHead") -> LinearParameters:
@@ -210,19 +276,21 @@ class BiLSTMHeadConfig(HeadConfig):
 
 
 class TaskHead(nn.Module):
-    """A task head: mix of layers, trunk, and a linear classifier.
+    """A task head: mix of layers, norm, trunk, and a linear classifier.
 
     ``dropout_rates`` apply before and after the trunk. ``standardiser`` standardises the mixed
     features while the head is trained on a frozen encoder.
     """
 
     standardiser: Standardiser | None = None
+    word_vectors: WordVectors | None
 
     def __init__(
         self,
         config: HeadConfig,
         trunk: nn.Module,
         mix: nn.Module,
+        norm: nn.Module,
         width: int,
         context: TaskHeadContext,
         dropout_rates: tuple[float, float],
@@ -230,7 +298,8 @@ class TaskHead(nn.Module):
         super().__init__()
         self.config, self.dropout_rates = config, dropout_rates
         self.layers = config.resolve_layers(context.recipe)
-        self.mix, self.trunk = mix, trunk
+        self.reads_backward = reads_backward(context.recipe.encoder.visibility)
+        self.mix, self.norm, self.trunk, self.word_vectors = mix, norm, trunk, None
         num_outputs = context.num_outputs
         self.classifier: nn.Module = nn.Linear(width, num_outputs) if num_outputs else nn.Identity()
 
@@ -246,7 +315,9 @@ class TaskHead(nn.Module):
 
         token_ids: (B, L). ``positions`` are the output positions of the task.
         """
-        return pooling_positions(self.config.pooling, token_ids, document_ids, positions)
+        return pooling_positions(
+            self.config.pooling, token_ids, document_ids, positions, self.reads_backward
+        )
 
     def forward(
         self,
@@ -254,30 +325,44 @@ class TaskHead(nn.Module):
         document_ids: Tensor | None,
         output_lengths: Sequence[int] = (),
         dropout_rng: DropoutRng | None = None,
+        token_ids: Tensor | None = None,
     ) -> Tensor:
         """Map hidden states (B, L, W) or (M, W) to float32 outputs (B, K) or (M, K).
 
         The layers are concatenated along W; M is the number of flat ``output_positions``.
-        ``output_lengths`` holds the number of positions of each sequence.
+        ``output_lengths`` holds the number of positions of each sequence. ``token_ids`` (M,), the
+        tokens at the output positions, are for heads with word vectors.
         """
-        return self.project(self.pool(hidden_states, document_ids), output_lengths, dropout_rng)
+        pooled = self.pool(hidden_states, document_ids)
+        return self.project(pooled, output_lengths, dropout_rng, token_ids)
+
+    def penalty(self) -> Tensor:
+        """Return the penalty () of the mixing weights, which is added to the loss."""
+        weights = self.mix.weights if isinstance(self.mix, LayerMix) else torch.zeros(())
+        return self.config.mix_l2 * weights.float().square().sum()
 
     def pool(self, hidden_states: Tensor, document_ids: Tensor | None) -> Tensor:
         """Pool hidden states into (M, W'), without using any parameters."""
         pooler = SEQUENCE_POOLERS.get(self.config.pooling)
-        return hidden_states if pooler is None else pooler(hidden_states, document_ids)
+        if pooler is None:
+            return hidden_states
+        return pooler(hidden_states, document_ids, self.reads_backward)
 
     def project(
         self,
         pooled: Tensor,
         output_lengths: Sequence[int] = (),
         dropout_rng: DropoutRng | None = None,
+        token_ids: Tensor | None = None,
     ) -> Tensor:
-        """Map pooled states (M, W') to outputs (M, K)."""
+        """Map pooled states (M, W') of tokens (M,) to outputs (M, K)."""
         before, after = self.dropout_rates
         x = self.mix(pooled)
         x = x if self.standardiser is None else self.standardiser(x)
-        x = dropout(x, before, dropout_rng, 0)
+        if self.word_vectors is not None:
+            assert token_ids is not None, "word vectors need token ids"
+            x = torch.cat((x, self.word_vectors(token_ids).to(x.dtype)), dim=1)
+        x = dropout(self.norm(x), before, dropout_rng, 0)
         x = self.trunk(x, output_lengths) if isinstance(self.trunk, WordBiLSTM) else self.trunk(x)
         return self.classifier(dropout(x, after, dropout_rng, 1)).float()
 
@@ -288,6 +373,9 @@ def init_head(head: TaskHead, model: Model | None, seed: int) -> None:
     The standard deviation is 0.02, as in BERT; LSTMs are initialised by their fan-in.
     """
     initialise(head, PublishedInitialisationConfig(), seed)
+    for module in head.modules():
+        if isinstance(module, BatchNorm):
+            module.reset_statistics()
     if isinstance(head.trunk, WordBiLSTM):
         initialise(head.trunk, FanInInitialisationConfig(gain=1.0), seed)
     if model is not None:
@@ -295,7 +383,7 @@ def init_head(head: TaskHead, model: Model | None, seed: int) -> None:
 
 
 def warm_start(head: TaskHead, trained: TaskHead) -> bool:
-    """Copy mix and trunk of a head trained for another task; return whether they fit.
+    """Copy mix, norm and trunk of a head trained for another task; return whether they fit.
 
     The heads may differ only in their pooling.
     """
@@ -304,7 +392,10 @@ def warm_start(head: TaskHead, trained: TaskHead) -> bool:
     if not (same and shapes and shapes == parameter_shapes(trained.trunk)):
         return False
     head.mix.load_state_dict(trained.mix.state_dict())
+    head.norm.load_state_dict(trained.norm.state_dict())
     head.trunk.load_state_dict(trained.trunk.state_dict())
+    if head.word_vectors is not None and trained.word_vectors is not None:
+        head.word_vectors.load_state_dict(trained.word_vectors.state_dict())
     return True
 
 

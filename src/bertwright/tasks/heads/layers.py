@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.modules.parameter_roles import NORM_ROLES, ParameterRole
 
 HeadMix = Literal["concat", "sum", "mean", "learned"]
 
@@ -23,11 +23,50 @@ class DenseActivation(nn.Module):
         return self.activation(self.dense(x))
 
 
+class BatchNorm(nn.Module):
+    """A batch norm of pooled states (M, D) (Ioffe and Szegedy 2015).
+
+    In training it normalises by the statistics of the batch, and by the running ones where a batch
+    has a single row, which has no variance. Statistics are in float32.
+    """
+
+    parameter_roles: ClassVar[dict[str, ParameterRole]] = NORM_ROLES
+    momentum: ClassVar[float] = 0.1
+    epsilon: ClassVar[float] = 1e-5
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.running_mean: Tensor
+        self.running_var: Tensor
+        self.register_buffer("running_mean", torch.zeros(width))
+        self.register_buffer("running_var", torch.ones(width))
+
+    def reset_statistics(self) -> None:
+        """Forget the statistics of earlier batches."""
+        self.running_mean.zero_()
+        self.running_var.fill_(1.0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        normed = nn.functional.batch_norm(
+            x.float(),
+            self.running_mean,
+            self.running_var,
+            self.weight.float(),
+            self.bias.float(),
+            self.training and len(x) > 1,
+            self.momentum,
+            self.epsilon,
+        )
+        return normed.to(x.dtype)
+
+
 class LayerMix(nn.Module):
     """A sum, mean or learned mix of encoder layers: (M, r n D) to (M, r D).
 
-    r is the number of pooled vectors, n the number of layers. Learned weights start equal, with
-    gain 1.
+    r is the number of pooled vectors, n the number of layers. The learned mix is gain * sum_j
+    softmax(weights)_j layer_j; weights start equal, with gain 1. If ``is_normed``, each layer is
+    normalised first (Peters et al. 2018, equation 1).
     """
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
@@ -35,9 +74,12 @@ class LayerMix(nn.Module):
         "gain": ParameterRole("gate"),
     }
 
-    def __init__(self, mode: HeadMix, num_layers: int, num_poolings: int) -> None:
+    def __init__(
+        self, mode: HeadMix, num_layers: int, num_poolings: int, is_normed: bool = False
+    ) -> None:
         super().__init__()
         self.mode, self.num_layers, self.num_poolings = mode, num_layers, num_poolings
+        self.is_normed = is_normed
         if mode == "learned":
             self.weights, self.gain = (
                 nn.Parameter(torch.zeros(num_layers)),
@@ -46,6 +88,8 @@ class LayerMix(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         layers = x.view(x.shape[0], self.num_poolings, self.num_layers, -1)
+        if self.is_normed:
+            layers = nn.functional.layer_norm(layers, layers.shape[-1:])
         if self.mode == "learned":
             weights = torch.softmax(self.weights, 0)[:, None]
             return (self.gain * (layers * weights).sum(2)).flatten(1)
@@ -53,10 +97,16 @@ class LayerMix(nn.Module):
 
 
 class WordBiLSTM(nn.Module):
-    """A bidirectional LSTM over the words of each sequence: (M, W) to (M, 2 H)."""
+    """A bidirectional LSTM over the words of each sequence: (M, W) to (M, 2 H).
 
-    def __init__(self, input_size: int, hidden_size: int, num_layers: int) -> None:
+    Of the ``input_size`` inputs, the first ``num_features`` are features of the encoder.
+    """
+
+    def __init__(
+        self, input_size: int, hidden_size: int, num_layers: int, num_features: int
+    ) -> None:
         super().__init__()
+        self.num_features = num_features
         self.lstm = nn.LSTM(
             input_size, hidden_size, num_layers, batch_first=True, bidirectional=True
         )
@@ -73,11 +123,11 @@ class WordBiLSTM(nn.Module):
 
     @property
     def input_projections(self) -> list[tuple[Tensor, Tensor]]:
-        """Return weights (4 H, W) and biases (4 H,) of the first layer's input, both directions."""
+        """Return weights (4 H, F) and biases (4 H,) of the input features, both directions."""
         lstm: Any = self.lstm
         return [
-            (lstm.weight_ih_l0, lstm.bias_ih_l0),
-            (lstm.weight_ih_l0_reverse, lstm.bias_ih_l0_reverse),
+            (lstm.weight_ih_l0[:, : self.num_features], lstm.bias_ih_l0),
+            (lstm.weight_ih_l0_reverse[:, : self.num_features], lstm.bias_ih_l0_reverse),
         ]
 
     def forward(self, x: Tensor, output_lengths: Sequence[int]) -> Tensor:

@@ -34,6 +34,8 @@ from bertwright.tasks.outputs.output_type import (
     binary_logits,
     cross_entropy,
     location_of,
+    mean_sigmoid_logits,
+    mean_softmax_logits,
     sigmoid,
     softmax,
 )
@@ -147,6 +149,9 @@ class ClassificationDecoder(_LabelDecoder):
         if label in self.labels:
             yield self.labels.index(label), np.concatenate([outputs for _, outputs in parts])
 
+    def average(self, outputs: Sequence[FloatArray]) -> FloatArray:
+        return mean_softmax_logits(outputs)
+
     def _balanced_weights(self, counts: LabelCounts, num_examples: int) -> LabelCounts:
         return counts.sum() / np.maximum(counts, 1) / max(int((counts > 0).sum()), 1)
 
@@ -210,6 +215,9 @@ class MultiLabelDecoder(_LabelDecoder):
         for logit, target in zip(logits.T, self.targets((), example), strict=True):
             yield int(target), np.stack([np.zeros_like(logit), logit], 1)
 
+    def average(self, outputs: Sequence[FloatArray]) -> FloatArray:
+        return mean_sigmoid_logits(outputs)
+
     def _balanced_weights(self, counts: LabelCounts, num_examples: int) -> LabelCounts:
         return np.maximum(num_examples - counts, 1) / np.maximum(counts, 1)
 
@@ -272,6 +280,9 @@ class RegressionDecoder(_WindowedDecoder):
 
     def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
         return Prediction(float(np.mean([outputs[0, 0] for _, outputs in parts])))
+
+    def average(self, outputs: Sequence[FloatArray]) -> FloatArray:
+        return np.mean(outputs, axis=0)
 
     def to_training_scale(self, outputs: Tensor) -> Tensor:
         return (outputs - self.mean) / self.std

@@ -342,6 +342,14 @@ class OutputDecoder(ABC):
         """Return an example's decisions: the correct class, and the outputs (R, K) to average."""
         return ()
 
+    def average(self, outputs: Sequence[FloatArray]) -> FloatArray | None:
+        """Return outputs (k, K) that decode to the mean prediction of several models.
+
+        ``outputs`` are (k, K) of each model, divided by its temperature. None if predictions of
+        this type have no mean.
+        """
+        return None
+
     def to_training_scale(self, outputs: Tensor) -> Tensor:
         """Convert outputs of a finished model to the scale of the training targets."""
         return outputs
@@ -401,6 +409,21 @@ def softmax(outputs: FloatArray, temperature: float = 1.0) -> FloatArray:
     scaled = outputs / temperature
     powers = np.exp(scaled - scaled.max(-1, initial=-np.inf, keepdims=True))
     return powers / powers.sum(-1, keepdims=True)
+
+
+def mean_softmax_logits(outputs: Sequence[FloatArray]) -> FloatArray:
+    """Return logits whose softmax is the mean softmax of ``outputs``, (..., C) each."""
+    mean = np.mean([softmax(logits) for logits in outputs], axis=0)
+    return np.log(np.maximum(mean, np.finfo(np.float32).tiny))
+
+
+def mean_sigmoid_logits(outputs: Sequence[FloatArray]) -> FloatArray:
+    """Return logits whose sigmoid is the mean sigmoid of ``outputs``."""
+    yes, no = (
+        np.maximum(np.mean([sigmoid(sign * logits) for logits in outputs], axis=0), 1e-30)
+        for sign in (1, -1)
+    )
+    return np.log(yes) - np.log(no)
 
 
 def sigmoid(outputs: FloatArray, temperature: float = 1.0) -> FloatArray:

@@ -19,6 +19,7 @@ from bertwright.tasks.outputs.output_type import (
     Prediction,
     SequenceOutputs,
     location_of,
+    mean_softmax_logits,
     softmax,
 )
 
@@ -36,6 +37,9 @@ class TokenClassificationDecoder(OutputDecoder):
             for s in sequences
             for tag in example.tags[s.first_word : s.first_word + len(s.positions)]
         ]
+
+    def average(self, outputs: Sequence[FloatArray]) -> FloatArray:
+        return mean_softmax_logits(outputs)
 
     def calibration_decisions(
         self, example: TaggedSentence, parts: Sequence[SequenceOutputs]

@@ -43,7 +43,7 @@ def pretraining_job(
     recipe = model.recipe
     optimiser, memory = (
         recipe.optimiser.build(parameters),
-        SegmentMemory(recipe.encoder.memory_length),
+        SegmentMemory.for_encoder(recipe.encoder),
     )
     recipe_callbacks = _recipe_callbacks(model, parameters, optimiser, ema)
     if distillation_loss is not None:

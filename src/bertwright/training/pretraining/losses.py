@@ -27,7 +27,9 @@ class PretrainingLosses:
         distillation_loss: PretrainingDistillationLoss | None = None,
     ) -> None:
         has_generator = any(o.capabilities.is_generator for o in recipe.objectives.values())
-        self._uses_randomness = use_dropout and (has_generator or recipe.encoder.is_stochastic)
+        self._uses_randomness = use_dropout and (
+            has_generator or recipe.encoder.is_stochastic or recipe.output.is_stochastic
+        )
         self._uses_dropout = use_dropout and recipe.encoder.has_dropout
         self._seed = recipe.seed
         self._dropout_scales = [phase.dropout for phase in recipe.phases]

@@ -41,6 +41,7 @@ def build_model(system: str, *overrides: str) -> tuple[Model, Tokenizer]:
 
 NO_STOCK_CLASS = [
     "awd-lstm",
+    "awd-lstm-backward",
     "bi-skip",
     "bilstm-student",
     "cove",

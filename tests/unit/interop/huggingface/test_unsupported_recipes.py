@@ -18,6 +18,7 @@ IRRELEVANT = {
     "encoder.initialisation": "before training only",
     "encoder.depth.drop": "in training only",
     "encoder.embeddings.embedding_dropout": "in training only",
+    "encoder.embeddings.word_dropout": "in training only",
     "encoder.depth.groups": "groups of shared layers, supported by ALBERT only",
     "encoder.feed_forward.expansion": "equivalent to the width",
     "encoder.mixer.head_width": "equivalent to the number of heads and the width",

@@ -21,7 +21,10 @@ PROMPTS = ["the cat", "", "a dog sees the cat and the", "dogs"]
 CAUSAL = [
     system
     for system in SYSTEMS
-    if any(isinstance(o, CausalLM) for o in published(system).objectives.values())
+    if any(
+        isinstance(o, CausalLM) and o.direction != "backward"
+        for o in published(system).objectives.values()
+    )
 ]
 CHANGES = [
     *((system,) for system in CAUSAL),

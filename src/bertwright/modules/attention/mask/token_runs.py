@@ -55,7 +55,7 @@ def find_token_runs(
     """Return the runs of a batch of token ids (B, L) under an attention mask.
 
     In reading order, a token continues the run of the nearest real token before it if it may attend
-    to that token; otherwise it starts a new run. Memory precedes the first token.
+    to that token; otherwise it starts a new run. Memory comes before the first token that is read.
     """
     batch, length = token_ids.shape
     is_real = torch.ones(batch, length, dtype=torch.bool, device=token_ids.device)
@@ -64,14 +64,14 @@ def find_token_runs(
     if attention_mask.is_real is not None:
         is_real = attention_mask.is_real[:, memory_length:].expand(batch, -1)
     previous = _previous_tokens(is_real, direction)
-    is_connected = (previous >= -memory_length) & (previous < length) & is_real
+    inside = (previous >= 0) & (previous < length)
+    is_connected = (inside | bool(memory_length)) & is_real
     if attention_mask.layout == "causal" and direction == "backward":
         is_connected = torch.zeros_like(is_connected)
     if allowed is not None:
-        index = (previous + memory_length).clamp(0, memory_length + length - 1)
+        index = torch.where(inside, previous + memory_length, max(memory_length - 1, 0))
         allowed = allowed[:, 0].expand(batch, -1, -1)
         is_connected = is_connected & allowed.gather(2, index[..., None]).squeeze(2)
-    inside = (previous >= 0) & (previous < length)
     is_start, is_continued = is_real & ~(is_connected & inside), is_connected & ~inside
     return _build_runs(is_real, is_start, is_continued, direction)
 

@@ -303,6 +303,13 @@ def is_causal(visibility: Visibility) -> bool:
     )
 
 
+def reads_backward(visibility: Visibility) -> bool:
+    """Return whether tokens attend to no earlier token."""
+    return any(
+        isinstance(member, ReverseCausalVisibility) for member in members(visibility, AndVisibility)
+    )
+
+
 def is_split_by_direction(visibility: Visibility) -> bool:
     """Return whether the two halves of a hidden state have different masks."""
     if isinstance(visibility, AndVisibility | OrVisibility):

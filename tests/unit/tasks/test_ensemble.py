@@ -1,0 +1,88 @@
+"""Ensembles: the mean of the predictions of several models, whatever else they differ in."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bertwright.core.errors import UserError
+from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.ensemble import Ensemble
+from bertwright.tasks.evaluation.evaluate import evaluate
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.tables import Columns
+from small_tasks import classes, numbers, questions, several_labels, tagged
+
+TASKS: dict[str, Any] = {
+    "class": (table_task("t", Columns()), classes()),
+    "labels": (table_task("t", Columns(), "labels"), several_labels()),
+    "number": (table_task("t", Columns(), "number"), numbers()),
+    "tags": (tagging_task("t"), tagged()),
+}
+
+
+def tuned(pretrained, system: str, kind: str, seed: int = 0, **settings: Any) -> FineTunedModel:
+    task, examples = TASKS[kind]
+    result = finetune(
+        pretrained(system), task, train=examples, dev=examples, epochs=1, seed=seed,
+        learning_rate=1e-2, compile=False, precision="float32", **settings,
+    )  # fmt: skip
+    return result.model
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_the_mean_of_the_predictions(pretrained, kind: str) -> None:
+    # Different architectures, tokenizers and temperatures.
+    models = [tuned(pretrained, system, kind) for system in ("bert", "gpt-2")]
+    examples = TASKS[kind][1][:6]
+    ensemble = Ensemble(models)
+    predictions = [model.predict(examples) for model in models]
+    for mean, *parts in zip(ensemble.predict(examples), *predictions, strict=True):
+        if kind == "number":
+            assert mean.value == pytest.approx(np.mean([p.value for p in parts]), rel=1e-5)
+        elif kind == "tags":
+            assert len(mean.value) == len(parts[0].value)
+            for tag, probability, *pairs in zip(
+                mean.value, mean.probabilities,
+                *(zip(p.value, p.probabilities, strict=True) for p in parts), strict=True,
+            ):  # fmt: skip
+                if {name for name, _ in pairs} == {tag}:
+                    assert probability == pytest.approx(np.mean([q for _, q in pairs]), rel=1e-5)
+        else:
+            expected = {n: np.mean([p.probabilities[n] for p in parts]) for n in mean.probabilities}
+            assert mean.probabilities == pytest.approx(expected, rel=1e-4)
+            best = max(expected, key=lambda name: expected[name])
+            assert mean.value == (
+                best if kind == "class" else tuple(n for n, q in expected.items() if q > 0.5)
+            )
+    assert evaluate(ensemble, TASKS[kind][1])["task"] == "t"
+
+
+def test_one_model_is_an_ensemble_of_itself(pretrained) -> None:
+    model = tuned(pretrained, "bert", "class")
+    for ensemble in (Ensemble([model]), Ensemble([model, model])):
+        for mean, alone in zip(ensemble.predict(classes()), model.predict(classes()), strict=True):
+            assert mean.value == alone.value
+            assert mean.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
+
+
+def test_models_that_do_not_fit_are_refused(pretrained, tmp_path: Path) -> None:
+    model = tuned(pretrained, "bert", "class")
+    with pytest.raises(UserError, match="at least one model"):
+        Ensemble([])
+    with pytest.raises(UserError, match="have one output type"):
+        Ensemble([model, tuned(pretrained, "bert", "number")])
+    with pytest.raises(UserError, match="have the same labels"):
+        Ensemble([model, _with_other_labels(pretrained)])
+    spans = finetune(
+        pretrained(), "squad1", train=questions()[:8], dev=questions()[:8], epochs=0
+    ).model
+    with pytest.raises(UserError, match="output type span has no mean prediction"):
+        Ensemble([spans, spans]).predict(questions()[:2])
+
+
+def _with_other_labels(pretrained) -> FineTunedModel:
+    examples = [e.__class__(e.text, label=str(e.label).upper()) for e in classes()]
+    return finetune(pretrained(), TASKS["class"][0], train=examples, dev=examples, epochs=0).model
