@@ -95,7 +95,9 @@ def _find_text(model: TextModel, num_tokens: int) -> tuple[str, list[int]]:
     for number in range(1, len(words) + 1):
         text = " ".join(words[:number])
         special_tokens = model.tokenizer.special_tokens
-        token_ids = add_special_tokens(model.tokenize([text])[0], special_tokens, None)
+        token_ids = add_special_tokens(
+            model.tokenize([text])[0], special_tokens, None, model.model.recipe.assembly
+        )
         if len(token_ids) == num_tokens:
             return text, token_ids
     raise UserError(f"there is no text of {num_tokens} tokens: choose 3 to 16")

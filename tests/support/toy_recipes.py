@@ -50,7 +50,8 @@ SPARSE = {
     "longformer-char": "{kind: and, rules: [causal, {kind: windows, sizes: [8, 7],"
     " dilations: [1, 3], dilated_heads: 1}]}",
     "bigbird": "{kind: or, rules: [{kind: window, size: 1, block: 2}, {kind: global, first: 1,"
-    " last: 1, block: 2}, {kind: random-blocks, number: 1, block: 2}, {kind: short, length: 14}]}",
+    " last: 1, block: 2}, {kind: random-blocks, number: 1, block: 2, draws: 2},"
+    " {kind: short, length: 14}]}",
 }
 """Visibility rules for long sequences, at toy size."""
 

@@ -15,6 +15,9 @@ SUBLAYER_NAMES = {"s": "attention", "f": "feed_forward", "c": "cross_attention"}
 MIXER_SUBLAYERS = ("attention", "cross_attention")
 """Names of the sublayers that get the context of the block."""
 
+FEED_FORWARD_STREAM = 100
+"""Dropout stream within a feed-forward, plus the number of its sublayer."""
+
 ResidualFunction = Callable[[Tensor, Tensor], Tensor]
 """Function from the input and the output of a sublayer to the next hidden states."""
 
@@ -115,7 +118,8 @@ class Block(nn.Module):
             output = sublayer(inner, context.for_mixer(name, past))
         else:
             inner = tap(context.hooks, f"{name}.input", inner)
-            output = sublayer(inner, child_hooks(context.hooks, name))
+            hooks, stream = child_hooks(context.hooks, name), FEED_FORWARD_STREAM + sublayer_number
+            output = sublayer(inner, hooks, context.dropout_rng, stream)
         if context.output_positions is not None and sublayer_number == self.last_mixer:
             output, context = context.gather_positions(output)
         if name in self.adapters:

@@ -63,6 +63,8 @@ class EncoderConfig(Settings):
     residual: ResidualConfig = AdditiveResidualConfig()
     bottleneck: BottleneckConfig | None = None
     dropout: DropoutConfig = 0.0
+    output_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Dropout rate after the last block and the final norm."""
     initialisation: InitialisationConfig = PublishedInitialisationConfig()
     pruned_sizes: PrunedSizes | None = None
     memory_length: int = Field(default=0, ge=0, le=1 << 20)
@@ -87,6 +89,9 @@ class EncoderConfig(Settings):
             has_dropout(self.dropout)
             or self.mixer.has_dropout
             or max(self.embeddings.embedding_dropout, self.embeddings.word_dropout) > 0.0
+            or self.positions.has_dropout
+            or self.feed_forward.dropout > 0.0
+            or self.output_dropout > 0.0
         )
 
     @property

@@ -28,11 +28,14 @@ from bertwright.modules.attention.mask.token_runs import find_token_runs
 from bertwright.modules.attention.mask.windows import visibility_at_block
 from bertwright.modules.context import AttentionContext, BlockContext, CrossAttentionContext
 from bertwright.modules.dropout import block_dropout, input_dropout
-from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.modules.dropout_rng import DropoutRng, dropout
 from bertwright.modules.embeddings.embeddings import Embeddings
 from bertwright.modules.hooks import HookPoint, Taps, ThreadTaps
 from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
 from bertwright.runtime.compiler import configure_compiler, mark_batch_dynamic
+
+OUTPUT_STREAM = 68
+"""Dropout stream of the final hidden states."""
 
 
 class Encoder(nn.Module):
@@ -70,6 +73,7 @@ class Encoder(nn.Module):
         self.layer_stack = config.residual.build_layer_stack(
             config.depth.build_layer_stack(config.width)
         )
+        self.output_dropout = config.output_dropout
         self.num_running_blocks, self.is_compiled = len(self.blocks), False
         self.needs_sublayer_outputs = config.residual.needs_sublayer_outputs
         self.norm = config.norm.build(config.width) if config.norm.is_pre_norm else nn.Identity()
@@ -117,7 +121,7 @@ class Encoder(nn.Module):
         blocks = range(min(last_block + 1, self.num_running_blocks))
         rule = visibility or self.visibility
         contexts = self._attention_contexts(
-            token_ids, blocks, rule, token_info, key_info, cross, hooks
+            token_ids, blocks, rule, token_info, key_info, cross, hooks, dropout_rng
         )
         can_select = hooks is None and self.layer_stack.supports_output_positions
         selected = output_positions if can_select else None
@@ -147,6 +151,7 @@ class Encoder(nn.Module):
         x = self.layer_stack(x, blocks, context)
         if stop_after is None or stop_after >= self.num_running_blocks:
             x = self.norm(x)
+            x = self._drop_output(x, dropout_rng, selected, token_ids.shape[1])
             if hooks is not None:
                 x = hooks("output", x)
                 self.taps.end_pass()
@@ -163,6 +168,7 @@ class Encoder(nn.Module):
         key_info: TokenInfo | None,
         cross_attention: CrossAttentionContext | None,
         hooks: HookPoint | None,
+        dropout_rng: DropoutRng | None,
     ) -> list[AttentionContext]:
         """Return the context of each block; blocks with the same attention rule share one."""
         if self.scan_directions and not supports_recurrence(visibility):
@@ -170,7 +176,9 @@ class Encoder(nn.Module):
                 f"a recurrent mixer reads token by token, which rules out {visibility!r}"
             )
         positions = self.embeddings.positions
-        relative_positions = positions.relative_positions(token_info, key_info or token_info)
+        relative_positions = positions.relative_positions(
+            token_info, key_info or token_info, dropout_rng
+        )
         is_dense = relative_positions is not None or self._reads_attention(blocks, hooks)
         tiling: Tiling = "never" if is_dense else self.tiling
         cache: dict[tuple[Visibility, bool], AttentionContext] = {}
@@ -193,6 +201,18 @@ class Encoder(nn.Module):
                 )
             contexts.append(cache[rule, is_local])
         return contexts
+
+    def _drop_output(
+        self,
+        x: Tensor,
+        dropout_rng: DropoutRng | None,
+        output_positions: Tensor | None,
+        length: int,
+    ) -> Tensor:
+        """Apply dropout to the final hidden states (B, L, D), or (M, D) at output positions."""
+        if dropout_rng is not None and output_positions is not None and x.dim() == 2:
+            dropout_rng = dropout_rng.at_positions(output_positions, length)
+        return dropout(x, self.output_dropout, dropout_rng, OUTPUT_STREAM)
 
     def _get_past(
         self, memory: Memory | KeyValueCache, block: int, token_info: TokenInfo, x: Tensor

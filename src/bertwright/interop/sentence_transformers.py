@@ -10,6 +10,7 @@ import tokenizers as library
 import torch
 from tokenizers.processors import TemplateProcessing
 
+from bertwright.batches.formats import InputFormat
 from bertwright.core.errors import MissingExtra, UserError
 from bertwright.core.files import atomic_folder
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
@@ -116,7 +117,7 @@ def _require_sentence_embeddings(model: FineTunedModel) -> None:
 def _write_module_files(folder: Path, model: TextModel) -> None:
     recipe = model.model.recipe
     width, vectors = recipe.encoder.width, recipe.vectors
-    pooling = vectors.pooling
+    pooling, ends_with_start_token = vectors.pooling, recipe.assembly.ends_with_start_token
     paths = {"Transformer": "", "Pooling": "1_Pooling"}
     if vectors.normalise:
         paths["Normalize"] = "2_Normalize"
@@ -127,11 +128,13 @@ def _write_module_files(folder: Path, model: TextModel) -> None:
     ]
     pooling_config = {
         "word_embedding_dimension": width,
-        "pooling_mode_cls_token": pooling == "cls",
+        "pooling_mode_cls_token": pooling == "cls" and not ends_with_start_token,
         "pooling_mode_mean_tokens": pooling == "mean",
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
+    if pooling == "cls" and ends_with_start_token:
+        pooling_config["pooling_mode_lasttoken"] = True
     max_length = model.max_length or NO_MAX_LENGTH
     _write_json(folder / MODULES_FILE, modules)
     _write_json(folder / "1_Pooling" / CONFIG_FILE, pooling_config)
@@ -142,20 +145,22 @@ def _write_module_files(folder: Path, model: TextModel) -> None:
     _write_json(
         folder / TRANSFORMER_CONFIG_FILES[0], {"max_seq_length": max_length, "do_lower_case": False}
     )
-    _set_post_processor(folder / TOKENIZER_FILE, model.tokenizer)
+    _set_post_processor(folder / TOKENIZER_FILE, model.tokenizer, recipe.assembly)
 
 
-def _set_post_processor(file: Path, tokenizer: Tokenizer) -> None:
-    """Make the tokenizer write texts as [CLS] text [SEP], as ``embed`` does.
+def _set_post_processor(file: Path, tokenizer: Tokenizer, input_format: InputFormat) -> None:
+    """Make the tokenizer write texts with special tokens as ``embed`` does.
 
     Stock causal models are exported with other special tokens.
     """
     backend, ids = library.Tokenizer.from_file(str(file)), tokenizer.special_tokens
-    if backend.encode("").ids == [ids.start, ids.end]:
+    special_ids = input_format.add_special_tokens([], ids)
+    if backend.encode("").ids == special_ids:
         return
     start, end = tokenizer.id_to_token(ids.start), tokenizer.id_to_token(ids.end)
+    single = f"$A {end} {start}" if special_ids[0] == ids.end else f"{start} $A {end}"
     backend.post_processor = TemplateProcessing(
-        single=f"{start} $A {end}", special_tokens=[(start, ids.start), (end, ids.end)]
+        single=single, special_tokens=[(start, ids.start), (end, ids.end)]
     )
     backend.save(str(file))
 

@@ -85,14 +85,16 @@ class Model(nn.Module):
         )
         if self.output is not None:
             self.output.tie_weights(self.encoder.embeddings)
-        context = HeadContext(recipe.encoder, self.encoder.embeddings, vocab_size)
+        width = recipe.encoder.width
+        pooler = nn.Linear(width, width) if recipe.pooler else None
+        shared_pooler = pooler if recipe.pooler == "shared" else None
+        context = HeadContext(recipe.encoder, self.encoder.embeddings, vocab_size, shared_pooler)
         heads = {name: o.build_head(context) for name, o in recipe.objectives.items()}
         self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
         self.decoder: Decoder | RecurrentDecoder | None = (
             recipe.decoder.build(recipe.encoder, self.encoder) if recipe.decoder else None
         )
-        width = recipe.encoder.width
-        self.pooler = nn.Linear(width, width) if recipe.pooler else None
+        self.pooler = pooler
         self.distillation_loss: nn.Module | None = None
 
     @staticmethod

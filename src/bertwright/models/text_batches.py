@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bertwright.batches.formats import InputFormat
 from bertwright.batches.token_info import TokenInfoArrays, positions_in_document
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.modules.token_tensors import TokenInfo
@@ -84,8 +85,11 @@ def pad_sequences(
 
 
 def add_special_tokens(
-    token_ids: Sequence[int], specials: SpecialTokens, max_length: int | None
+    token_ids: Sequence[int],
+    specials: SpecialTokens,
+    max_length: int | None,
+    input_format: InputFormat,
 ) -> list[int]:
-    """Return [CLS] text [SEP], truncated to ``max_length``."""
+    """Return a text with the special tokens of an input format, truncated to ``max_length``."""
     num_kept = len(token_ids) if max_length is None else max_length - 2
-    return [specials.start, *token_ids[:num_kept], specials.end]
+    return input_format.add_special_tokens(token_ids[:num_kept], specials)

@@ -112,7 +112,7 @@ class TextModel:
     ) -> FloatMatrix:
         """Return one vector per text, (N, D) float32.
 
-        ``pooling`` is the ``mean`` over tokens or ``cls``, the first token; None for the recipe's
+        ``pooling`` is the ``mean`` over tokens or ``cls``, the start token; None for the recipe's
         setting. ``layers`` is ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``,
         ``last-4`` or ``all``; ``mix`` combines several layers by ``concat``, ``sum`` or ``mean``.
         ``language`` is as in :meth:`encode`.
@@ -137,7 +137,7 @@ class TextModel:
         vectors: FloatMatrix | None = None
         for batch in self._batches(sequences, language):
             states = self.hidden_states(selection, batch)
-            pooled = _pool(states, batch.token_info.document_ids, pooling)
+            pooled = self._pool(states, batch.token_info.document_ids, pooling)
             if normalise:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
             if vectors is None:
@@ -146,6 +146,20 @@ class TextModel:
         if vectors is None:
             return np.empty((0, selection.width), np.float32)
         return vectors
+
+    def _pool(self, hidden_states: Tensor, document_ids: Tensor | None, pooling: Pooling) -> Tensor:
+        """Pool hidden states (B, L, D) into vectors (B, D) float32."""
+        if pooling == "cls" and not self.model.recipe.assembly.ends_with_start_token:
+            return hidden_states[:, 0].float()
+        if document_ids is None:
+            return (
+                hidden_states[:, -1].float() if pooling == "cls" else hidden_states.float().mean(1)
+            )
+        mask = (document_ids >= 0).float()
+        if pooling == "cls":
+            last = mask.sum(1).long() - 1
+            return hidden_states[torch.arange(len(last), device=last.device), last].float()
+        return torch.einsum("bld,bl->bd", hidden_states.float(), mask) / mask.sum(1, keepdim=True)
 
     def fill_mask(
         self, text: str, top_k: int = 5, language: str | None = None
@@ -174,7 +188,10 @@ class TextModel:
         if mask not in ids:
             raise UserError(f"the text has no mask: write [MASK] for the token to predict ({text})")
         token_ids = add_special_tokens(
-            ids, self.tokenizer.special_tokens, self.model.encoder.max_length
+            ids,
+            self.tokenizer.special_tokens,
+            self.model.encoder.max_length,
+            self.model.recipe.assembly,
         )
         if token_ids.count(mask) < ids.count(mask):
             raise UserError(
@@ -345,8 +362,9 @@ class TextModel:
 
     def encode_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Return token ids with special tokens, truncated to :attr:`max_length`."""
+        specials, assembly = self.tokenizer.special_tokens, self.model.recipe.assembly
         return [
-            add_special_tokens(ids, self.tokenizer.special_tokens, self.max_length)
+            add_special_tokens(ids, specials, self.max_length, assembly)
             for ids in self.tokenize(texts)
         ]
 
@@ -400,12 +418,3 @@ def _as_list(texts: str | Sequence[Any]) -> list[str]:
     if invalid := [text for text in items if not isinstance(text, str)]:
         raise UserError(f"texts must be strings, and {invalid[0]!r} is not")
     return items
-
-
-def _pool(hidden_states: Tensor, document_ids: Tensor | None, pooling: Pooling) -> Tensor:
-    if pooling == "cls":
-        return hidden_states[:, 0].float()
-    if document_ids is None:
-        return hidden_states.float().mean(1)
-    mask = (document_ids >= 0).float()
-    return torch.einsum("bld,bl->bd", hidden_states.float(), mask) / mask.sum(1, keepdim=True)

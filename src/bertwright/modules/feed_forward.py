@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from bertwright.core.config import Config
+from bertwright.modules.dropout_rng import DropoutRng, dropout
 from bertwright.modules.hooks import HookPoint, tap
 from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
@@ -26,11 +27,15 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForwardConfig(Config):
-    """A feed-forward of inner width ``width``, or ``expansion`` times the model's width."""
+    """A feed-forward of inner width ``width``, or ``expansion`` times the model's width.
+
+    ``dropout`` is the dropout rate within it, after the activation.
+    """
 
     width: int | None = Field(default=None, ge=1, le=1 << 20)
     expansion: float = Field(default=4.0, gt=0, le=1_024)
     bias: bool = True
+    dropout: float = Field(default=0.0, ge=0, lt=1)
 
     activation: ClassVar[Activation] = "gelu"
     is_gated: ClassVar[bool] = False
@@ -48,9 +53,8 @@ class FeedForwardConfig(Config):
     def build(self, width: int, norm: NormConfig) -> nn.Module:
         """Build a module from (..., width) to (..., width)."""
         inner = self.inner_width(width)
-        return PlainFeedForward(
-            width, inner, self.activation, self.bias, norm.build_inner_norm(inner)
-        )
+        inner_norm = norm.build_inner_norm(inner)
+        return PlainFeedForward(width, inner, self.activation, self.bias, inner_norm, self.dropout)
 
 
 class GatedFeedForwardConfig(FeedForwardConfig):
@@ -113,29 +117,42 @@ class SwiGLUConfig(GatedFeedForwardConfig):
 
 
 class PlainFeedForward(nn.Module):
-    """down(norm(activation(up(x))))."""
+    """down(dropout(norm(activation(up(x)))))."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
         "down.weight": ParameterRole("matrix", writes_residual=True)
     }
 
     def __init__(
-        self, width: int, inner_width: int, activation: Activation, bias: bool, norm: nn.Module
+        self,
+        width: int,
+        inner_width: int,
+        activation: Activation,
+        bias: bool,
+        norm: nn.Module,
+        dropout_rate: float = 0.0,
     ) -> None:
         super().__init__()
-        self.activation = activation
+        self.activation, self.dropout_rate = activation, dropout_rate
         self.up = nn.Linear(width, inner_width, bias)
         self.norm = norm
         self.down = nn.Linear(inner_width, width, bias)
 
-    def forward(self, x: Tensor, hooks: HookPoint | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        hooks: HookPoint | None = None,
+        dropout_rng: DropoutRng | None = None,
+        stream: int = 0,
+    ) -> Tensor:
         preactivation = tap(hooks, "preactivation", self.up(x))
         activated = tap(hooks, "activation", ACTIVATIONS[self.activation](preactivation))
-        return tap(hooks, "output", self.down(self.norm(activated)))
+        inner = dropout(self.norm(activated), self.dropout_rate, dropout_rng, stream)
+        return tap(hooks, "output", self.down(inner))
 
 
 class GatedFeedForward(nn.Module):
-    """down(norm(activation(a) * b)), where a and b are the halves of up(x)."""
+    """down(dropout(norm(activation(a) * b))), where a and b are the halves of up(x)."""
 
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
         "up.weight": ParameterRole("matrix", num_parts=2),
@@ -146,14 +163,22 @@ class GatedFeedForward(nn.Module):
         super().__init__()
         inner = config.inner_width(width)
         self.activation, self.gate_is_second = config.activation, config.gate == "second"
+        self.dropout_rate = config.dropout
         self.up = nn.Linear(width, 2 * inner, config.bias)
         self.norm = norm
         self.down = nn.Linear(inner, width, config.bias)
 
-    def forward(self, x: Tensor, hooks: HookPoint | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        hooks: HookPoint | None = None,
+        dropout_rng: DropoutRng | None = None,
+        stream: int = 0,
+    ) -> Tensor:
         preactivation = tap(hooks, "preactivation", self.up(x))
         gate, values = preactivation.chunk(2, dim=-1)
         if self.gate_is_second:
             gate, values = values, gate
         activated = tap(hooks, "activation", ACTIVATIONS[self.activation](gate) * values)
-        return tap(hooks, "output", self.down(self.norm(activated)))
+        inner = dropout(self.norm(activated), self.dropout_rate, dropout_rng, stream)
+        return tap(hooks, "output", self.down(inner))

@@ -32,7 +32,8 @@ class SequenceClassification(TokenClassification):
     """Classify every sequence from its first token."""
 
     def build_head(self, context: HeadContext) -> nn.Module:
-        return PooledClassifier(context.encoder_config.width, self.num_classes(context.vocab_size))
+        num_classes = self.num_classes(context.vocab_size)
+        return PooledClassifier(context.encoder_config.width, num_classes, context.pooler)
 
     def states_per_token(self, length: int, group: Mapping[str, Objective]) -> float:
         return 1 / length
@@ -42,11 +43,14 @@ class SequenceClassification(TokenClassification):
 
 
 class PooledClassifier(nn.Module):
-    """A pooler with tanh and a linear classifier, from (M, D) to (M, C)."""
+    """A pooler with tanh and a linear classifier, from (M, D) to (M, C).
 
-    def __init__(self, width: int, num_classes: int) -> None:
+    ``pooler`` is a pooler that several classifiers share.
+    """
+
+    def __init__(self, width: int, num_classes: int, pooler: nn.Linear | None = None) -> None:
         super().__init__()
-        self.pooler = nn.Linear(width, width)
+        self.pooler = pooler or nn.Linear(width, width)
         self.classifier = nn.Linear(width, num_classes)
 
     def forward(self, hidden_states: Tensor) -> Tensor:

@@ -83,11 +83,12 @@ class Loss:
 
 @dataclass(frozen=True)
 class HeadContext:
-    """The inputs for building a head: the encoder's config, and embeddings to share."""
+    """The inputs for building a head: the encoder's config, embeddings and a pooler to share."""
 
     encoder_config: EncoderConfig
     embeddings: Embeddings
     vocab_size: int
+    pooler: nn.Linear | None = None
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,15 @@ from dataclasses import replace
 from typing import ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from bertwright.batches.arrays import BoolArray, Int32Array
-from bertwright.batches.masking import MaskSelection, SelectedPositions, SpanSelection
+from bertwright.batches.masking import (
+    MaskSelection,
+    SelectedPositions,
+    SpanSelection,
+    part_numbers,
+)
 from bertwright.batches.targets import BatchWithTargets, Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -19,17 +25,20 @@ from bertwright.objectives.objective import MaskingContext, Objective
 
 
 def random_factorisation_order(
-    batch: SequenceBatch, selected: SelectedPositions, rng: CounterRng
+    batch: SequenceBatch, selected: SelectedPositions, rng: CounterRng, parts: int = 1
 ) -> Int32Array:
     """Return the rank (B, L) of every position; unmasked positions share rank 0.
 
     Like masked positions, special tokens have separate ranks (released code of Yang et al. 2019).
+    All ranks of one of the ``parts`` of a sequence are higher than those of the part before.
     """
-    columns = np.arange(batch.token_ids.shape[1])
+    length = batch.token_ids.shape[1]
+    columns = np.arange(length)
     is_ranked = batch.is_special.copy()
     is_ranked[np.nonzero(selected.weights > 0)[0], selected.positions[selected.weights > 0]] = True
     rank = np.argsort(np.argsort(rng.random_bits(columns), axis=1), axis=1)
-    return np.where(is_ranked, 1 + rank, 0).astype(np.int32)
+    first_rank = (1 + length) * part_numbers(length, parts)
+    return (first_rank + np.where(is_ranked, 1 + rank, 0)).astype(np.int32)
 
 
 def add_query_stream(
@@ -72,10 +81,12 @@ class PermutationLM(Objective):
 
     ``selection`` selects the predicted positions. Each has a query token after the text. These
     query tokens are the second of the paper's two streams, in the same pass through the same
-    blocks.
+    blocks. The order covers each of ``parts`` equal parts of a sequence, which attend to all
+    earlier parts and to no later one.
     """
 
     kind: Literal["permutation"] = "permutation"
+    parts: int = Field(default=1, ge=1, le=64)
     selection: MaskSelection = SpanSelection(
         masking_rate=ConstantSchedule(value=1 / 6), law="harmonic", longest=5, of="tokens"
     )
@@ -98,7 +109,9 @@ class PermutationLM(Objective):
             batch, context.vocabulary, rng.fold_in("selection"), context.progress
         )
         return add_query_stream(
-            batch, selected, random_factorisation_order(batch, selected, rng.fold_in("order"))
+            batch,
+            selected,
+            random_factorisation_order(batch, selected, rng.fold_in("order"), self.parts),
         )
 
     def make_targets_at(

@@ -52,6 +52,12 @@ def _check_sequential_format(recipe: "Recipe") -> None:
             f"{'after' if carries_backward else 'before'} a sequence: set assembly.backward to "
             f"{str(carries_backward).lower()}, or memory_length to 0"
         )
+    if 1 < recipe.encoder.embeddings.segments < recipe.assembly.num_segments:
+        raise ValueError(
+            f"assembly.kind has {recipe.assembly.num_segments} segments, but the encoder "
+            f"{recipe.encoder.embeddings.segments}: set encoder.embeddings.segments to 0 or "
+            f"{recipe.assembly.num_segments}"
+        )
     is_constant = isinstance(recipe.batch_tokens, ConstantSchedule) and all(
         phase.length is None and phase.batch == 1.0 for phase in recipe.phases
     )

@@ -124,8 +124,11 @@ class Recipe(Settings):
     objectives: dict[str, Objective]
     """Empty for an encoder imported without heads, which cannot be trained."""
     vectors: SentenceVectorSettings = SentenceVectorSettings()
-    pooler: bool = False
-    """Add a dense layer on the first token, unused by objectives, as in some published encoders."""
+    pooler: bool | Literal["shared"] = False
+    """Add a dense layer on the first token, as in some published encoders.
+
+    Objectives do not use it, except that those which classify sequences share it if ``shared``.
+    """
     phases: tuple[Phase, ...] = Field(default=(Phase(),), min_length=1, max_length=4_096)
 
     optimiser: OptimiserConfig = AdamWConfig()

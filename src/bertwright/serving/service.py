@@ -155,6 +155,7 @@ class InferenceService:
     ) -> list[list[int]]:
         self._require_num_texts(texts)
         special_tokens = worker.model.tokenizer.special_tokens
+        assembly = worker.model.model.recipe.assembly
         max_length = self._text_limit(worker.max_length)
         texts_ids = worker.model.tokenize(texts)
         if not truncate:
@@ -162,7 +163,7 @@ class InferenceService:
                 if len(token_ids) + 2 > max_length:
                     size = f"{len(token_ids) + 2} tokens, the maximum is {max_length}"
                     raise _too_long_error(index, f"{size}: shorten it, or use truncate with /embed")
-        return [add_special_tokens(ids, special_tokens, max_length) for ids in texts_ids]
+        return [add_special_tokens(ids, special_tokens, max_length, assembly) for ids in texts_ids]
 
     def _encode_masked_texts(
         self, worker: ModelWorker, texts: Sequence[str], top_k: int

@@ -62,6 +62,8 @@ class ExampleEncoder:
             global attention that excludes them (Longformer).
         has_segments: whether the encoder distinguishes the texts of a pair by segment.
         is_siamese: whether the texts of a pair are encoded independently.
+        ends_with_start_token: whether the start token is the last token, in the segment of the last
+            text.
     """
 
     tokenizer: Tokenizer
@@ -70,6 +72,7 @@ class ExampleEncoder:
     separator_segment: int
     has_segments: bool
     is_siamese: bool = False
+    ends_with_start_token: bool = False
 
     @staticmethod
     def from_recipe(
@@ -99,7 +102,13 @@ class ExampleEncoder:
             separator_segment,
             encoder.distinguishes_segments,
             is_siamese,
+            recipe.assembly.ends_with_start_token,
         )
+
+    @property
+    def text_start(self) -> int:
+        """Return the position of the first token of a text."""
+        return 0 if self.ends_with_start_token else 1
 
     def encode(
         self,
@@ -139,8 +148,8 @@ class ExampleEncoder:
     ) -> list[TaskSequence]:
         """Encode each question before its text, which is split into windows.
 
-        The output positions are 0 and the tokens of the text. The text gets at least half of a
-        sequence.
+        The output positions are the start token and the tokens of the text. The text gets at least
+        half of a sequence.
         """
         question_ids = self.tokenizer.encode_batch([q.question for q in questions])
         texts = dict.fromkeys(q.text for q in questions)
@@ -151,13 +160,14 @@ class ExampleEncoder:
         for index, (question, ids) in enumerate(zip(questions, question_ids, strict=True)):
             text_ids, offsets = encoded_texts[question.text]
             first = ids[:max_question_length]
-            text_start = 1 + len(first) + self.num_separators
+            text_start = self.text_start + len(first) + self.num_separators
             for start, stop in _window_bounds(len(text_ids), available - len(first), stride):
                 sequence = self._build_sequence(index, [first, text_ids[start:stop]])
+                start_token = len(sequence.token_ids) - 1 if self.ends_with_start_token else 0
                 sequences.append(
                     replace(
                         sequence,
-                        positions=(0, *range(text_start, text_start + stop - start)),
+                        positions=(start_token, *range(text_start, text_start + stop - start)),
                         offsets=tuple(offsets[start:stop]),
                         text_offsets=offsets,
                         first_token=start,
@@ -197,13 +207,14 @@ class ExampleEncoder:
 
     def join_texts(self, token_ids: Sequence[list[int]]) -> tuple[list[int], list[int]]:
         """Join one or two texts with special tokens: token ids and segment ids."""
-        special_tokens = self.tokenizer.special_tokens
-        joined = [special_tokens.start, *token_ids[0]]
-        segment_ids = [0] * len(joined)
+        joined, segment_ids = list(token_ids[0]), [0] * len(token_ids[0])
         for ids in token_ids[1:]:
-            joined += [special_tokens.end] * self.num_separators + ids
+            joined += [self.tokenizer.special_tokens.end] * self.num_separators + ids
             segment_ids += [self.separator_segment] * self.num_separators + [1] * len(ids)
-        return [*joined, special_tokens.end], [*segment_ids, len(token_ids) - 1]
+        specials, last = self.tokenizer.special_tokens, len(token_ids) - 1
+        if self.ends_with_start_token:
+            return [*joined, specials.end, specials.start], [*segment_ids, last, last]
+        return [specials.start, *joined, specials.end], [0, *segment_ids, last]
 
     def _build_sequence(
         self, example_index: int, token_ids: Sequence[list[int]], num_truncated: int = 0
@@ -226,7 +237,7 @@ class ExampleEncoder:
 
     def _encode_words(self, example_index: int, sentence: TaskExample) -> Iterator[TaskSequence]:
         assert isinstance(sentence, TaggedSentence)
-        special, available = self.tokenizer.special_tokens, self.max_length - 2
+        available = self.max_length - 2
         ids, starts = self.tokenizer.encode_pretokenized(list(sentence.words))
         ends = [*starts[1:], len(ids)]
         word = 0
@@ -235,10 +246,11 @@ class ExampleEncoder:
             # At least one word per sequence; a word longer than that is truncated.
             while stop < len(starts) and (stop == word or ends[stop] - begin <= available):
                 stop += 1
-            token_ids = [special.start, *ids[begin : ends[stop - 1]][:available], special.end]
-            positions = tuple(1 + start - begin for start in starts[word:stop])
-            segment_ids = [0] * len(token_ids) if self.has_segments else None
-            yield TaskSequence(token_ids, example_index, segment_ids, positions, word)
+            sequence = self._build_sequence(
+                example_index, [ids[begin : ends[stop - 1]][:available]]
+            )
+            positions = tuple(self.text_start + start - begin for start in starts[word:stop])
+            yield replace(sequence, positions=positions, first_word=word)
             word = stop
 
 

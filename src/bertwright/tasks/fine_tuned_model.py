@@ -240,8 +240,13 @@ class FineTunedModel(TextModel):
         head, document_ids = self.task_model.head, batch.token_info.document_ids
         output_positions = head.output_positions(batch.token_ids, document_ids, positions)
         states = self.hidden_states(head.layers, batch, output_positions).float()
-        read_tokens = tokens_at(batch.token_ids, output_positions)
-        return head(states, document_ids, output_lengths, token_ids=read_tokens)
+        return head(
+            states,
+            document_ids,
+            output_lengths,
+            token_ids=tokens_at(batch.token_ids, output_positions),
+            segment_ids=batch.token_info.segment_ids,
+        )
 
     def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:
         """Write the model folder, weights last: a new folder with weights is complete."""

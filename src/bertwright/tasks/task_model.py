@@ -90,8 +90,13 @@ class TaskModel(nn.Module):
         states = self.head.layers.hidden_states(
             self.encoder, token_ids, token_info, output_positions=output_positions
         )
-        read_tokens = tokens_at(token_ids, output_positions)
-        return self.head(states, token_info.document_ids, output_lengths, token_ids=read_tokens)
+        return self.head(
+            states,
+            token_info.document_ids,
+            output_lengths,
+            token_ids=tokens_at(token_ids, output_positions),
+            segment_ids=token_info.segment_ids,
+        )
 
     @property
     def head_config(self) -> HeadConfig:
@@ -183,16 +188,23 @@ class MultiTaskModel(nn.Module):
         output_lengths: Sequence[int] = (),
         dropout_rng: DropoutRng | None = None,
         first_output: int = 0,
+        segment_ids: Tensor | None = None,
     ) -> Tensor:
         """Map hidden states (B, L, W) or (M, W) to float32 task outputs, (B', K) or (M, K).
 
         ``output_lengths`` holds the number of outputs of each of the first B' sequences; the others
         have no outputs. ``first_output`` is the index of the first output in the step, which seeds
-        dropout.
+        dropout. ``segment_ids`` (B, L) tell the texts of a pair apart.
         """
-        head = self.head_of(task_index)
-        pooled = head.pool(hidden_states, document_ids)[: sum(output_lengths)]
+        head, num_sequences = self.head_of(task_index), len(output_lengths)
         head_rng = self.head_dropout_rng(dropout_rng, first_output)
+        if head.config.pooling == "pair":
+            assert segment_ids is not None, "pooling: pair requires segments"
+            documents = None if document_ids is None else document_ids[:num_sequences]
+            return head.project_pair(
+                hidden_states[:num_sequences], documents, segment_ids[:num_sequences], head_rng
+            )
+        pooled = head.pool(hidden_states, document_ids)[: sum(output_lengths)]
         return head.project(pooled, output_lengths, head_rng)
 
     @property

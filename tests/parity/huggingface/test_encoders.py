@@ -1,5 +1,6 @@
 """Stock classes and ours compute the same, imported or exported."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -366,16 +367,19 @@ def test_bigbird_on_long_sequences_with_our_random_blocks(
     settings = {"block_size": 2, "num_random_blocks": 2, "max_position_embeddings": 32}
     stock = stock_model("BigBirdForMaskedLM", **settings)
     ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
-    blocks = [RandomBlocksVisibility(number=2, block=2, layer=layer) for layer in range(3)]
+    rule = RandomBlocksVisibility(number=2, block=2, draws=16)
     info = TokenInfo(torch.arange(32)[None]).with_text_lengths()
-    plans = iter(
-        [torch.stack(block.random_blocks(info), -1)[0, 2:-2:2].numpy() for block in blocks]
-    )
+
+    def plan(layer: int, head: int) -> Any:
+        blocks = rule.at_block(layer).at_head(head).random_blocks(info)
+        return torch.stack(blocks, -1)[0, 2:-2:2].numpy()
+
+    layers = iter(range(3))
     attention = transformers.models.big_bird.modeling_big_bird.BigBirdBlockSparseAttention
     monkeypatch.setattr(
         attention,
         "_bigbird_block_rand_mask_with_head",
-        lambda self, num_heads, **_: [next(plans)] * num_heads,
+        lambda self, num_heads, **_: [*map(partial(plan, next(layers)), range(num_heads))],
     )
     token_ids, mask = random_batch(ours.vocab_size, lengths, stock.config.pad_token_id)
     with torch.inference_mode():
@@ -384,11 +388,11 @@ def test_bigbird_on_long_sequences_with_our_random_blocks(
 
 
 def test_xlnet_with_segments_memory_and_orders(tmp_path: Path) -> None:
-    stock = stock_model("XLNetLMHeadModel", **TOKENS, mem_len=20, use_mems_eval=True)
+    stock = stock_model("XLNetLMHeadModel", **TOKENS, mem_len=20, reuse_len=6, use_mems_eval=True)
     ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
     generator = torch.Generator().manual_seed(3)
     first, second = torch.randint(5, ours.vocab_size, (2, 2, 9), generator=generator)
-    segment_ids = (torch.arange(9) > 4).long().expand(2, -1)
+    segment_ids = torch.tensor([0, 0, 0, 0, 0, 1, 1, 1, 2]).expand(2, -1)
     positions = torch.tensor([2, 5, 6])
     order = torch.tensor([0, 0, 3, 0, 0, 1, 2, 0, 0])
     is_hidden = order[:, None] < order[None, :]
@@ -403,7 +407,7 @@ def test_xlnet_with_segments_memory_and_orders(tmp_path: Path) -> None:
             perm_mask=is_hidden.float().expand(2, -1, -1),
             target_mapping=mapping,
         ).logits
-        memory = Memory.empty(9, first)
+        memory = Memory.empty(6, first, num_remembered=6)
         segment_info = TokenInfo(torch.arange(9)[None], segment_ids=segment_ids)
         ours.encoder(first, segment_info, memory=memory)
         token_ids = torch.cat((second, second[:, :3]), dim=1)

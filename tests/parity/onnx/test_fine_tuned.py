@@ -33,7 +33,7 @@ from bertwright.tasks.heads.task_visibility import with_global_question_attentio
 from bertwright.tasks.outputs import MultipleChoiceOutput, SimilarityOutput, SpanOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
-from small_tasks import ENGLISH, classes, options, questions, similar, tagged
+from small_tasks import ENGLISH, classes, options, pairs, questions, similar, tagged
 from toy_recipes import shaken, toy
 
 TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
@@ -53,6 +53,7 @@ TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
         questions(),
         {"kind": "plain", "pooling": "positions"},
     ),
+    "pair": (table_task("same", Columns()), pairs(), {"kind": "san"}),
     "option": (Task("choices", MultipleChoiceOutput()), options(), {"kind": "pooler"}),
 }
 

@@ -11,6 +11,7 @@ from bertwright.batches.masking import (
     FILLER_POSITION,
     MaskSelection,
     NGramSelection,
+    SpacedSpanSelection,
     SpanSelection,
     TokenSelection,
     WholeWordSelection,
@@ -29,9 +30,13 @@ SELECTIONS = [
     TokenSelection(rarity=0.5),
     WholeWordSelection(),
     NGramSelection(),
+    SpacedSpanSelection(),
+    SpacedSpanSelection(parts=3),
     SpanSelection(),
     SpanSelection(of="tokens"),
 ]
+FILLING = TokenSelection | SpacedSpanSelection | SpanSelection
+"""Selections that always spend their budget."""
 
 
 def batch_of_words(*words):
@@ -71,7 +76,7 @@ def test_selection_properties(selection, text, rate, seed):
             assert len(selected) <= budget
             words = batch.token_info.word_ids[i]
             whole = set(np.flatnonzero(np.isin(words, words[selected]))) == set(selected)
-            if isinstance(selection, TokenSelection | SpanSelection) or not whole:
+            if isinstance(selection, FILLING) or not whole:
                 assert len(selected) == min(budget, len(candidates))
                 continue
             assert len(selected) >= min(0.9 * budget, len(candidates))
@@ -234,3 +239,19 @@ def test_whole_words_in_a_fraction_of_sequences():
         whole = (selected == whole_words).all(1)
         assert (whole | (selected == single_tokens).all(1)).all()
         assert whole[differs].mean() == pytest.approx(progress, abs=0.08)
+
+
+def test_independent_tokens() -> None:
+    batch = batch_of_words(*[[-1, *range(254), -1]] * 400)
+    selection = TokenSelection(independent=True)
+    selected = selection.select(batch, VOCABULARY, CounterRng(1, 0, np.arange(400)), 0.0)
+    counts = selected.weights.sum(axis=1)
+    assert counts.mean() == pytest.approx(0.15 * 254, rel=0.02)
+    assert counts.std() == pytest.approx((0.15 * 0.85 * 254) ** 0.5, rel=0.1)
+    assert selected.positions.shape == (400, selection.num_slots(256))
+    assert counts.max() < selection.num_slots(256) < 70
+    by_position = np.bincount(selected.positions[selected.weights > 0], minlength=256)
+    assert by_position[[0, 255]].tolist() == [0, 0]
+    assert by_position[1:255].std() == pytest.approx((400 * 0.15 * 0.85) ** 0.5, rel=0.15)
+    with pytest.raises(ValueError, match="set independent to false"):
+        TokenSelection(independent=True, rarity=0.5)

@@ -13,6 +13,7 @@ KINDS = {
     "packed": {"kind": "packed"},
     "packed streams": {"kind": "packed", "isolated": False},
     "contiguous": {"kind": "contiguous"},
+    "contiguous-pair": {"kind": "contiguous-pair"},
     "full-sentences": {"kind": "full-sentences"},
     "doc-sentences": {"kind": "doc-sentences"},
     "doc-sentences packing": {"kind": "doc-sentences", "packing": True},
@@ -36,8 +37,8 @@ KINDS = {
     },
 }
 MAY_HAVE_NO_SEQUENCES = (
-    *("packed", "contiguous", "connected-pair", "translation-pair", "dialogue", "mixture"),
-    "sentence-groups",
+    *("packed", "contiguous", "contiguous-pair", "connected-pair", "translation-pair"),
+    *("dialogue", "mixture", "sentence-groups"),
 )
 LONG = [[[1, 2, 3, 1], [2, 2]], [[3]], [[1] * 30, [4, 4, 2]], [[2, 1]] * 4, [[3, 2]], [[1, 1]]]
 
@@ -103,7 +104,9 @@ def test_sequences_are_well_formed(text):
         # Padding is on the right, after an end token.
         num_real = batch.is_real.sum(axis=1)
         np.testing.assert_array_equal(batch.is_real, np.arange(LENGTH) < num_real[:, None])
-        if settings["kind"] != "contiguous":
+        if settings["kind"] == "contiguous-pair":
+            assert (batch.token_ids[:, -2:] == (SEP, CLS)).all()
+        elif settings["kind"] != "contiguous":
             assert (batch.token_ids[:, 0] == CLS).all()
             assert (batch.token_ids[np.arange(source.num_sequences), num_real - 1] == SEP).all()
         for array in (token_info.word_ids, token_info.sentence_ids):

@@ -1,9 +1,11 @@
 """Spans and n-grams: lengths, positions and units."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from bertwright.batches.masking import NGramSelection, SpanSelection
+from bertwright.batches.masking import NGramSelection, SpacedSpanSelection, SpanSelection
 from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.rng import CounterRng
@@ -83,3 +85,78 @@ def test_unmerged_spans_keep_their_lengths(of):
         np.unique(offsets + c.unit_ids, return_counts=True)[1].max() for c in (separate, merged)
     )
     assert longest == 3 < longest_run
+
+
+def spaced_spans(words, num_sequences=400, is_backward=None, **settings):
+    """Select spans in sequences of words and return the mask (B, L) of the selected tokens."""
+    selection = SpacedSpanSelection(**settings)
+    batch = batch_of_words(words, num_sequences)
+    if is_backward is not None:
+        flags = np.full(batch.token_ids.shape, is_backward)
+        batch = replace(batch, token_info=replace(batch.token_info, is_backward=flags))
+    selected = select(selection, batch, 1 / 6)
+    mask = np.zeros(batch.token_ids.shape, bool)
+    row, slot = np.nonzero(selected.weights)
+    mask[row, selected.positions[row, slot]] = True
+    return mask, selected
+
+
+def test_spaced_spans_follow_the_released_code():
+    """Compare lengths, gaps and starts with the loop over one sequence of Yang et al. 2019."""
+    rng, length, starts_per_word = np.random.default_rng(0), 256, 2
+    words = [n // starts_per_word for n in range(length)]
+    expected = []
+    for _ in range(2000):
+        mask, position, goal = np.zeros(length, bool), 0, round(length / 6)
+        while position < length and mask.sum() < goal:
+            n = min(
+                rng.choice(5, p=1 / np.arange(1, 6) / sum(1 / np.arange(1, 6))) + 1,
+                goal - mask.sum(),
+            )
+            before = rng.integers(6 * n)
+            begin = position + before
+            begin += begin % starts_per_word
+            if begin + n >= length:
+                break
+            mask[begin : begin + n] = True
+            position = begin + n + 6 * n - before
+        while mask.sum() < goal:
+            mask[rng.choice(np.flatnonzero(~mask))] = True
+        expected.append(mask)
+    mask, _ = spaced_spans(words, 2000)
+    assert (mask.sum(axis=1) == round(length / 6)).all()
+    # Tokens are selected about equally often everywhere, and in runs as long as the expected ones.
+    for measure in (run_lengths, run_starts):
+        ours, theirs = measure(mask), measure(np.array(expected))
+        np.testing.assert_allclose(ours, theirs, atol=0.02)
+
+
+def run_lengths(mask):
+    """Return the fractions of runs of 1 to 6 selected tokens."""
+    edges = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(int), axis=1)
+    sizes = np.nonzero(edges == -1)[1] - np.nonzero(edges == 1)[1]
+    return np.bincount(sizes, minlength=40)[1:7] / len(sizes)
+
+
+def run_starts(mask):
+    """Return the fraction of runs that start at a word, and of selected tokens by position."""
+    starts = np.nonzero(np.diff(np.pad(mask, ((0, 0), (1, 0))).astype(int), axis=1) == 1)[1]
+    by_position = mask.reshape(len(mask), 8, -1).mean(axis=(0, 2))
+    return np.array([np.mean(starts % 2 == 0), *by_position])
+
+
+def test_spaced_spans_of_parts_have_equal_budgets():
+    words = [*range(44), -1, *range(50, 92), -1, -1]
+    mask, _ = spaced_spans(words, parts=2)
+    budget = round(len(words) / 6)
+    assert (mask[:, :45].sum(axis=1) == budget - budget // 2).all()
+    assert (mask[:, 45:].sum(axis=1) == budget // 2).all()
+    assert not mask[:, np.array(words) < 0].any()
+
+
+def test_spaced_spans_of_a_reversed_text_begin_at_its_words():
+    words = [n // 3 for n in range(120)][::-1]
+    _, selected = spaced_spans(words, is_backward=True, context=2)
+    unit_ids = selected.unit_ids[selected.weights > 0]
+    # Units are numbered in text order; single tokens, which fill the budget, are few.
+    assert np.mean(unit_ids % 3 == 0) > 0.8

@@ -15,13 +15,14 @@ SOURCE = Path(bertwright.__file__).parent
 # Parts of a name are joined by a slash; a star is a part that is computed.
 STREAMS_OF_A_SEED = """
     adapters/*; algo; algo/questions/*/*; artefacts/*; asked; asking; assembly/*;
-    assembly/dialogue; assembly/packed; at random; attention parser; augmentation/*/*; bands;
-    bits-per-byte; control tags/*; coreference; doctor; dropout/*; effective context;
+    assembly/contiguous-pair; assembly/dialogue; assembly/packed; at random; attention parser;
+    augmentation/*/*; bands; bits-per-byte; control tags/*; coreference; doctor; dropout/*;
+    effective context;
     exchange/*/*; finetuning/batches; finetuning/held-out; finetuning/rows; finetuning/turns/*;
     gates; generate/*/*; held-out; initialisation/*; items; learned masks; lexicon/*; long;
     long/questions/*; low-rank/*; main auxiliary; mixing/*; mixture/*/*; near duplicates;
     numbers; open; order *; order of heads; order/*; orders; other words/*; overlap; pairs;
-    parity/*; permuted/*; perturbation; random features; ranking; ratio of medians;
+    parity/*; permuted/*; perturbation; random features/*; ranking; ratio of medians;
     restoration/split; retrieval; runs; sample; saying; sentence; sharpness/*/*; shots;
     states/*; stories/*; structural probe; suite/*; sweep/*/*/*; talks; tasks; testing/*;
     tickets/*; transfer/*; triggers/*; turn; variables/*; world
@@ -29,9 +30,9 @@ STREAMS_OF_A_SEED = """
 
 STREAMS_OF_A_STREAM = """
     begin; between; chosen; corruption; cuts; denoising; die; document; fake; feistel/*; first;
-    front of A; front of B; length; lengths; level *; order; part; parts; permutation; piece;
-    relation; reordering; runs; same document; selection; sentence; sentences; short; turn;
-    which; whole; word-order
+    front; front of A; front of B; length; lengths; level *; order; part; part *; parts;
+    permutation; piece; relation; reordering; runs; same document; selection; sentence; sentences;
+    short; single; turn; which; whole; word-order
 """
 
 

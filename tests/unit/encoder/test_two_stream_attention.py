@@ -113,5 +113,10 @@ def test_targets_are_the_tokens_at_the_query_positions() -> None:
     is_target = np.zeros((len(batch.token_ids), length), bool)
     is_target[sequence[is_real], target_index[is_real]] = True
     is_special = batch.token_ids[:, :length].numpy() < 5
-    assert ((ranks[:, :length].numpy() > 0) == (is_target | is_special)).all()
+    # Both halves have their own order: unmasked tokens first, then the others. The second half
+    # attends to all of the first, and the first to nothing of the second.
+    halves = np.split(ranks[:, :length].numpy(), 2, axis=1)
+    for half, is_later in zip(halves, np.split(is_target | is_special, 2, axis=1), strict=True):
+        assert ((half > half.min()) == is_later).all()
+    assert halves[0].max() < halves[1].min()
     assert combined_visibility(list(recipe.objectives.values())) == PermutationVisibility()

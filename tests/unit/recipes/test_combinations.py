@@ -93,9 +93,12 @@ REFUSED = {
     "t5; objectives.masked={}": "changes the text",
     # Both directions.
     "t5; assembly={kind: half-reversed, of: full-sentences}": "a decoder generates from the",
+    "bert; phases=[{}]; objectives={next-sentence: null}; assembly={kind: contiguous-pair}": (
+        "assembly.kind has 3 segments, but the encoder 2"
+    ),
     "xlnet; assembly={kind: half-reversed, of: translation-pair}": "which cannot be reversed",
     "transformer-xl; assembly={kind: half-reversed, of: packed}": "set isolated to false",
-    "xlnet; encoder.memory_length=64": "encoder.memory_length needs sequences that continue",
+    "xlnet; assembly=segment-pair": "encoder.memory_length needs sequences that continue",
     "ernie; assembly.parts.pairs={kind: half-reversed, of: segment-pair}": "must stay in order",
     "bert; objectives.ponder={}": "needs adaptive computation",
     # Missing or invalid values.

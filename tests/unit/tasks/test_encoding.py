@@ -13,11 +13,18 @@ def spell(encoder: ExampleEncoder, token_ids: list[int]) -> str:
     return " ".join(encoder.tokenizer.id_to_token(token) for token in token_ids)
 
 
-def test_relative_segments_get_segment_ids(wordpiece) -> None:
-    (sequence,) = ExampleEncoder.from_recipe(toy("xlnet"), wordpiece, 16).encode(
-        [Example("the red bird", "the tree")]
-    )
-    assert sequence.segment_ids == [0, 0, 0, 0, 0, 1, 1, 1]
+def test_xlnet_has_relative_segments_and_its_start_token_last(wordpiece) -> None:
+    encoder = ExampleEncoder.from_recipe(toy("xlnet"), wordpiece, 16)
+    (sequence,) = encoder.encode([Example("the red bird", "the tree")])
+    assert spell(encoder, sequence.token_ids) == "the red bird [SEP] the tree [SEP] [CLS]"
+    assert sequence.segment_ids == [0, 0, 0, 0, 1, 1, 1, 1]
+    (words,) = encoder.encode([TaggedSentence(("the", "red", "bird"))])
+    assert spell(encoder, words.token_ids) == "the red bird [SEP] [CLS]"
+    assert words.positions == (0, 1, 2)
+    (window,) = encoder.encode_questions([ExtractiveQuestion("the tree", "the red bird")], 4, 8)
+    assert spell(encoder, window.token_ids) == "the tree [SEP] the red bird [SEP] [CLS]"
+    # The start token, which means no answer, then the text.
+    assert window.positions == (7, 3, 4, 5)
 
 
 def test_pairs_of_bert_have_one_separator_and_segments(wordpiece) -> None:

@@ -133,8 +133,8 @@ feed_forward, state_dict, masked_loss = (
 def centred(dimension: int) -> Callable[..., Tensor]:
     """Return a feed-forward that subtracts a mean over all positions, or over the batch."""
 
-    def forward(self: PlainFeedForward, x: Tensor, hooks: Any = None) -> Tensor:
-        output = feed_forward(self, x, hooks)
+    def forward(self: PlainFeedForward, x: Tensor, *args: Any) -> Tensor:
+        output = feed_forward(self, x, *args)
         return output - output.mean(dimension, keepdim=True)
 
     return forward

@@ -8,12 +8,13 @@ from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models import Model
 from bertwright.models.model import DeviceBatch
+from bertwright.objectives.classification import PooledClassifier
 from bertwright.recipes import Recipe
 from bertwright.training.callbacks.callback import metric_name
 from bertwright.training.clock import TrainingClock
 from bertwright.training.evaluation.held_out import evaluate
 from bertwright.training.pretraining_batches import PretrainingBatches
-from toy_recipes import toy
+from toy_recipes import VOCABULARY, toy
 
 TASKS = {
     "masked": 0,
@@ -134,3 +135,14 @@ def test_a_task_needs_an_embedding() -> None:
         small("objectives.reordering.task=9")
     with pytest.raises(UserError, match="reordering must be the first"):
         small("phases=[{objectives: {masked: {fraction: null}, reordering: {fraction: null}}}]")
+
+
+def test_tasks_on_sequences_share_a_pooler() -> None:
+    model = Model.build(toy("ernie-2"), VOCABULARY)
+    poolers = [head.pooler for head in model.heads.values() if isinstance(head, PooledClassifier)]
+    assert len(poolers) == 3
+    assert all(pooler is model.pooler for pooler in poolers)
+    own = Model.build(toy("ernie-2", "pooler=false"), VOCABULARY)
+    width = model.recipe.encoder.width
+    num_shared, num_own = (sum(p.numel() for p in m.parameters()) for m in (model, own))
+    assert num_own - num_shared == 2 * (width**2 + width)

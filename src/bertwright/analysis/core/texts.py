@@ -218,7 +218,8 @@ def _encode_text(model: AnalysedModel, encoder: ExampleEncoder, text: SourceText
         for part, most in zip(parts, _token_budgets(parts, budget), strict=True)
     ]
     token_ids, segments = encoder.join_texts([[i for _, ids in part for i in ids] for part in kept])
-    word_ids, words, position = np.full(len(token_ids), -1), list[str](), 1
+    word_ids, words = np.full(len(token_ids), -1), list[str]()
+    position = encoder.text_start
     for part in kept:
         for word, ids in part:
             word_ids[position : position + len(ids)] = len(words)

@@ -3,11 +3,12 @@
 Reading order: ``input_format`` (the axis), ``chunks`` (whole sentences that fill a sequence),
 ``layout`` (one text span as a sequence), ``text_layout`` (several texts as a sequence), then one
 file per format: ``packed``, ``sentences``, ``pairs``, ``connective_pairs``, ``dialogues``,
-``sentence_groups``, ``translations``, ``item_history``, ``mixture`` (several formats in one run)
-and ``half_reversed`` (another format, read in both directions).
+``sentence_groups``, ``translations``, ``item_history``, ``contiguous_pair``, ``mixture`` (several
+formats in one run) and ``half_reversed`` (another format, read in both directions; ``reversal``).
 """
 
 from bertwright.batches.formats.connective_pairs import ConnectedPair
+from bertwright.batches.formats.contiguous_pair import ContiguousPair
 from bertwright.batches.formats.dialogues import DialogueFormat
 from bertwright.batches.formats.half_reversed import HalfReversed
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
@@ -22,6 +23,7 @@ from bertwright.batches.formats.translations import TranslationPair
 __all__ = [
     "ConnectedPair",
     "Contiguous",
+    "ContiguousPair",
     "DialogueFormat",
     "DocSentences",
     "FullSentences",

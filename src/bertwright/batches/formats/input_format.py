@@ -1,12 +1,14 @@
 """The input format axis, and the sequence source that a format returns."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from pydantic import Field
 
 from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.reversal import reverse_sequences
 from bertwright.batches.token_info import DataRequirement, Relation, SequenceBatch
 from bertwright.core.config import Config
 from bertwright.core.rng import Counters
@@ -46,6 +48,32 @@ class InputFormat(Config):
         return False
 
     @property
+    def num_remembered(self) -> int | None:
+        """Return the number of positions, from the first, that enter the memory; None for all."""
+        return None
+
+    @property
+    def num_segments(self) -> int:
+        """Return the number of different segment ids."""
+        return 2
+
+    @property
+    def ends_with_start_token(self) -> bool:
+        """Return whether the start token, [CLS], is the last token of a sequence, not the first."""
+        return False
+
+    @property
+    def text_start(self) -> int:
+        """Return the position of the first token of a text with special tokens."""
+        return 0 if self.ends_with_start_token else 1
+
+    def add_special_tokens(self, token_ids: Sequence[int], specials: SpecialTokens) -> list[int]:
+        """Return [CLS] text [SEP], or text [SEP] [CLS]."""
+        if self.ends_with_start_token:
+            return [*token_ids, specials.end, specials.start]
+        return [specials.start, *token_ids, specials.end]
+
+    @property
     def data_requirements(self) -> frozenset[DataRequirement]:
         """Return the data or annotations that the format needs and not every data set has."""
         return frozenset()
@@ -72,3 +100,17 @@ class InputFormat(Config):
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
         """Return the sequences of a split; the randomness of each epoch derives from ``seed``."""
         raise TypeError(f"{type(self).__name__} is an axis, not an input format")
+
+    def plan_both_directions(
+        self, split: Split, specials: SpecialTokens, seed: int
+    ) -> SequenceSource:
+        """Return all sequences of :meth:`plan`, then the same sequences reversed."""
+        forward = self.plan(split, specials, seed)
+        text_start = 0 if self.is_sequential else 1
+
+        def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
+            direction, index_forward = np.divmod(index, forward.num_sequences)
+            batch = forward.sequences(index_forward, epoch)
+            return reverse_sequences(batch, direction == 1, text_start)
+
+        return SequenceSource(2 * forward.num_sequences, sequences)

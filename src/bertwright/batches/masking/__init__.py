@@ -1,7 +1,7 @@
 """Masking: which positions are masked, and what replaces them.
 
 Reading order: ``selection`` (the axis, and the masking budget), ``units`` (tokens, words, phrases),
-``spans``, ``corruption``.
+``spans``, ``spaced_spans``, ``corruption``.
 """
 
 from bertwright.batches.masking.selection import (
@@ -9,7 +9,9 @@ from bertwright.batches.masking.selection import (
     MaskSelection,
     SelectedPositions,
     count_slots,
+    part_numbers,
 )
+from bertwright.batches.masking.spaced_spans import SpacedSpanSelection
 from bertwright.batches.masking.spans import NGramSelection, PartitionSelection, SpanSelection
 from bertwright.batches.masking.units import (
     EntitySelection,
@@ -26,8 +28,10 @@ __all__ = [
     "PartitionSelection",
     "PhraseSelection",
     "SelectedPositions",
+    "SpacedSpanSelection",
     "SpanSelection",
     "TokenSelection",
     "WholeWordSelection",
     "count_slots",
+    "part_numbers",
 ]

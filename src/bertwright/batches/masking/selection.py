@@ -112,6 +112,11 @@ def masking_budget(batch: SequenceBatch, masking_rate: float, num_slots: int) ->
     return np.clip(np.rint(masking_rate * num_real).astype(np.int64), 1, num_slots)
 
 
+def part_numbers(length: int, parts: int) -> IntArray:
+    """Return the part of each position, (length,), for ``parts`` equal parts of a sequence."""
+    return np.arange(length) * parts // length
+
+
 def shuffle_candidates(is_candidate: BoolArray, rng: CounterRng) -> tuple[IntArray, IntArray]:
     """Return columns in random order (B, L), candidates first, and the number of candidates (B, 1).
 

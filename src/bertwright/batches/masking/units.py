@@ -1,10 +1,11 @@
 """Selection of tokens, whole words, phrases and entities."""
 
-from typing import Any, ClassVar, Literal
+import math
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from bertwright.batches.arrays import Int32Array, IntArray
 from bertwright.batches.masking.selection import (
@@ -28,11 +29,39 @@ from bertwright.core.schedules import ConstantSchedule
 class TokenSelection(MaskSelection):
     """Single tokens, drawn without replacement uniformly (Devlin et al. 2019) or by rarity.
 
-    With ``rarity`` r a token is drawn with weight count^-r (Lample and Conneau 2019: 0.5).
+    With ``rarity`` r a token is drawn with weight count^-r (Lample and Conneau 2019: 0.5). If
+    ``independent``, each token is selected with probability ``masking_rate``, so that the number
+    differs between sequences (released code of Lample and Conneau 2019).
     """
 
     kind: Literal["tokens"] = "tokens"
     rarity: float = Field(default=0.0, ge=0.0)
+    independent: bool = False
+
+    @model_validator(mode="after")
+    def _check_rarity(self) -> Self:
+        if self.independent and self.rarity:
+            raise ValueError("rarity needs a fixed number of tokens: set independent to false")
+        return self
+
+    def num_slots(self, length: int) -> int:
+        """Return the number of slots; independent tokens exceed it once in 30,000 sequences."""
+        if not self.independent:
+            return super().num_slots(length)
+        mean = self.max_masking_rate * length
+        deviation = (mean * (1 - self.max_masking_rate)) ** 0.5
+        return min(length, math.ceil(mean + 4 * deviation))
+
+    def select(
+        self, batch: SequenceBatch, vocabulary: Vocabulary, rng: CounterRng, progress: float
+    ) -> SelectedPositions:
+        if not self.independent:
+            return super().select(batch, vocabulary, rng, progress)
+        columns = np.arange(batch.token_ids.shape[1])
+        is_selected = (rng.uniform(columns) < self.masking_rate.at(progress)) & ~batch.is_special
+        num_slots = self.num_slots(len(columns))
+        is_selected &= np.cumsum(is_selected, axis=1) <= num_slots
+        return SelectedPositions.from_unit_ids(np.where(is_selected, columns, -1), num_slots)
 
     def select_positions(
         self,

@@ -105,7 +105,7 @@ class ExportModule(nn.Module):
         positions = head.output_positions(token_ids, token_info.document_ids, every)
         if positions is not None:
             head_input = head_input.flatten(0, 1).index_select(0, positions)
-        outputs = head(head_input, token_info.document_ids)
+        outputs = head(head_input, token_info.document_ids, segment_ids=token_info.segment_ids)
         return states, outputs.unflatten(0, token_ids.shape) if positions is every else outputs
 
 

@@ -103,7 +103,15 @@ def export_huggingface(
         bos_id = None
         if is_causal and head_type == CAUSAL_LM:
             bos_id = net.recipe.assembly.start_token(tokenizer.special_tokens)
-        write_tokenizer(temporary, tokenizer, encoder.has_segments, max_length, separators, bos_id)
+        write_tokenizer(
+            temporary,
+            tokenizer,
+            encoder.has_segments,
+            max_length,
+            separators,
+            bos_id,
+            net.recipe.assembly.ends_with_start_token,
+        )
         usage = family.usage_note(encoder.visibility)
         threshold = ""
         if isinstance(model, FineTunedModel):

@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from bertwright.batches.formats import InputFormat
 from bertwright.core.config import InferencePrecision, to_user_error
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import SpecialTokens, Tokenizer
@@ -191,8 +192,11 @@ def _build_recipe(
     capabilities = [Objective.kinds()[name].capabilities for name in objectives]
     if any(c.relations for c in capabilities):
         assembly = {"kind": "segment-pair"}
-    elif any(c.prediction == "causal" for c in capabilities):
-        assembly = training["assembly"]  # decides the start token
+    elif (
+        any(c.prediction == "causal" for c in capabilities)
+        or InputFormat.parse(training["assembly"]).ends_with_start_token
+    ):
+        assembly = training["assembly"]  # decides the start token and its position
     content = {
         **training,
         "name": f"{family.model_type}-imported",

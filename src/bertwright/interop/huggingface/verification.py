@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bertwright.batches.formats import InputFormat
 from bertwright.core.errors import MissingExtra, UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.interop.huggingface import CONFIG_FILE
@@ -25,6 +26,7 @@ from bertwright.models.text_batches import TextBatch, text_batches
 from bertwright.modules.attention.mask import Visibility
 from bertwright.modules.token_tensors import CrossAttentionSource
 from bertwright.objectives.classification import PooledClassifier
+from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.task_model import TaskModel
 
 STOCK_LOGITS_NAMES = ("prediction_logits", "logits")
@@ -64,7 +66,9 @@ def max_stock_difference(
     UserError if tokens differ, or if outputs differ by more than rounding.
     """
     stock, stock_tokenizer = _load_stock_model(folder)
-    sequences, segments = _encode_sample_texts(tokenizer, stock_tokenizer, bos_token_id)
+    sequences, segments = _encode_sample_texts(
+        tokenizer, stock_tokenizer, bos_token_id, model.recipe.assembly
+    )
     max_length = stock_tokenizer.model_max_length
     max_length = min(max_length, family.max_equivalent_length(model.recipe) or max_length)
     sequences = [token_ids[:max_length] for token_ids in sequences]
@@ -92,20 +96,24 @@ def max_stock_difference(
 
 
 def _encode_sample_texts(
-    tokenizer: Tokenizer, stock_tokenizer: Any, bos_token_id: int | None
+    tokenizer: Tokenizer,
+    stock_tokenizer: Any,
+    bos_token_id: int | None,
+    input_format: InputFormat,
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return token and segment ids of the samples; UserError if the stock tokenizer differs."""
     specials = tokenizer.special_tokens
-    start, end = specials.start, specials.end
+    encoder = ExampleEncoder(
+        tokenizer, 0, 1, 0, True, ends_with_start_token=input_format.ends_with_start_token
+    )
     sequences: list[list[int]] = []
     segments: list[list[int]] = []
     for texts in SAMPLE_TEXTS:
-        sequence, sequence_segments = [start], [0]
-        for index, text in enumerate(texts):
-            token_ids = [*tokenizer.encode(text), end]
-            expected = [start, *token_ids]
+        encoded_texts = [tokenizer.encode(text) for text in texts]
+        for text, token_ids in zip(texts, encoded_texts, strict=True):
+            expected = input_format.add_special_tokens(token_ids, specials)
             if bos_token_id is not None:
-                expected = [bos_token_id, *token_ids[:-1]]
+                expected = [bos_token_id, *token_ids]
             actual = stock_tokenizer(text)["input_ids"]
             if tokenizer.roles:  # with the post-processor of the published tokenizer
                 expected = [i for i in expected if i not in specials.all]
@@ -115,10 +123,9 @@ def _encode_sample_texts(
                     f"the stock tokenizer splits {text!r} into other tokens than ours: this is a "
                     f"bug in bertwright, please report the tokenizer"
                 )
-            sequence += token_ids
-            sequence_segments += [index] * len(token_ids)
-        sequences.append(sequence)
-        segments.append(sequence_segments)
+        token_ids, segment_ids = encoder.join_texts(encoded_texts)
+        sequences.append(token_ids)
+        segments.append(segment_ids)
     return sequences, segments
 
 

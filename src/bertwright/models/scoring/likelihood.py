@@ -76,11 +76,13 @@ def pseudo_log_likelihoods(
     specials, device = tokenizer.special_tokens, model.embedding_table.device
     for index, text in enumerate(texts):
         ids, starts = tokenizer.encode_with_word_starts(text)
-        token_ids = add_special_tokens(ids, specials, model.encoder.max_length)
-        ends = _word_ends(starts, len(ids))
-        for position in range(1, len(token_ids) - 1):
+        assembly = model.recipe.assembly
+        token_ids = add_special_tokens(ids, specials, model.encoder.max_length, assembly)
+        ends, start = _word_ends(starts, len(ids)), assembly.text_start
+        text_end = start + len(token_ids) - 2
+        for position in range(start, text_end):
             sequences.append(token_ids)
-            targets.append((index, position, min(ends[position - 1] + 1, len(token_ids) - 1)))
+            targets.append((index, position, min(ends[position - start] + start, text_end)))
     scores = np.zeros(len(texts))
     for batch in text_batches(sequences, specials.pad, device, batch_tokens=SCORING_BATCH_TOKENS):
         bounds = [targets[index][1:] for index in batch.indices]

@@ -124,7 +124,8 @@ class Memory:
     """The block inputs of the last M tokens before each sequence, without gradient.
 
     ``hidden_states`` holds (B, M, D) by block index; ``document_ids`` (B, M) int64 is -1 where
-    there was no text. Source: Dai et al. 2019.
+    there was no text. Only the first ``num_remembered`` tokens of the sequences enter the next
+    memory (``reuse_len`` of Yang et al. 2019); None for all. Source: Dai et al. 2019.
 
     With ``follows_text`` the memory is the state after the text that follows each sequence, for
     recurrent blocks that read backward; then M is 1.
@@ -135,22 +136,29 @@ class Memory:
         hidden_states: dict[int, Tensor],
         document_ids: Tensor,
         follows_text: bool = False,
+        num_remembered: int | None = None,
     ) -> None:
         self.hidden_states, self.document_ids = hidden_states, document_ids
-        self.follows_text = follows_text
+        self.follows_text, self.num_remembered = follows_text, num_remembered
         self._next: dict[int, Tensor] = {}
 
     @staticmethod
-    def empty(length: int, token_ids: Tensor, follows_text: bool = False) -> "Memory":
+    def empty(
+        length: int,
+        token_ids: Tensor,
+        follows_text: bool = False,
+        num_remembered: int | None = None,
+    ) -> "Memory":
         """Return an empty memory of ``length`` tokens for token ids (B, L)."""
-        return Memory({}, token_ids.new_full((len(token_ids), length), -1), follows_text)
+        documents = token_ids.new_full((len(token_ids), length), -1)
+        return Memory({}, documents, follows_text, num_remembered)
 
     def layer_past(self, block: int, x: Tensor, token_info: TokenInfo) -> Tensor:
         """Return the memory (B, M, D) of a block; keep its input x (B, L, D) for the next one."""
         past = self.hidden_states.get(block)
         if past is None:
             past = x.new_zeros(len(x), self.document_ids.shape[1], x.shape[2])
-        content = x.detach()[:, : num_content_tokens(token_info)]
+        content = x.detach()[:, : self._num_new(token_info)]
         self._next[block] = torch.cat((past, content), dim=1)[:, -self.document_ids.shape[1] :]
         return past
 
@@ -168,13 +176,19 @@ class Memory:
         It covers their last document only, which the next sequences may continue as document 0. A
         memory that follows the text covers document 0, if the sequences begin within it.
         """
-        documents = self._document_ids(token_info)[:, : num_content_tokens(token_info)]
+        documents = self._document_ids(token_info)[:, : self._num_new(token_info)]
         if self.follows_text:
             return Memory(self._next, torch.where(documents[:, :1] == 0, 0, -1), True)
         last = documents.amax(1, keepdim=True)
         memory_documents = torch.cat((self.document_ids.where(last < 1, -1), documents), dim=1)
         memory_documents = memory_documents[:, -self.document_ids.shape[1] :]
-        return Memory(self._next, torch.where(memory_documents == last.clamp(min=0), 0, -1))
+        memory_documents = torch.where(memory_documents == last.clamp(min=0), 0, -1)
+        return Memory(self._next, memory_documents, num_remembered=self.num_remembered)
+
+    def _num_new(self, token_info: TokenInfo) -> int:
+        """Return how many tokens of the sequences enter the next memory."""
+        num_content = num_content_tokens(token_info)
+        return num_content if self.num_remembered is None else min(num_content, self.num_remembered)
 
     def extend_token_info(self, token_info: TokenInfo) -> TokenInfo:
         """Return the attributes of the keys: the memory, then the sequences.

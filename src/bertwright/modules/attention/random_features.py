@@ -25,15 +25,18 @@ EPSILON = 1e-6
 class RandomFeaturesConfig(MultiHeadConfig):
     """Attention with exp(q . k) approximated by ``features`` positive random features (FAVOR+).
 
-    ``function`` "relu" replaces exp(q . k) by products relu(w . q) relu(w . k) (section 2.2). The
-    features are fixed, orthogonal in groups, drawn from ``seed``, and shared by all blocks. The
-    mask must be bidirectional or causal, and there is no dropout of attention weights.
+    ``function`` "relu" replaces exp(q . k) by products relu(w . q) relu(w . k), the generalised
+    attention of section 2.2. The features are orthogonal in groups. They are fixed, drawn from
+    ``seed``, and shared by all blocks, or with ``redraw`` drawn again for every block after that
+    many training steps; a saved model has the last ones. The mask must be bidirectional or causal,
+    and there is no dropout of attention weights.
     """
 
     kind: Literal["random-features"] = "random-features"
     features: int = Field(default=256, ge=1, le=65_536)
     function: Literal["exponential", "relu"] = "exponential"
     seed: int = Field(default=0, ge=0)
+    redraw: int | None = Field(default=None, ge=1)
 
     supports_any_visibility: ClassVar[bool] = False
 
@@ -61,9 +64,13 @@ class RandomFeatureAttention(MultiHeadModule):
         self.projection = nn.Linear(head_shape.width, 3 * head_shape.width, config.bias)
         self.norm = norm
         self.output = nn.Linear(head_shape.width, head_shape.width, config.bias)
-        self._random_features = orthogonal_features(
-            config.features, head_shape.head_width, config.seed
-        )
+        self.config, self.head_width = config, head_shape.head_width
+        features = orthogonal_features(config.features, self.head_width, config.seed)
+        self.random_features: Tensor
+        if config.redraw is None:
+            self.random_features = features
+        else:
+            self.register_buffer("random_features", features)
 
     def forward(self, x: Tensor, context: BlockContext) -> Tensor:
         """Map x (B, L, D) to (B, L, D)."""
@@ -79,10 +86,16 @@ class RandomFeatureAttention(MultiHeadModule):
         attended = self._attend(query, key, value, context)
         return self.project_output(attended.to(x.dtype), hooks)
 
+    @torch.no_grad()
+    def draw_features(self, *stream: int) -> None:
+        """Replace the features by those of a random stream."""
+        size, seed = self.config.features, self.config.seed
+        self.random_features.copy_(orthogonal_features(size, self.head_width, seed, *stream))
+
     def _attend(self, query: Tensor, key: Tensor, value: Tensor, context: BlockContext) -> Tensor:
         mask, hooks = context.attention.mask, context.hooks
         assert mask.pattern is not None, "EncoderConfig allows no other visibility"
-        random_features = self._random_features.to(query)
+        random_features = self.random_features.to(query)
         if self.function == "relu":
             query_features, key_features = (relu_features(x, random_features) for x in (query, key))
         else:
@@ -101,9 +114,9 @@ class RandomFeatureAttention(MultiHeadModule):
         return normalise(torch.einsum("bhlm,bhmd->bhld", query_features, sums), totals[..., None])
 
 
-def orthogonal_features(num_features: int, width: int, seed: int) -> Tensor:
+def orthogonal_features(num_features: int, width: int, seed: int, *stream: int) -> Tensor:
     """Return Gaussian vectors (num_features, width), orthogonal in groups of ``width``."""
-    generator = torch.Generator().manual_seed(stream_key(seed, "random features") >> 1)
+    generator = torch.Generator().manual_seed(stream_key(seed, "random features", *stream) >> 1)
     groups: list[Tensor] = []
     for _ in range(-(-num_features // width)):
         square = torch.randn(width, width, generator=generator, device="cpu")

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from bertwright.core.messages import print_once
+from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.feed_forward import ACTIVATIONS, PlainFeedForward
 from bertwright.modules.hooks import HookPoint
 from bertwright.modules.inference.packed_linear import NUM_ROWS_HINT, replace_linear_layers
@@ -187,7 +188,13 @@ class Int8FeedForward(nn.Module):
         self.up, self.down = Int8Linear(feed_forward.up), Int8Linear(feed_forward.down)
         self.activation = feed_forward.activation
 
-    def forward(self, x: Tensor, hooks: HookPoint | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        hooks: HookPoint | None = None,
+        dropout_rng: DropoutRng | None = None,
+        stream: int = 0,
+    ) -> Tensor:
         assert hooks is None, "hooks need the unquantised model"
         steps, scales = quantise(x.reshape(-1, x.shape[-1]))
         steps, scales = activate_and_quantise(

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.feed_forward import PlainFeedForward
 from bertwright.modules.hooks import HookPoint
 
@@ -86,6 +87,12 @@ class PackedFeedForward(nn.Module):
         self.norm = feed_forward.norm
         self.down = PackedLinear(feed_forward.down)
 
-    def forward(self, x: Tensor, hooks: HookPoint | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        hooks: HookPoint | None = None,
+        dropout_rng: DropoutRng | None = None,
+        stream: int = 0,
+    ) -> Tensor:
         assert hooks is None, "hooks need the unpacked model"
         return self.down(self.norm(self.up(x)))

@@ -27,14 +27,21 @@ from bertwright.tasks.finetuning.run import (
     no_reporter,
 )
 from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
-from bertwright.tasks.heads.default_head import check_head, frozen_input_kind, resolve_head
+from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.heads.default_head import (
+    HeadOverrides,
+    check_head,
+    frozen_input_kind,
+    has_pairs,
+    resolve_head,
+)
 from bertwright.tasks.heads.head import BiLSTMHeadConfig, HeadConfig
 from bertwright.tasks.heads.linear_solver import is_linear
 from bertwright.tasks.heads.task_visibility import (
     with_global_question_attention,
     with_siamese_visibility,
 )
-from bertwright.tasks.outputs.classification import SequenceOutput
+from bertwright.tasks.outputs.classification import ClassificationOutput, SequenceOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, MultiTaskModel
 
@@ -78,8 +85,10 @@ def build_run(
         config.adaptation, [(task.output_type, train) for task, train, _ in task_data]
     )
     heads = [
-        resolve_head(config.head, recipe, task.output_type, fine_tuned, frozen)
-        for task, _, _ in task_data
+        resolve_head(
+            _head_settings(config, task, train), recipe, task.output_type, fine_tuned, frozen
+        )
+        for task, train, _ in task_data
     ]
     if is_siamese := _are_siamese(heads):
         recipe = with_siamese_visibility(recipe)
@@ -106,6 +115,7 @@ def build_run(
             problem := check_linear_gain(head, output_type, config.adaptation.has_frozen_encoder)
         ):
             raise UserError(problem)
+    _check_answer_networks(heads, config, task_data)
     has_lm_head = config.language_model > 0
     if has_lm_head and (problem := check_language_model(model, config, heads)):
         raise UserError(problem)
@@ -162,6 +172,37 @@ def build_run(
         used_vocabulary=used_vocabulary,
         make_reporter=make_reporter,
     )
+
+
+def _head_settings(
+    config: FineTuningConfig, task: Task, train: Examples
+) -> HeadConfig | HeadOverrides | None:
+    """Return the settings of a task's head."""
+    is_pair_classification = isinstance(task.output_type, ClassificationOutput) and has_pairs(train)
+    if config.pair_head is not None and is_pair_classification:
+        return config.pair_head
+    return config.head
+
+
+def _check_answer_networks(
+    heads: Sequence[HeadConfig],
+    config: FineTuningConfig,
+    task_data: Sequence[tuple[Task, Examples, Any]],
+) -> None:
+    """Raise UserError for an answer network without pairs or with a frozen encoder."""
+    for head, (task, train, _) in zip(heads, task_data, strict=True):
+        if head.pooling != "pair":
+            continue
+        if not has_pairs(train):
+            raise UserError(
+                f"head.kind: san compares two texts, and task {task.name} has one: use pair_head "
+                f"for tasks with pairs only"
+            )
+        if config.adaptation.has_frozen_encoder:
+            raise UserError(
+                "head.kind: san reads all tokens of a pair, and a frozen encoder's features are a "
+                "summary: choose adaptation=full or last"
+            )
 
 
 def _check_compatible(

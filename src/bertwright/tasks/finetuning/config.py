@@ -11,6 +11,7 @@ from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
 from bertwright.tasks.finetuning.dropout import FineTuningDropout
 from bertwright.tasks.finetuning.perturbation import PerturbationConfig
+from bertwright.tasks.finetuning.published import published_settings
 from bertwright.tasks.finetuning.truncated_backprop import TruncatedBackpropConfig
 from bertwright.tasks.heads.default_head import HeadOverrides
 from bertwright.tasks.heads.head import HeadConfig
@@ -53,7 +54,7 @@ class FineTuningConfig(Settings):
     ``epochs`` 0 the head stays untrained. ``task_sampling_power``: several tasks are sampled by
     their number of examples to this power; 1 is proportional, 0 is uniform (Stickland and Murray
     2019). ``calibrate`` fits a temperature (Guo et al. 2017) and a no-answer threshold on the
-    held-out examples.
+    held-out examples. ``pair_head`` replaces ``head`` for tasks that classify pairs of texts.
     """
 
     epochs: int = Field(default=3, ge=0, le=1_000_000)
@@ -63,6 +64,7 @@ class FineTuningConfig(Settings):
     weight_decay: float = Field(default=0.01, ge=0)
     adaptation: AdaptationConfig = FullFineTuningConfig()
     head: HeadConfig | HeadOverrides | None = None
+    pair_head: HeadConfig | None = None
     perturbation: PerturbationConfig | None = None
     language_model: float = Field(default=0.0, ge=0)
     label_smoothing: float | None = Field(default=None, ge=0, lt=1)
@@ -116,9 +118,15 @@ class FineTuningConfig(Settings):
 
     @staticmethod
     def from_settings(settings: Mapping[str, Any]) -> "FineTuningConfig":
-        """Return validated settings; UserError for invalid ones."""
+        """Return validated settings; UserError for invalid ones.
+
+        The key ``settings`` names published settings to start from, such as ``mt-dnn``.
+        """
+        overrides = dict(settings)
+        name = overrides.pop("settings", None)
+        published = {} if name is None else published_settings(str(name))
         try:
-            return FineTuningConfig.model_validate(dict(settings))
+            return FineTuningConfig.model_validate({**published, **overrides})
         except ValidationError as error:
             raise to_user_error(error, "finetune") from error
 

@@ -1,9 +1,12 @@
 """The dropout rates of fine-tuning, which replace those of the recipe."""
 
+from typing import Any
+
 from pydantic import Field
 
 from bertwright.core.config import Settings
 from bertwright.core.errors import UserError
+from bertwright.encoder.config import EncoderConfig
 from bertwright.modules.dropout import DropoutConfig, LockedDropoutConfig
 from bertwright.recipes import Recipe
 
@@ -16,6 +19,9 @@ class FineTuningDropout(Settings):
     - ``embeddings``: tokens, for a whole step (Gal and Ghahramani 2016)
     - ``words``: single positions of the text (Iyyer et al. 2015; Dai and Le 2015)
     - ``head``: the input of the head
+
+    Dropout within feed-forwards, on relative positions and on the output of the encoder stays off
+    where it is; otherwise it has the rate of ``encoder``.
     """
 
     encoder: DropoutConfig | None = None
@@ -56,7 +62,19 @@ class FineTuningDropout(Settings):
             update={name: rate for name, rate in rates.items() if rate is not None}
         )
         hidden = encoder.dropout if self.encoder is None else self.encoder
-        encoder = encoder.model_copy(
-            update={"dropout": hidden, "mixer": mixer, "embeddings": embeddings}
-        )
-        return recipe.model_copy(update={"encoder": encoder})
+        parts = {"dropout": hidden, "mixer": mixer, "embeddings": embeddings}
+        if isinstance(self.encoder, int | float):
+            parts |= _further_rates(encoder, self.encoder)
+        return recipe.model_copy(update={"encoder": encoder.model_copy(update=parts)})
+
+
+def _further_rates(encoder: EncoderConfig, rate: float) -> dict[str, Any]:
+    """Return the parts of an encoder that have dropout of their own, with a rate."""
+    parts: dict[str, Any] = {}
+    if encoder.positions.has_dropout:
+        parts["positions"] = encoder.positions.model_copy(update={"dropout": rate})
+    if encoder.feed_forward.dropout:
+        parts["feed_forward"] = encoder.feed_forward.model_copy(update={"dropout": rate})
+    if encoder.output_dropout:
+        parts["output_dropout"] = rate
+    return parts

@@ -348,7 +348,13 @@ class _TaskLosses:
                 )
                 return outputs, replace(outputs_and_loss(outputs)[1], sum=loss)
             outputs = model.head_outputs(
-                task_index, states, document_ids, output_lengths, rng, batch.first_output
+                task_index,
+                states,
+                document_ids,
+                output_lengths,
+                rng,
+                batch.first_output,
+                batch.token_info.segment_ids,
             )
             return outputs_and_loss(outputs)
 

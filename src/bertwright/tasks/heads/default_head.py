@@ -13,6 +13,7 @@ from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example, Examples
+from bertwright.tasks.heads.answer_network import AnswerNetworkHeadConfig
 from bertwright.tasks.heads.decoder_head import DecoderHeadConfig
 from bertwright.tasks.heads.head import (
     BiLSTMHeadConfig,
@@ -26,7 +27,12 @@ from bertwright.tasks.heads.head import (
 from bertwright.tasks.heads.layers import HeadMix
 from bertwright.tasks.heads.pooling import HeadPooling
 from bertwright.tasks.heads.task_visibility import can_be_siamese, check_siamese
-from bertwright.tasks.outputs import ClozeOutput, OutputType, SimilarityOutput
+from bertwright.tasks.outputs import (
+    ClassificationOutput,
+    ClozeOutput,
+    OutputType,
+    SimilarityOutput,
+)
 
 
 class HeadOverrides(Settings):
@@ -83,13 +89,14 @@ def frozen_input_kind(
     """Return what a frozen encoder reads in these tasks: texts or pairs; None if not frozen."""
     if not adaptation.has_frozen_encoder:
         return None
-    are_pairs = (
-        isinstance(example, Example) and example.pair is not None
-        for _, examples in tasks
-        for example in islice(examples, 1)
-    )
+    are_pairs = (has_pairs(examples) for _, examples in tasks)
     allows_siamese = all(check_siamese("concat", output_type) is None for output_type, _ in tasks)
     return "pairs" if allows_siamese and all(are_pairs) else "texts"
+
+
+def has_pairs(examples: Examples) -> bool:
+    """Return whether the examples are pairs of texts."""
+    return all(isinstance(e, Example) and e.pair is not None for e in islice(examples, 1))
 
 
 def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> HeadConfig | None:
@@ -124,6 +131,7 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
         return DecoderHeadConfig()
     by_halves = is_split_by_direction(recipe.encoder.visibility)
     causal = _reads_one_way(recipe)
+    start_token: HeadPooling = "last" if recipe.assembly.ends_with_start_token else "first"
     transforms = recipe.encoder.norm.is_pre_norm and recipe.output.transform and not by_halves
     if output_type.level == "token":
         is_cloze = isinstance(output_type, ClozeOutput)
@@ -131,7 +139,7 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
         token_head = TransformHeadConfig if uses_transform else LinearHeadConfig
         return token_head(pooling="positions")
     if isinstance(output_type, SimilarityOutput):
-        pooled = "first" if recipe.vectors.pooling == "cls" else "mean"
+        pooled = start_token if recipe.vectors.pooling == "cls" else "mean"
         return LinearHeadConfig(pooling="last" if causal and not by_halves else pooled)
     reads_both_ways = recipe.encoder.mixer.is_recurrent and not causal
     if by_halves or reads_both_ways or not recipe.encoder.is_contextual:
@@ -140,10 +148,12 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
         return LinearHeadConfig(pooling="last")
     capabilities = [objective.capabilities for objective in recipe.objectives.values()]
     if recipe.pooler or any(c.relations for c in capabilities):
-        return PoolerHeadConfig()
+        return PoolerHeadConfig(pooling=start_token)
     if any(c.detects_replacements for c in capabilities):
-        return DenseHeadConfig(activation="gelu")
-    return TransformHeadConfig(pooling="mean") if transforms else DenseHeadConfig()
+        return DenseHeadConfig(pooling=start_token, activation="gelu")
+    if transforms:
+        return TransformHeadConfig(pooling="mean")
+    return DenseHeadConfig(pooling=start_token)
 
 
 def _reads_one_way(recipe: Recipe) -> bool:
@@ -176,6 +186,10 @@ def check_head(
         )
     if config.mix_norm and config.mix == "concat":
         return "head.mix_norm: head.mix concat adds no layers: choose learned, sum or mean"
+    if (config.pooling == "pair") != isinstance(config, AnswerNetworkHeadConfig):
+        return "head.pooling: head.kind san needs pair, and no other head does"
+    if config.pooling == "pair" and not isinstance(output_type, ClassificationOutput):
+        return "head.kind: san predicts one of several classes: choose another head"
     if config.pooling == "siamese" and (problem := check_siamese(config.mix, output_type)):
         return problem
     if isinstance(output_type, SimilarityOutput) and not isinstance(config, LinearHeadConfig):

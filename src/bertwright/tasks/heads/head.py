@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import BeforeValidator, Field
@@ -80,6 +80,9 @@ class HeadConfig(Config):
     mix: HeadMix = "concat"
     mix_norm: bool = False
     mix_l2: float = Field(default=0.0, ge=0)
+
+    is_recurrent: ClassVar[bool] = False
+    """True if the trunk is a recurrent network."""
 
     def build(self, context: TaskHeadContext) -> "TaskHead":
         """Build the head."""
@@ -255,6 +258,7 @@ class BiLSTMHeadConfig(HeadConfig):
     """
 
     kind: Literal["bilstm"] = "bilstm"
+    is_recurrent: ClassVar[bool] = True
     pooling: HeadPooling = "positions"
     width: int = Field(default=768, ge=2, le=65_536)
     depth: int = Field(default=2, ge=1, le=64)
@@ -326,15 +330,34 @@ class TaskHead(nn.Module):
         output_lengths: Sequence[int] = (),
         dropout_rng: DropoutRng | None = None,
         token_ids: Tensor | None = None,
+        segment_ids: Tensor | None = None,
     ) -> Tensor:
         """Map hidden states (B, L, W) or (M, W) to float32 outputs (B, K) or (M, K).
 
         The layers are concatenated along W; M is the number of flat ``output_positions``.
         ``output_lengths`` holds the number of positions of each sequence. ``token_ids`` (M,), the
-        tokens at the output positions, are for heads with word vectors.
+        tokens at the output positions, are for heads with word vectors. ``segment_ids`` (B, L) tell
+        the texts of a pair apart.
         """
+        if self.config.pooling == "pair":
+            assert segment_ids is not None, "pooling: pair requires segments"
+            return self.project_pair(hidden_states, document_ids, segment_ids, dropout_rng)
         pooled = self.pool(hidden_states, document_ids)
         return self.project(pooled, output_lengths, dropout_rng, token_ids)
+
+    def project_pair(
+        self,
+        hidden_states: Tensor,
+        document_ids: Tensor | None,
+        segment_ids: Tensor,
+        dropout_rng: DropoutRng | None = None,
+    ) -> Tensor:
+        """Map the hidden states (B, L, W) of both texts of pairs to float32 outputs (B, K)."""
+        x = self.mix(hidden_states.flatten(0, 1)).unflatten(0, hidden_states.shape[:2])
+        x = dropout(x, self.dropout_rates[0], dropout_rng, 0)
+        is_real = segment_ids >= 0 if document_ids is None else document_ids >= 0
+        is_first, is_second = (is_real & (segment_ids == text) for text in (0, 1))
+        return self.trunk(x, is_first, is_second, dropout_rng).float()
 
     def penalty(self) -> Tensor:
         """Return the penalty () of the mixing weights, which is added to the loss."""
@@ -370,13 +393,13 @@ class TaskHead(nn.Module):
 def init_head(head: TaskHead, model: Model | None, seed: int) -> None:
     """Initialise a head, and copy the parameters that a pretrained model provides for it.
 
-    The standard deviation is 0.02, as in BERT; LSTMs are initialised by their fan-in.
+    The standard deviation is 0.02, as in BERT; recurrent heads are initialised by their fan-in.
     """
     initialise(head, PublishedInitialisationConfig(), seed)
     for module in head.modules():
         if isinstance(module, BatchNorm):
             module.reset_statistics()
-    if isinstance(head.trunk, WordBiLSTM):
+    if head.config.is_recurrent:
         initialise(head.trunk, FanInInitialisationConfig(gain=1.0), seed)
     if model is not None:
         head.config.load_pretrained(head, model)

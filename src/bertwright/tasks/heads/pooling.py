@@ -6,8 +6,8 @@ weight t / T at the t-th of T positions in reading order (compare the linear lab
 Le 2015). ``last-max-mean`` concatenates last, maximum and mean (Howard and Ruder 2018, section
 3.3). ``siamese`` concatenates the means of two independently encoded texts, their
 absolute difference and their product (Conneau et al. 2017, section 3.1). ``positions`` takes the
-output positions: the first token of every word, or every token of a text. ``all`` keeps every
-position, for a decoder.
+output positions: the first token of every word, or every token of a text. ``pair`` leaves the
+hidden states of both texts of a pair to the head, and ``all`` keeps every position, for a decoder.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,15 @@ import torch
 from torch import Tensor
 
 HeadPooling = Literal[
-    "first", "last", "mean", "linear-gain", "last-max-mean", "siamese", "positions", "all"
+    "first",
+    "last",
+    "mean",
+    "linear-gain",
+    "last-max-mean",
+    "siamese",
+    "positions",
+    "pair",
+    "all",
 ]
 
 
@@ -122,8 +130,11 @@ SEQUENCE_POOLERS: dict[HeadPooling, Callable[[Tensor, Tensor | None, bool], Tens
     "linear-gain": linear_gain_pool,
     "last-max-mean": last_max_mean_pool,
     "siamese": siamese_pool,
+    "pair": mean_pool,
 }
-"""Poolings over whole sequences, given hidden states, document ids, and the reading direction."""
+"""Poolings over whole sequences, given hidden states, document ids, and the reading direction.
+
+That of ``pair`` only summarises what the head reads."""
 
 NUM_POOLED_VECTORS: dict[HeadPooling, int] = {"last-max-mean": 3, "siamese": 4}
 """Number of concatenated vectors, for poolings that concatenate several."""

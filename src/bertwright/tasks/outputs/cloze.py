@@ -121,12 +121,16 @@ class ClozeDecoder(ClassificationDecoder):
         num_fixed = sum(len(ids[n]) for n in range(len(ids)) if n not in truncatable)
         available = example_encoder.max_length - 2 - num_fixed
         num_truncated = _truncate_longest(ids, truncatable, available)
-        token_ids = [special.start, *(token for part_ids in ids for token in part_ids), special.end]
+        joined = [token for part_ids in ids for token in part_ids]
+        token_ids, segment_ids = example_encoder.join_texts([joined])
         # Searching for the mask token could find one inside a text.
-        position = 1 + sum(map(len, ids[: parts.index(MASK)]))
-        segment_ids = [0] * len(token_ids) if example_encoder.has_segments else None
+        position = example_encoder.text_start + sum(map(len, ids[: parts.index(MASK)]))
         return TaskSequence(
-            token_ids, example_index, segment_ids, (position,), num_truncated=num_truncated
+            token_ids,
+            example_index,
+            segment_ids if example_encoder.has_segments else None,
+            (position,),
+            num_truncated=num_truncated,
         )
 
 

@@ -260,18 +260,19 @@ def _build_candidate(
     label_tokens = [n for n, (begin, end) in enumerate(offsets) if begin < stop and end > start]
     if not label_tokens:
         raise UserError(f"the tokenizer has no token for the label {label!r}: give it other words")
-    special = tokenizer.special_tokens
+    special, assembly = tokenizer.special_tokens, model.model.recipe.assembly
     if model.is_causal:
-        start_id = model.model.recipe.assembly.start_token(special)
+        start_id = assembly.start_token(special)
         token_ids = (start_id, *ids[: label_tokens[-1] + 1])
     else:
-        token_ids = (special.start, *ids, special.end)
+        token_ids = tuple(assembly.add_special_tokens(ids, special))
     if max_length is not None and len(token_ids) > max_length:
         raise UserError(
             f"a prompt with {len(shots)} shots has {len(token_ids)} tokens, more than the "
             f"{max_length} of the model: use fewer shots, or shorter ones"
         )
-    return PromptCandidate(token_ids, slice(label_tokens[0] + 1, label_tokens[-1] + 2))
+    start = 1 if model.is_causal else assembly.text_start
+    return PromptCandidate(token_ids, slice(label_tokens[0] + start, label_tokens[-1] + start + 1))
 
 
 def _prior(

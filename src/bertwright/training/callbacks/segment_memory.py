@@ -6,17 +6,18 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from bertwright.encoder.config import EncoderConfig
 from bertwright.models.model import DeviceBatch
 from bertwright.modules.attention.cache import Memory
+from bertwright.recipes import Recipe
 from bertwright.training.callbacks.callback import Callback
 
 
 class SegmentMemory(Callback):
     """The memory of every micro-batch, keyed by the index of its first sequence in the step.
 
-    ``length`` is the number of remembered positions, 0 for none. With ``follows_text`` they follow
-    the sequences, which are read backward. The memory is cleared if a batch
+    ``length`` is the number of remembered positions, 0 for none; the first ``num_remembered`` of
+    every sequence enter it, or all if None. With ``follows_text`` they follow the sequences, which
+    are read backward. The memory is cleared if a batch
     does not continue the previous one. A checkpoint stores the memory per sequence over all
     processes, so a run can resume with other micro-batches or another number of processes.
     """
@@ -24,8 +25,11 @@ class SegmentMemory(Callback):
     name = "memory"
     is_sharded = True
 
-    def __init__(self, length: int, follows_text: bool = False) -> None:
+    def __init__(
+        self, length: int, follows_text: bool = False, num_remembered: int | None = None
+    ) -> None:
         self._length, self._follows_text = length, follows_text
+        self._num_remembered = num_remembered
         self._memories: dict[int, Memory] = {}
         self._loaded_memory: Memory | None = None
 
@@ -37,14 +41,19 @@ class SegmentMemory(Callback):
             return
         memory = self._memories.get(batch.first_sequence) or self._restore(batch)
         if memory is None or not batch.continues_previous:
-            memory = Memory.empty(self._length, batch.token_ids, self._follows_text)
+            memory = Memory.empty(
+                self._length, batch.token_ids, self._follows_text, self._num_remembered
+            )
         yield memory
         self._memories[batch.first_sequence] = memory.next_memory(batch.token_info)
 
     @staticmethod
-    def for_encoder(encoder: EncoderConfig) -> "SegmentMemory":
-        """Return the memory of an encoder."""
-        return SegmentMemory(encoder.memory_length, encoder.carries_backward)
+    def for_recipe(recipe: Recipe) -> "SegmentMemory":
+        """Return the memory of a recipe's encoder."""
+        encoder = recipe.encoder
+        return SegmentMemory(
+            encoder.memory_length, encoder.carries_backward, recipe.assembly.num_remembered
+        )
 
     def state(self) -> dict[str, Tensor]:
         parts = [memory for _, memory in sorted(self._memories.items())]
@@ -61,7 +70,7 @@ class SegmentMemory(Callback):
         self._loaded_memory = None
         if state:
             blocks = {int(name): states for name, states in state.items() if name != "document"}
-            self._loaded_memory = Memory(blocks, state["document"], self._follows_text)
+            self._loaded_memory = self._memory_of(blocks, state["document"])
 
     def _restore(self, batch: DeviceBatch) -> Memory | None:
         """Return the memory of a batch from the checkpoint, if any."""
@@ -72,4 +81,7 @@ class SegmentMemory(Callback):
         hidden_states = {
             block: states[part].to(device) for block, states in loaded.hidden_states.items()
         }
-        return Memory(hidden_states, loaded.document_ids[part].to(device), self._follows_text)
+        return self._memory_of(hidden_states, loaded.document_ids[part].to(device))
+
+    def _memory_of(self, hidden_states: dict[int, Tensor], document_ids: Tensor) -> Memory:
+        return Memory(hidden_states, document_ids, self._follows_text, self._num_remembered)

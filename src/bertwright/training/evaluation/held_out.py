@@ -307,7 +307,7 @@ def compute_totals(
     """Compute the totals of every objective over some batches."""
     sums = {name: np.zeros(3) for name in objectives}
     scores = {name: [np.empty((0, 2))] for name in objectives}
-    segment_memory = SegmentMemory.for_encoder(model.recipe.encoder)
+    segment_memory = SegmentMemory.for_recipe(model.recipe)
     with without_compilation():
         for batch in batches:
             device_batch = DeviceBatch(batch, device)

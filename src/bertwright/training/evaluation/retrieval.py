@@ -53,7 +53,8 @@ def _text_vectors(
     device = model.embedding_table.device
     starts = split.document_starts
     texts = [split.token_ids(*starts[d : d + 2].tolist()).tolist() for d in documents.tolist()]
-    sequences = [add_special_tokens(text, specials, model.encoder.max_length) for text in texts]
+    max_length, assembly = model.encoder.max_length, model.recipe.assembly
+    sequences = [add_special_tokens(text, specials, max_length, assembly) for text in texts]
     assert split.language_ids is not None
     languages = torch.from_numpy(split.language_ids[documents].astype(np.int64)).to(device)
     vectors = torch.empty(len(sequences), model.recipe.encoder.width, device=device)

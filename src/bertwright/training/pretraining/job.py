@@ -7,6 +7,7 @@ from bertwright.batches.batch import Batch
 from bertwright.core.config import Precision
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
+from bertwright.modules.attention.random_features import RandomFeaturesConfig
 from bertwright.modules.parameter_roles import get_parameter_roles
 from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.optimisers.optimiser import Optimiser
@@ -14,6 +15,7 @@ from bertwright.recipes import Recipe
 from bertwright.runtime.process import default_device
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.callbacks.ema import ExponentialMovingAverage
+from bertwright.training.callbacks.feature_redraw import FeatureRedraw
 from bertwright.training.callbacks.progressive_stacking import ProgressiveStacking
 from bertwright.training.callbacks.segment_memory import SegmentMemory
 from bertwright.training.callbacks.unfreezing import LevelLearningRates, UnfreezingCallback
@@ -43,7 +45,7 @@ def pretraining_job(
     recipe = model.recipe
     optimiser, memory = (
         recipe.optimiser.build(parameters),
-        SegmentMemory.for_encoder(recipe.encoder),
+        SegmentMemory.for_recipe(recipe),
     )
     recipe_callbacks = _recipe_callbacks(model, parameters, optimiser, ema)
     if distillation_loss is not None:
@@ -94,8 +96,10 @@ def _recipe_callbacks(
     ema: ExponentialMovingAverage | None,
 ) -> list[Callback]:
     """Return the callbacks of a model's recipe."""
-    phases = model.recipe.phases
+    phases, mixer = model.recipe.phases, model.recipe.encoder.mixer
     callbacks: list[Callback] = []
+    if isinstance(mixer, RandomFeaturesConfig) and mixer.redraw is not None:
+        callbacks.append(FeatureRedraw(model, mixer.redraw, model.recipe.seed))
     if ema is not None:
         callbacks.append(ema)
     if phases[0].depth < 1.0:

@@ -20,6 +20,8 @@ IRRELEVANT = {
     "encoder.embeddings.embedding_dropout": "in training only",
     "encoder.embeddings.word_dropout": "in training only",
     "encoder.depth.groups": "groups of shared layers, supported by ALBERT only",
+    "encoder.output_dropout": "in training only",
+    "encoder.feed_forward.dropout": "in training only",
     "encoder.feed_forward.expansion": "equivalent to the width",
     "encoder.mixer.head_width": "equivalent to the number of heads and the width",
     "encoder.mixer.kernel": "equivalent results",

@@ -44,8 +44,9 @@ def test_stepwise_queries_equal_one_pass_with_all_queries(
     tokenizer: Tokenizer, system: str
 ) -> None:
     model = build_model(tokenizer, system)
+    start = model.model.recipe.assembly.start_token(tokenizer.special_tokens)
     for text in model.generate(PROMPTS, max_new_tokens=7, seed=1):
-        prompt_ids = [tokenizer.special_tokens.start, *tokenizer.encode(text.prompt)]
+        prompt_ids = [start, *tokenizer.encode(text.prompt)]
         first, num_new = len(prompt_ids), len(text.token_ids)
         order = torch.tensor([0] * first + list(range(1, num_new + 1)))
         positions = torch.arange(first, first + num_new)
@@ -125,4 +126,5 @@ def test_slow_generation_has_a_reason(tokenizer: Tokenizer) -> None:
         assert (slow_generation_reason(recipe) is None) == recipe.encoder.supports_cache
     halting = "encoder.depth={kind: halting, layers: 2}"
     with pytest.raises(UserError, match="need a cache, and the depth halting has no cache"):
-        build_model(tokenizer, "xlnet", halting).generate("the")
+        plain = ("encoder.memory_length=0", "assembly=segment-pair")
+        build_model(tokenizer, "xlnet", halting, *plain).generate("the")

@@ -274,6 +274,13 @@ def test_random_blocks_depend_on_seed_and_encoder_block():
     assert torch.equal(draw(rule), draw(RandomBlocksVisibility(block=4).at_block(0)))
     assert not torch.equal(draw(rule), draw(rule.at_block(1)))
     assert not torch.equal(draw(rule), draw(RandomBlocksVisibility(block=4, seed=1)))
+    # Heads take turns between the draws; the rule of all heads is their union.
+    by_head = RandomBlocksVisibility(block=4, draws=2)
+    first, second, third = (draw(by_head.at_head(head)) for head in range(3))
+    assert not torch.equal(first, second)
+    assert torch.equal(first, third)
+    assert torch.equal(draw(by_head), torch.cat((first, second)))
+    assert rule.at_head(1) == rule
 
 
 def test_random_blocks_are_uniform():

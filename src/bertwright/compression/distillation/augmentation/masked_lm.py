@@ -137,8 +137,9 @@ class _ReplacementCandidates:
     def _predicted_words(self, text_words: Sequence[tuple[list[int], _Word]]) -> list[list[str]]:
         """Return candidates for single-token words, given each word with its text's token ids."""
         model, specials = self._model.model, self._tokenizer.special_tokens
+        assembly = model.recipe.assembly
         sequences = [
-            add_special_tokens(token_ids, specials, model.encoder.max_length)
+            add_special_tokens(token_ids, specials, model.encoder.max_length, assembly)
             for token_ids, _ in text_words
         ]
         candidates = [list[str]()] * len(sequences)
@@ -147,7 +148,8 @@ class _ReplacementCandidates:
         ):
             words = [text_words[index][1] for index in batch.indices]
             positions = torch.tensor(
-                [[word.token_index + 1] for word in words], device=batch.token_ids.device
+                [[word.token_index + assembly.text_start] for word in words],
+                device=batch.token_ids.device,
             )
             is_masked = batch.token_info.index == positions
             states = masked_hidden_states(

@@ -44,14 +44,19 @@ from bertwright.modules.attention.mask import (
 )
 from bertwright.recipes import Recipe
 
+MAX_DRAWS = 16
+"""Number of heads with different random blocks; the published models have 12 and 16 heads."""
 
-def block_sparse_visibility(block_size: int, num_random_blocks: int) -> OrVisibility:
+
+def block_sparse_visibility(
+    block_size: int, num_random_blocks: int, draws: int = MAX_DRAWS
+) -> OrVisibility:
     """Return the stock class's block-sparse attention mask."""
     return OrVisibility(
         rules=(
             WindowVisibility(size=1, block=block_size),
             GlobalVisibility(first=1, last=1, block=block_size),
-            RandomBlocksVisibility(number=num_random_blocks, block=block_size),
+            RandomBlocksVisibility(number=num_random_blocks, block=block_size, draws=draws),
             ShortTextVisibility(length=(5 + 2 * num_random_blocks) * block_size),
         )
     )
@@ -119,7 +124,9 @@ class BigBird(Bert):
             return []
         if random_blocks is not None:
             rules = getattr(visibility, "rules", ())
-            expected = block_sparse_visibility(random_blocks.block, random_blocks.number).rules
+            expected = block_sparse_visibility(
+                random_blocks.block, random_blocks.number, random_blocks.draws
+            ).rules
             if all(rule in rules for rule in expected) and all(rule in expected for rule in rules):
                 return []
         return ["encoder.visibility differs from the recipe bigbird"]

@@ -68,6 +68,9 @@ class XlNet(ModelFamily):
         ConfigKey("layer_norm_eps", "encoder.norm.epsilon", 1e-12),
         ConfigKey("dropout", "encoder.dropout", 0.1),
         ConfigKey("dropout", "encoder.mixer.dropout", 0.1),
+        ConfigKey("dropout", "encoder.positions.dropout", 0.1),
+        ConfigKey("dropout", "encoder.feed_forward.dropout", 0.1),
+        ConfigKey("dropout", "encoder.output_dropout", 0.1),
     )
     fixed_axes = without(COMMON_AXES, "encoder.memory_length") | {
         "encoder.embeddings.norm": (False,),

@@ -22,13 +22,21 @@ def write_tokenizer(
     max_length: int,
     num_separators: int = 1,
     bos_token_id: int | None = None,
+    ends_with_start_token: bool = False,
 ) -> None:
     """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt.
 
     ``num_separators`` is the number of separators between the texts of a pair. ``bos_token_id`` is
-    for causal models: texts then begin with that token and have no end token.
+    for causal models: texts then begin with that token and have no end token. If
+    ``ends_with_start_token``, the start token comes last.
     """
-    backend = _with_post_processor(tokenizer, num_separators, has_segments, bos_token_id)
+    template = (
+        _bos_template(tokenizer, bos_token_id)
+        if bos_token_id is not None
+        else _pair_template(tokenizer, num_separators, has_segments, ends_with_start_token)
+    )
+    is_usual = bos_token_id is None and not ends_with_start_token
+    backend = _with_post_processor(tokenizer, template, num_separators, has_segments, is_usual)
     backend.save(str(folder / TOKENIZER_FILE))
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     if not has_segments:
@@ -43,7 +51,9 @@ def write_tokenizer(
         "cls_token": tokenizer.id_to_token(specials.start),
         "sep_token": tokenizer.id_to_token(specials.end),
         "mask_token": tokenizer.id_to_token(specials.mask),
-        **_bert_tokenizer_config(json.loads(backend.to_str()), has_segments),
+        **_bert_tokenizer_config(
+            json.loads(backend.to_str()), has_segments and not ends_with_start_token
+        ),
     }
     (folder / TOKENIZER_CONFIG_FILE).write_text(
         json.dumps(config, indent=2, ensure_ascii=False) + "\n"
@@ -63,14 +73,15 @@ def _vocab_lines(tokenizer: Tokenizer) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _bert_tokenizer_config(tokenizer_json: dict[str, Any], has_segments: bool) -> dict[str, Any]:
+def _bert_tokenizer_config(tokenizer_json: dict[str, Any], has_bert_format: bool) -> dict[str, Any]:
     """Return the config of an equivalent ``BertTokenizer``; empty if there is none.
 
-    That class ignores tokenizer.json, so it is only named if it is equivalent.
+    ``has_bert_format`` is True for [CLS] A [SEP] B [SEP] with segments. That class ignores
+    tokenizer.json, so it is only named if it is equivalent.
     """
     model, normaliser = tokenizer_json["model"], tokenizer_json["normalizer"] or {}
     is_equivalent = (
-        has_segments
+        has_bert_format
         and model["type"] == "WordPiece"
         and (model["continuing_subword_prefix"], model["unk_token"]) == ("##", "[UNK]")
         and model["max_input_chars_per_word"] == 100
@@ -90,25 +101,21 @@ def _bert_tokenizer_config(tokenizer_json: dict[str, Any], has_segments: bool) -
 
 
 def _with_post_processor(
-    tokenizer: Tokenizer, num_separators: int, has_segments: bool, bos_token_id: int | None
+    tokenizer: Tokenizer, template: Any, num_separators: int, has_segments: bool, is_usual: bool
 ) -> library.Tokenizer:
     """Return the tokenizer with special tokens around texts.
 
-    The post-processor adds the same tokens as in training; a published tokenizer keeps its own.
+    The post-processor ``template`` adds the same tokens as in training; a published tokenizer keeps
+    its own, and an equivalent one stays if special tokens have their usual positions.
     """
     backend = library.Tokenizer.from_str(tokenizer.backend.to_str())
     processor = tokenizer.settings["post_processor"]
-    template = _pair_template(tokenizer, num_separators, has_segments)
-    if bos_token_id is not None:
-        template = _bos_template(tokenizer, bos_token_id)
     like_roberta = processor == _processor_json(_pair_template(tokenizer, 2, False))
     like_bert = processor == _processor_json(_pair_template(tokenizer, 1, True))
     if tokenizer.roles:
         return backend  # a published tokenizer keeps its post-processor
-    differs = bos_token_id is not None or has_segments or num_separators != 2
-    if (like_roberta and differs) or (
-        like_bert and (bos_token_id is not None or num_separators != 1)
-    ):
+    differs = not is_usual or has_segments or num_separators != 2
+    if (like_roberta and differs) or (like_bert and (not is_usual or num_separators != 1)):
         backend.post_processor = template
         return backend
     if any(name in json.dumps(processor) for name in SPECIAL_TOKEN_PROCESSORS):
@@ -119,14 +126,20 @@ def _with_post_processor(
     return backend
 
 
-def _pair_template(tokenizer: Tokenizer, num_separators: int, has_segments: bool) -> Any:
+def _pair_template(
+    tokenizer: Tokenizer,
+    num_separators: int,
+    has_segments: bool,
+    ends_with_start_token: bool = False,
+) -> Any:
     ids = tokenizer.special_tokens.start, tokenizer.special_tokens.end
     start, end = map(tokenizer.id_to_token, ids)
     second_id = int(has_segments)
     separators = " ".join([f"{end}:0"] * num_separators)
+    single, pair = f"$A:0 {end}:0", f"$A:0 {separators} $B:{second_id} {end}:{second_id}"
     return processors.TemplateProcessing(
-        single=f"{start}:0 $A:0 {end}:0",
-        pair=f"{start}:0 $A:0 {separators} $B:{second_id} {end}:{second_id}",
+        single=f"{single} {start}:0" if ends_with_start_token else f"{start}:0 {single}",
+        pair=f"{pair} {start}:{second_id}" if ends_with_start_token else f"{start}:0 {pair}",
         special_tokens=[(start, ids[0]), (end, ids[1])],
     )
 

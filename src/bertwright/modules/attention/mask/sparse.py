@@ -111,15 +111,19 @@ class RandomBlocksVisibility(Visibility):
 
     They are drawn without replacement, excluding the first and the last block, the block itself and
     its neighbours. They depend on ``seed``, the encoder block, the index of the block of tokens and
-    the number of blocks in the text; all heads share them.
+    the number of blocks in the text. Heads take turns between ``draws`` different draws; with 1
+    they share one.
     """
 
     kind: Literal["random-blocks"] = "random-blocks"
     number: int = Field(default=3, ge=1, le=65_536)
     block: int = Field(default=64, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0)
+    draws: int = Field(default=1, ge=1, le=64)
     layer: int = Field(default=0, ge=0, exclude=True)
     """Index of the encoder block, set by ``at_block``; not part of a recipe."""
+    draw: int | None = Field(default=None, ge=0, exclude=True)
+    """Index of the draw, set by ``at_head``; not part of a recipe. None for all draws."""
 
     def visible(self, query: TokenInfo, key: TokenInfo) -> Tensor:
         key_blocks = key.resolved_position_ids // self.block
@@ -143,14 +147,26 @@ class RandomBlocksVisibility(Visibility):
     def at_block(self, index: int) -> Visibility:
         return self.model_copy(update={"layer": index})
 
+    def at_head(self, index: int) -> Visibility:
+        if self.draws == 1:
+            return self
+        return self.model_copy(update={"draw": index % self.draws})
+
     def random_blocks(self, token_info: TokenInfo) -> list[Tensor]:
-        """Return the random blocks of each token, as ``number`` tensors; -1 for none."""
+        """Return the random blocks of each token, as ``number`` tensors a draw; -1 for none."""
+        if self.draws == 1:
+            return self._draw_blocks(token_info, self.layer)
+        draws = range(self.draws) if self.draw is None else (self.draw,)
+        return [b for draw in draws for b in self._draw_blocks(token_info, self.layer, draw)]
+
+    def _draw_blocks(self, token_info: TokenInfo, *stream: int) -> list[Tensor]:
+        """Return the random blocks of each token in one draw, as ``number`` tensors."""
         current = token_info.resolved_position_ids // self.block
         last = _last_block(token_info, self.block)
         low, high = (current - 1).clamp(min=1), torch.minimum(current + 1, last - 1)
         num_near = (high - low + 1).clamp(min=0)
         num_free = (last - 1 - num_near).clamp(min=0)
-        seed = random_key(self.seed, "random blocks", self.layer)
+        seed = random_key(self.seed, "random blocks", *stream)
         picks: list[Tensor] = []
         for draw in range(self.number):
             random_number = uniform_for_seed(seed, current * self.number + draw)

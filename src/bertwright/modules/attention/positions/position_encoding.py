@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from bertwright.core.config import Config
 from bertwright.modules.attention.positions.distances import RelativeDistances
+from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.dtypes import at_least_float32
 from bertwright.modules.token_tensors import TokenInfo
 
@@ -77,6 +78,11 @@ class PositionsConfig(Config):
     """True if a recurrent mixer can use the encoding."""
 
     @property
+    def has_dropout(self) -> bool:
+        """Return whether relative positions have dropout in training."""
+        return False
+
+    @property
     def distinguishes_segments(self) -> bool:
         """Return whether attention depends on the segments of a query and a key."""
         return False
@@ -118,7 +124,7 @@ class PositionEncoding(nn.Module):
         return None
 
     def relative_positions(
-        self, query_info: TokenInfo, key_info: TokenInfo
+        self, query_info: TokenInfo, key_info: TokenInfo, dropout_rng: DropoutRng | None = None
     ) -> RelativePositions | None:
         """Return the relative positions, None for none; queries are the last tokens of the keys."""
         return None

@@ -15,6 +15,7 @@ from bertwright.modules.attention.positions.position_encoding import (
     RelativePositions,
     ScoreTerm,
 )
+from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.embedding_lookup import embedding_lookup
 from bertwright.modules.parameter_roles import ParameterRole
 from bertwright.modules.token_tensors import TokenInfo
@@ -72,7 +73,9 @@ class AlibiBias(PositionEncoding):
         super().__init__()
         self.num_heads = num_heads
 
-    def relative_positions(self, query_info: TokenInfo, key_info: TokenInfo) -> RelativePositions:
+    def relative_positions(
+        self, query_info: TokenInfo, key_info: TokenInfo, dropout_rng: DropoutRng | None = None
+    ) -> RelativePositions:
         distances = RelativeDistances.between(query_info, key_info)
         head = torch.arange(1, self.num_heads + 1, device=distances.values.device)
         slopes = torch.pow(2.0, -8.0 * head / self.num_heads)
@@ -93,7 +96,9 @@ class RelativeBias(PositionEncoding):
         """Return the role of the table."""
         return {"table": ParameterRole("table", fan_in=self.width)}
 
-    def relative_positions(self, query_info: TokenInfo, key_info: TokenInfo) -> RelativePositions:
+    def relative_positions(
+        self, query_info: TokenInfo, key_info: TokenInfo, dropout_rng: DropoutRng | None = None
+    ) -> RelativePositions:
         distances = RelativeDistances.between(query_info, key_info)
         config = self.config
         bucket = relative_position_bucket(

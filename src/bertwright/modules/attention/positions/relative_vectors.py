@@ -16,10 +16,14 @@ from bertwright.modules.attention.positions.position_encoding import (
     ScoreTerm,
     sinusoid_angles,
 )
+from bertwright.modules.dropout_rng import DropoutRng, weight_dropout
 from bertwright.modules.embedding_lookup import embedding_lookup, empty_embedding
 from bertwright.modules.norms import LayerNorm
 from bertwright.modules.parameter_roles import ParameterRole
 from bertwright.modules.token_tensors import TokenInfo
+
+POSITION_STREAM = 69
+"""Dropout stream of the sinusoids."""
 
 
 class TransformerXLPositionsConfig(PositionsConfig):
@@ -27,7 +31,7 @@ class TransformerXLPositionsConfig(PositionsConfig):
 
     The biases are shared by all blocks unless ``untied``. Distances are clipped at ``longest``.
     ``segments`` adds a score that depends on the query and on whether the key is in the same
-    segment (Yang et al. 2019, section 2.5).
+    segment (Yang et al. 2019, section 2.5). ``dropout`` is the dropout rate of the sinusoids.
     """
 
     kind: Literal["transformer-xl"] = "transformer-xl"
@@ -37,6 +41,11 @@ class TransformerXLPositionsConfig(PositionsConfig):
     longest: int | None = Field(default=None, ge=1, le=1 << 20)
     base: float = Field(default=10000.0, gt=1)
     segments: bool = False
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+
+    @property
+    def has_dropout(self) -> bool:
+        return self.dropout > 0.0
 
     @property
     def distinguishes_segments(self) -> bool:
@@ -95,13 +104,17 @@ class TransformerXLPositions(PositionEncoding):
         self.config, self.width = config, head_shape.width
         self.query_biases = None if config.untied else QueryBiases(head_shape)
 
-    def relative_positions(self, query_info: TokenInfo, key_info: TokenInfo) -> RelativePositions:
+    def relative_positions(
+        self, query_info: TokenInfo, key_info: TokenInfo, dropout_rng: DropoutRng | None = None
+    ) -> RelativePositions:
         distances = RelativeDistances.between(query_info, key_info)
         distance = distances.values
         if self.config.longest is not None:
             distance = distance.clamp(-self.config.longest, self.config.longest)
         angle = sinusoid_angles(distance, self.width, self.config.base, torch.float64)
         vectors = torch.cat((angle.sin(), angle.cos()), dim=-1)
+        # All sequences of a step share the sinusoids, and so their dropout.
+        vectors = weight_dropout(vectors, self.config.dropout, dropout_rng, POSITION_STREAM)
         is_same = _same_segment(query_info, key_info) if self.config.segments else None
         return RelativePositions(distances, None, vectors, self.query_biases, is_same)
 
@@ -183,7 +196,9 @@ class DisentangledPositions(PositionEncoding):
         self.table = empty_embedding(2 * config.buckets - 1, width)
         self.norm = LayerNorm(width, config.epsilon)
 
-    def relative_positions(self, query_info: TokenInfo, key_info: TokenInfo) -> RelativePositions:
+    def relative_positions(
+        self, query_info: TokenInfo, key_info: TokenInfo, dropout_rng: DropoutRng | None = None
+    ) -> RelativePositions:
         distances = RelativeDistances.between(query_info, key_info)
         index = log_bucket_position(distances.values, self.config.buckets, self.config.longest)
         vectors = embedding_lookup(self.table.weight, index + self.config.buckets - 1)

@@ -1,0 +1,26 @@
+"""New random features for attention after a number of steps (Choromanski et al. 2021)."""
+
+from bertwright.models.model import Model
+from bertwright.modules.attention.random_features import RandomFeatureAttention
+from bertwright.training.callbacks.callback import Callback
+from bertwright.training.clock import Progress
+
+
+class FeatureRedraw(Callback):
+    """A callback that draws the features of every block again after ``num_steps`` steps.
+
+    They depend on the seed, the block and the number of the draw, so a resumed run has the same.
+    """
+
+    def __init__(self, model: Model, num_steps: int, seed: int) -> None:
+        self._attentions = [m for m in model.modules() if isinstance(m, RandomFeatureAttention)]
+        self._num_steps, self._seed = num_steps, seed
+        self._draw: int | None = None
+
+    def before_step(self, progress: Progress) -> None:
+        draw = progress.step // self._num_steps
+        if draw == self._draw:
+            return
+        self._draw = draw
+        for block, attention in enumerate(self._attentions):
+            attention.draw_features(self._seed, draw, block)
