@@ -22,6 +22,7 @@ from experiments.analyses.toy import (
     reverse_words,
     train_toy_encoder,
     train_toy_translator,
+    train_toy_writer,
 )
 from experiments.single_thread import single_thread
 
@@ -74,7 +75,7 @@ def check_analyses(
 
 
 def toy_inputs(folder: Path, steps: int) -> list[AnalysisInput]:
-    """Return inputs of a toy model: sentences, long texts, a fine-tuned model, and a translator."""
+    """Return inputs of toy models: an encoder, fine-tuned or not, a translator and a writer."""
     toy = train_toy_encoder(folder, steps)
     sentences = sample_trees(60, seed=1)
     long = [
@@ -84,6 +85,7 @@ def toy_inputs(folder: Path, steps: int) -> list[AnalysisInput]:
     fine_tuned = AnalysedModel("tuned toy", fine_tune_toy(toy))
     translator = train_toy_translator(folder, steps)
     pairs = [Example(text, reverse_words(text)) for text in sample_texts(24, seed=1)]
+    writer, data = train_toy_writer(folder, QUICK_TRAINING_STEPS)
     return [
         AnalysisInput(toy, encode_texts(toy, sentences), cache_folder=folder / "states"),
         AnalysisInput(toy, encode_texts(toy, long)),
@@ -94,6 +96,7 @@ def toy_inputs(folder: Path, steps: int) -> list[AnalysisInput]:
             other_model=toy,
         ),
         AnalysisInput(translator, encode_texts(translator, pairs)),
+        AnalysisInput(writer, encode_texts(writer, long), training_data=data),
     ]
 
 

@@ -1,13 +1,15 @@
 """Expected values of analyses on planted models."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from bertwright.analysis.core.result import StoredResult
+from bertwright.analysis.core.analysis import Analysis
+from bertwright.analysis.core.result import AnalysisResult, StoredResult
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,17 @@ def expect_same(description: str, value: object, expected: object) -> ExpectedVa
     """Expect an equal object."""
     text = f"{description}: {value} for {expected}"
     return ExpectedValue(text, float(value == expected), 1.0, 1.0)
+
+
+def expect_verdicts(
+    description: str, analysis: Analysis, result: AnalysisResult, expected: Mapping[Any, str]
+) -> Iterator[ExpectedValue]:
+    """Expect verdicts on the claims whose texts contain the keys of ``expected``."""
+    stored = StoredResult({}, [f.as_dict() for f in result.findings], result.arrays)
+    claims = analysis.check_claims(stored)
+    for part, label in expected.items():
+        verdicts = [claim.verdict for claim in claims if part in claim.claim]
+        yield expect_same(f"{description}: verdict on {part!r}", verdicts, [label])
 
 
 def _numbers(values: ArrayLike) -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ from bertwright.analysis.behaviour.agreement import PLURAL
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.core.files import write_text
 from bertwright.data.preparation import prepare
+from bertwright.data.shards.dataset import Dataset
 from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.models.saving import load_model
 from bertwright.models.text_model import TextModel
@@ -46,6 +47,15 @@ def train_toy_encoder(folder: Path, steps: int) -> AnalysedModel:
     data = prepare(file, folder / "data", tokenizer=tokenizer)
     pretrained = pretrain(recipe, data, folder / "toy", quiet=True)
     return AnalysedModel("toy", TextModel(*load_model(pretrained.folder), "float32"))
+
+
+def train_toy_writer(folder: Path, steps: int) -> tuple[AnalysedModel, Dataset]:
+    """Train a left-to-right model on the data of the encoder, already in ``folder``."""
+    data = Dataset.open(folder / "data")
+    recipe = Recipe.load("gpt-2", *SETTINGS, f"steps={steps}")
+    pretrained = pretrain(recipe, data, folder / "writer", quiet=True)
+    model = TextModel(*load_model(pretrained.folder), "float32")
+    return AnalysedModel("writer", model), data
 
 
 def train_toy_translator(folder: Path, steps: int) -> AnalysedModel:

@@ -1,6 +1,7 @@
 """Expected values for heads with fixed attention."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -35,6 +36,7 @@ from experiments.analyses.expecting import (
     expect_below,
     expect_equal,
     expect_same,
+    expect_verdicts,
 )
 from experiments.analyses.models import small_inputs
 
@@ -43,6 +45,9 @@ HEADS: PointersByLayer = {
     1: ("previous", "next", "uniform", "opening"),
 }
 """Heads of the small model."""
+
+VerdictPointers = Mapping[str, Sequence[AttentionPointer]]
+"""The target of all heads of each layer, by the verdict that they lead to."""
 
 
 def expect_attention_mass() -> Iterator[ExpectedValue]:
@@ -62,6 +67,11 @@ def expect_attention_mass() -> Iterator[ExpectedValue]:
     yield expect_equal("to the next", values["next"][1, 1], np.mean((lengths - 1) / lengths))
     yield expect_equal("uniform", values["opening"][0, 3], np.mean(1 / lengths))
     yield from _expect_uniform_heads(AttentionMass())
+    halves = ("separators get more", "the first position gets more")
+    orders: VerdictPointers = {"seen": ("opening", "end"), "opposite": ("end", "opening")}
+    for verdict, pointers in orders.items():
+        expected = dict.fromkeys(halves, verdict)
+        yield from _expect_layer_verdicts(AttentionMass(), pointers, expected)
 
 
 def expect_entropy() -> Iterator[ExpectedValue]:
@@ -74,6 +84,10 @@ def expect_entropy() -> Iterator[ExpectedValue]:
     yield expect_below("of a one-hot head", abs(values[0, 2]), 0.01)
     yield expect_below("of any head", values, np.log(lengths.max()) + 1e-6)
     yield from _expect_uniform_heads(AttentionEntropy())
+    orders: VerdictPointers = {"seen": ("uniform", "self"), "opposite": ("self", "uniform")}
+    for verdict, pointers in orders.items():
+        expected = {"attend more broadly": verdict}
+        yield from _expect_layer_verdicts(AttentionEntropy(), pointers, expected)
 
 
 def expect_patterns() -> Iterator[ExpectedValue]:
@@ -88,6 +102,10 @@ def expect_patterns() -> Iterator[ExpectedValue]:
     ]
     yield expect_same("patterns", patterns, expected)
     yield expect_equal("sums of fractions", fractions.sum(-1), 1)
+    orders: VerdictPointers = {"seen": ("self", "next"), "opposite": ("uniform", "uniform")}
+    for verdict, pointers in orders.items():
+        expected = {"form no simple pattern": verdict}
+        yield from _expect_layer_verdicts(AttentionPatterns(), pointers, expected)
 
 
 def expect_clusters() -> Iterator[ExpectedValue]:
@@ -124,6 +142,8 @@ def expect_rollout() -> Iterator[ExpectedValue]:
     first = np.array([1, np.mean(1 / lengths), np.mean(1 / lengths)])
     yield expect_equal("of a layer that attends to itself", fractions[0], first)
     yield expect_equal("to the opening after it", fractions[1, 1], 0.5 + np.mean(0.5 / lengths))
+    expected = {"less to the position itself": "seen"}
+    yield from _expect_layer_verdicts(AttentionRollout(), ("self", "opening"), expected)
 
 
 def expect_explanation() -> Iterator[ExpectedValue]:
@@ -180,6 +200,19 @@ def values_by_head(result: AnalysisResult, metric: str) -> np.ndarray:
     """Return the values of a metric (layers, heads) of the small model."""
     values = {(f.layer, f.head): f.value for f in result.findings if f.metric == metric}
     return np.array([[values[layer, head] for head in range(4)] for layer in range(2)])
+
+
+def _expect_layer_verdicts(
+    analysis: Analysis, pointers: Sequence[AttentionPointer], expected: Mapping[Any, str]
+) -> Iterator[ExpectedValue]:
+    """Expect verdicts if all heads of a layer have the same target."""
+    inputs = small_inputs()
+    heads: dict[int, Sequence[AttentionPointer]] = {}
+    for layer, pointer in enumerate(pointers):
+        heads[layer] = (pointer,) * 4
+    with plant_attention(inputs.model, heads):
+        result = analysis.run(inputs)
+    yield from expect_verdicts(" then ".join(pointers), analysis, result, expected)
 
 
 def _expect_uniform_heads(analysis: Analysis) -> Iterator[ExpectedValue]:

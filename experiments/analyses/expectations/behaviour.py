@@ -1,13 +1,16 @@
 """Bag-of-words models, which ignore order; and what the toy model was trained on: agreement, facts
 and negation."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from bertwright.analysis.behaviour import coreference_names
 from bertwright.analysis.behaviour.checklist.checklist import SUITE_FAILURES, CheckListSuites
 from bertwright.analysis.behaviour.checklist.invariance_suites import SWAPPED_LETTERS_SUITE
 from bertwright.analysis.behaviour.checklist.sentiment_suites import SLOTS
@@ -16,6 +19,7 @@ from bertwright.analysis.behaviour.coherence import (
     SENTENCE_ORDER,
     InterSentenceCoherence,
 )
+from bertwright.analysis.behaviour.coreference_names import CoreferenceNames
 from bertwright.analysis.behaviour.facts import PRECISION
 from bertwright.analysis.behaviour.malformed_input import (
     CONFIDENCE_DROP,
@@ -51,10 +55,12 @@ from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.result import StoredResult
 from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.syntax.stories import sample_stories
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
+from experiments.analyses.attention import UNIFORM_HEADS, plant_attention
 from experiments.analyses.classifiers import bag_of_tokens_model
 from experiments.analyses.expecting import (
     ExpectedValue,
@@ -62,6 +68,7 @@ from experiments.analyses.expecting import (
     expect_below,
     expect_equal,
     expect_same,
+    expect_verdicts,
 )
 from experiments.analyses.models import SENTENCES, WORDS, small_inputs, small_model
 
@@ -186,6 +193,55 @@ def _change_rates(weights: Mapping[str, float], bias: float) -> dict[str, float]
     ]
     result = NameSubstitution().run(AnalysisInput(model, encode_texts(model, texts)))
     return {finding.metric: finding.value for finding in result.findings}
+
+
+def expect_coreference_names() -> Iterator[ExpectedValue]:
+    """Check heads that see nothing but names, no names, and nothing but nouns around mentions."""
+    analysis = CoreferenceNames(num_stories=20, num_alternatives=6)
+    most, fewer = "most antecedents change", "another name changes an antecedent less often"
+    model, stories = _story_model(), sample_stories(60, np.random.default_rng(0))
+    inputs, rates = AnalysisInput(model, []), (CHANGED_FRACTION, CHANGED_AT_LEAST_ONCE)
+    result = analysis.run(inputs)
+    values = {finding.metric: finding.value for finding in result.findings}
+    yield expect_above("names only, another name", values[f"{rates[0]}{OTHER_NAME}"], 0.2)
+    yield expect_equal("names only, another noun", values[f"{rates[0]}{OTHER_NOUN}"], 0)
+    expected = {most: "seen", fewer: "opposite"}
+    yield from expect_verdicts("names only", analysis, result, expected)
+    with plant_attention(model, UNIFORM_HEADS):
+        result = analysis.run(inputs)
+    values = {finding.metric: finding.value for finding in result.findings}
+    for kind in (OTHER_NAME, OTHER_NOUN, OTHER_CASE):
+        fractions = [values[f"{rate}{kind}"] for rate in rates]
+        yield expect_equal(f"uniform attention, {kind}", fractions, 0)
+    yield from expect_verdicts("uniform attention", analysis, result, {most: "opposite"})
+    mentions = {m.word for story in stories for m in story.mentions} | _every_name()
+
+    def count_other_words(_: AnalysedModel, sentences: Sequence[Sequence[str]], *__: object) -> Any:
+        return np.array([sum(len(w) for w in words if w not in mentions) for words in sentences])
+
+    with patch.object(coreference_names, "predicted_antecedents", count_other_words):
+        result = analysis.run(inputs)
+    expected = {most: "opposite", fewer: "seen"}
+    yield from expect_verdicts("other words only", analysis, result, expected)
+
+
+def _every_name() -> set[str]:
+    return {name for names in PROPER_NAMES.values() for name in names}
+
+
+def _story_model() -> AnalysedModel:
+    """Return a model without positions in which all words but names have the same embedding."""
+    stories = sample_stories(200, np.random.default_rng(0))
+    words = {word for story in stories for word in story.words} | _every_name()
+    words |= {noun for nouns in COMMON_NOUNS.values() for noun in nouns}
+    model = small_model("bert", "encoder.positions={kind: none}", words=sorted(words))
+    table = model.text_model.model.encoder.embeddings.table
+    tokens = [model.tokenizer.token_to_id(name) for name in sorted(_every_name())]
+    with torch.no_grad():
+        table[:] = table[0].clone()
+        generator = torch.Generator().manual_seed(0)
+        table[tokens] = torch.randn(len(tokens), table.shape[1], generator=generator).to(table)
+    return model
 
 
 def expect_triggers() -> Iterator[ExpectedValue]:

@@ -1,8 +1,9 @@
 """Gaussian states, cones, and static vectors."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.word_states import WordStates
@@ -18,8 +19,16 @@ from bertwright.analysis.geometry.contextuality import (
 from bertwright.analysis.geometry.sense_sentences import SENSE_SENTENCES
 from bertwright.analysis.geometry.sentence_vectors import nearest_is_match
 from bertwright.analysis.geometry.word_senses import WordSenses, same_sense_fraction
-from experiments.analyses.expecting import ExpectedValue, expect_above, expect_below, expect_equal
+from experiments.analyses.expectations.probing import planted_states
+from experiments.analyses.expecting import (
+    ExpectedValue,
+    expect_above,
+    expect_below,
+    expect_equal,
+    expect_verdicts,
+)
 from experiments.analyses.models import WORDS, small_inputs, small_model
+from experiments.analyses.trees import random_trees
 
 
 def expect_contextuality() -> Iterator[ExpectedValue]:
@@ -49,6 +58,30 @@ def expect_contextuality() -> Iterator[ExpectedValue]:
     same = Contextuality().run(inputs).arrays[SAME_WORD]
     yield expect_equal("of one word in the embeddings", same[0], 1)
     yield expect_below("of one word after the blocks", same[-1], 0.9999)
+
+    trees = random_trees(60)
+    states = _words_then_cone([word for tree in trees for word in tree.words])
+    similar, drop = "random words are more similar", "a word is less similar to itself"
+    for layers, verdict in (([0, 1], "seen"), ([1, 0], "opposite")):
+        with planted_states(trees, states[layers]) as inputs:
+            result = Contextuality().run(inputs)
+        expected = dict.fromkeys((similar, drop), verdict)
+        yield from expect_verdicts(f"layers {layers}", Contextuality(), result, expected)
+        raw = [f.value for f in result.findings if f.metric == SAME_WORD and f.layer is not None]
+        yield expect_above("difference by layer", (raw[0] - raw[1]) * (1 - 2 * layers[0]), 0.4)
+
+
+def _words_then_cone(words: Sequence[str]) -> NDArray[np.float32]:
+    """Return states by word in layer 0, and in layer 1 a cone that knows nothing of words.
+
+    Without the correction for random words, a word is more similar to itself in layer 1.
+    """
+    generator = np.random.default_rng(0)
+    names, ids = np.unique(words, return_inverse=True)
+    of_words = generator.normal(0, 1, (len(names), 32))[ids]
+    noise = generator.normal(0, 0.6, (2, len(words), 32))
+    states = np.stack([of_words, np.full_like(of_words, 6.0)]) + noise
+    return states.astype(np.float32)
 
 
 def expect_word_senses() -> Iterator[ExpectedValue]:

@@ -1,11 +1,13 @@
 """Heads with attention planted from trees, and to verbs."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from torch import Tensor
 
 from bertwright.analysis.core.analysis import AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.analysis.syntax.attention_features import AttentionFeatures
 from bertwright.analysis.syntax.attention_or_states import LINEAR_CHAIN, AttentionOrStates
@@ -23,6 +25,7 @@ from experiments.analyses.expecting import (
     expect_below,
     expect_equal,
     expect_same,
+    expect_verdicts,
 )
 from experiments.analyses.models import small_model
 from experiments.analyses.trees import path_vectors, plant_tree_attention, random_trees
@@ -119,7 +122,16 @@ def expect_coreference() -> Iterator[ExpectedValue]:
     stories, _ = analysis.sample_stories(inputs)
     trees = [_story_tree(s) for s in sorted(stories, key=lambda story: -len(story.words))]
     with plant_tree_attention(inputs.model, trees):
-        findings = analysis.run(inputs).findings
+        result = analysis.run(inputs)
+    findings = result.findings
+    claims = ("than the nearest mention", "than the same word", "than a rule of word")
+    # The rule finds nearly all mentions as well.
+    expected = dict.fromkeys(claims[:2], "seen")
+    yield from expect_verdicts("the right mention", analysis, result, expected)
+    with _plant_wrong_mentions(inputs.model, stories):
+        result = analysis.run(inputs)
+    expected = dict(zip(claims, ("opposite", "opposite", "seen"), strict=True))
+    yield from expect_verdicts("another mention", analysis, result, expected)
     best = [f for f in findings if f.metric.startswith("best head, ")]
     yield expect_same("heads", {(f.layer, f.head) for f in best}, {(1, 2)})
     yield expect_equal("score of the planted head", [f.value for f in best], 1, 0)
@@ -134,9 +146,30 @@ def expect_coreference() -> Iterator[ExpectedValue]:
     yield expect_equal("score of uniform attention", scores, chance)
 
 
-def _story_tree(story: CoreferenceStory) -> DependencyTree:
-    """Return a tree in which the anaphor depends on its first antecedent."""
-    size, first = len(story.words), story.antecedents[int(story.is_coreferent.argmax())]
+@contextmanager
+def _plant_wrong_mentions(
+    model: AnalysedModel, stories: Sequence[CoreferenceStory]
+) -> Generator[None]:
+    """Let all heads attend from each mention to resolve to a mention of another person."""
+
+    def attend(weights: Tensor, tree: DependencyTree) -> None:
+        (word,) = (n for n, head in enumerate(tree.heads) if head >= 0)
+        weights[:, 1 + word] = 0
+        weights[:, 1 + word, 1 + tree.heads[word]] = 1
+
+    ordered = sorted(stories, key=lambda story: -len(story.words))
+    trees = [_story_tree(story, is_right=False) for story in ordered]
+    with (
+        plant_tree_attention(model, trees, attend, layer=0),
+        plant_tree_attention(model, trees, attend, layer=1),
+    ):
+        yield
+
+
+def _story_tree(story: CoreferenceStory, is_right: bool = True) -> DependencyTree:
+    """Return a tree in which the anaphor depends on its first antecedent, or another mention."""
+    matches = story.is_coreferent == is_right
+    size, first = len(story.words), story.antecedents[int(matches.argmax())]
     heads = [-1] * size
     heads[story.anaphor.word_index] = first.word_index
     return DependencyTree(story.words, tuple(heads), ("dep",) * size, ("X",) * size)

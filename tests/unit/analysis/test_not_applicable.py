@@ -47,6 +47,8 @@ STARRED = [tree("sees/VERB" + " ship/NOUN" * 30), *ONE * 3]
 WITH_OWN_SENTENCES = (
     "agreement",
     "coreference",
+    "coreference-names",
+    "coreference-probe",
     "facts",
     "main-auxiliary",
     "negation",

@@ -14,7 +14,8 @@ from commands import invoke, invoke_json
 from experiments.__main__ import app as experiments
 from experiments.analyses import checking
 from experiments.analyses.expecting import ExpectedValue, expect_same
-from experiments.analyses.models import SENTENCES, small_inputs, small_model
+from experiments.analyses.models import SENTENCES, WORDS, small_inputs, small_model
+from experiments.analyses.writers import prepare_chains
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +50,27 @@ def test_the_heads_to_keep_are_written(folder: Path, tmp_path: Path) -> None:
     invoke("analyse", folder / "model", "head-importance", *options)
     kept = json.loads((output / "kept_heads.json").read_text())
     assert sum(map(len, kept["heads"])) == 4
+
+
+def test_generated_text_is_compared_with_the_training_data(tmp_path: Path) -> None:
+    data = prepare_chains(tmp_path)
+    small_model("gpt-2").text_model.save(tmp_path / "writer")
+    (tmp_path / "texts.txt").write_text("".join(f"{' '.join(WORDS * 4)}\n" for _ in range(2)))
+    options = ("novelty", "--data", tmp_path / "texts.txt", "-o", tmp_path / "analysis")
+    (missing,) = invoke_json("analyse", tmp_path / "writer", *options)["analyses"]
+    assert "--training-data" in missing["not_applicable"]
+    with pytest.raises(UserError, match="holds no prepared data"):
+        invoke("analyse", tmp_path / "writer", *options, "--training-data", tmp_path)
+    result = invoke_json("analyse", tmp_path / "writer", *options, "--training-data", data.path)
+    assert [claim["num_units"] for claim in result["analyses"][0]["claims"]] == [2, 2]
+
+
+def test_entity_tags_need_trees(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "tags.iob2").write_text("1\tthe\tO\n")
+    options = ("--data", folder / "texts.txt", "-o", tmp_path / "analysis")
+    with pytest.raises(UserError, match=r"tags\.iob2 tags the words of trees: give a CoNLL-U file"):
+        invoke("analyse", folder / "model", *options, "--entities", tmp_path / "tags.iob2")
+    assert not (tmp_path / "analysis").exists()
 
 
 def test_every_analysis_is_listed() -> None:

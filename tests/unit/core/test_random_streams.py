@@ -16,9 +16,9 @@ SOURCE = Path(bertwright.__file__).parent
 STREAMS_OF_A_SEED = """
     adapters/*; algo; algo/questions/*/*; artefacts/*; asked; asking; assembly/*;
     assembly/contiguous-pair; assembly/dialogue; assembly/packed; at random; attention parser;
-    augmentation/*/*; bands; bits-per-byte; control tags/*; coreference; doctor; dropout/*;
-    effective context;
-    exchange/*/*; finetuning/batches; finetuning/held-out; finetuning/rows; finetuning/turns/*;
+    augmentation/*/*; bands; bits-per-byte; control tags/*; coreference; coreference names;
+    coreference probe; doctor; dropout/*; effective context; exchange/*/*; finetuning/batches;
+    finetuning/held-out; finetuning/rows; finetuning/turns/*;
     gates; generate/*/*; held-out; initialisation/*; items; learned masks; lexicon/*; long;
     long/questions/*; low-rank/*; main auxiliary; mixing/*; mixture/*/*; near duplicates;
     numbers; open; order *; order of heads; order/*; orders; other words/*; overlap; pairs;

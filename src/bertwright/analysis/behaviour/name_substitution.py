@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -40,21 +41,64 @@ CHANGED_FRACTION, CHANGED_AT_LEAST_ONCE = "changed predictions, ", "changed at l
 NAME_MINUS_NOUN = "another name minus another common noun"
 
 
-class NameSubstitution(Analysis):
-    """How often the predicted class changes when a name is replaced by another one.
+class NameReplacement(Analysis):
+    """A base class of analyses of predictions before and after names are replaced.
 
     The first name of a woman, man, city or country in a text is replaced everywhere by
-    ``num_alternatives`` other names of its type; in sentences with trees it must be tagged as a
-    proper noun. The comparisons are replacing a common noun, and writing the same name in another
-    case. Results are also reported for names of one token and of several, and for new names that
-    occur in the texts and that do not.
+    ``num_alternatives`` other names of its type. The comparisons are replacing a common noun, and
+    writing the same name in another case. Results are also reported for names of one token and of
+    several, and for new names that occur in the texts and that do not.
+    """
+
+    num_alternatives: int = Field(default=10, ge=1)
+    survey_id = "B33"
+    source = "Balasubramanian et al. 2020"
+    plots = (
+        LayerCurves(
+            "fraction of texts whose prediction changes at least once",
+            lambda r: {name: curve.mean(0) for name, curve in r.arrays.items()},
+            False,
+            "number of substitutions",
+        ),
+        FindingBars("fraction of substitutions that change the prediction", CHANGED_FRACTION),
+    )
+
+    def add_findings(
+        self,
+        findings: Findings,
+        inputs: AnalysisInput,
+        substitutions: Mapping[str, Sequence[WordSubstitution]],
+        changes: Callable[[Sequence[WordSubstitution]], Sequence[NDArray[np.bool_]]],
+    ) -> dict[str, FloatArray]:
+        """Add the findings of substitutions by kind; return whether predictions have changed.
+
+        ``changes`` returns which replacements in each substitution change the prediction. The
+        result is (texts, n) by kind: whether any of the first n replacements does.
+        """
+        effects = {
+            kind: SubstitutionEffects(items, changes(items))
+            for kind, items in substitutions.items()
+            if items
+        }
+        findings += [f for kind, e in effects.items() for f in e.findings(kind, findings.seed)]
+        findings += findings_by_name_type(inputs, effects[OTHER_NAME])
+        names, nouns = substitutions[OTHER_NAME], substitutions[OTHER_NOUN]
+        both = {item.text_index for item in names} & {item.text_index for item in nouns}
+        if both:
+            counts = (effects[kind].counts_in(both) for kind in (OTHER_NAME, OTHER_NOUN))
+            findings.add_difference(NAME_MINUS_NOUN, *counts)
+        return {kind: effect.cumulative_changes() for kind, effect in effects.items()}
+
+
+class NameSubstitution(NameReplacement):
+    """How often the predicted class changes when a name is replaced by another one.
+
+    In sentences with trees a name must be tagged as a proper noun. The method is that of
+    :class:`NameReplacement`.
     """
 
     kind: Literal["names"] = "names"
-    num_alternatives: int = Field(default=10, ge=1)
-    survey_id = "B33"
     title = "Does the prediction depend on a name that could be any other?"
-    source = "Balasubramanian et al. 2020"
     requires = (missing_classes,)
     claims = (
         Claim(
@@ -71,15 +115,6 @@ class NameSubstitution(Analysis):
             is_optional=True,
         ),
     )
-    plots = (
-        LayerCurves(
-            "fraction of texts whose prediction changes at least once",
-            lambda r: {name: curve.mean(0) for name, curve in r.arrays.items()},
-            False,
-            "number of substitutions",
-        ),
-        FindingBars("fraction of substitutions that change the prediction", CHANGED_FRACTION),
-    )
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
         missing = None if self._name_substitutions(inputs) else "no text has a known name"
@@ -93,22 +128,10 @@ class NameSubstitution(Analysis):
             OTHER_NOUN: find_substitutions(inputs.texts, COMMON_NOUNS, common_nouns, limit, seed),
             OTHER_CASE: [name.with_case_variants() for name in names],
         }
-        effects = {
-            kind: SubstitutionEffects(items, prediction_changes(inputs.model, text_parts, items))
-            for kind, items in substitutions.items()
-            if items
-        }
         findings = Findings(seed)
-        findings += [f for kind, effect in effects.items() for f in effect.findings(kind, seed)]
-        findings += findings_by_name_type(inputs, effects[OTHER_NAME])
-        nouns = substitutions[OTHER_NOUN]
-        both = {item.text_index for item in names} & {item.text_index for item in nouns}
-        if both:
-            counts = (effects[kind].counts_in(both) for kind in (OTHER_NAME, OTHER_NOUN))
-            findings.add_difference(NAME_MINUS_NOUN, *counts)
-        return AnalysisResult(
-            findings, {kind: effect.cumulative_changes() for kind, effect in effects.items()}
-        )
+        changes = partial(prediction_changes, inputs.model, text_parts)
+        arrays = self.add_findings(findings, inputs, substitutions, changes)
+        return AnalysisResult(findings, arrays)
 
     def _name_substitutions(self, inputs: AnalysisInput) -> list[WordSubstitution]:
         return find_substitutions(

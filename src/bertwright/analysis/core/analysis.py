@@ -21,6 +21,7 @@ from bertwright.analysis.core.plots import Plot
 from bertwright.analysis.core.result import AnalysisResult, StoredResult
 from bertwright.analysis.core.texts import AnalysedText, SentenceWords, encode_sentences
 from bertwright.core.config import Config
+from bertwright.data.shards.dataset import Dataset
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class AnalysisInput:
         seed: Seed of all random draws.
         cache_folder: Folder that caches hidden states for other analyses; None disables it.
         other_model: Second model, for comparisons.
+        training_data: Data on which the model was trained.
     """
 
     model: AnalysedModel
@@ -38,6 +40,7 @@ class AnalysisInput:
     seed: int = 0
     cache_folder: Path | None = None
     other_model: AnalysedModel | None = None
+    training_data: Dataset | None = None
 
     def untrained(self) -> "AnalysisInput":
         """Return the same inputs, but a model with randomly initialised weights."""
@@ -72,6 +75,8 @@ class Analysis(Config):
     """Panels of the figure, in order."""
     compares_models: ClassVar[bool] = False
     """True if the result depends on the second model."""
+    uses_training_data: ClassVar[bool] = False
+    """True if the result depends on the training data."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **settings: Any) -> None:

@@ -34,6 +34,24 @@ def missing_lm_head(inputs: AnalysisInput) -> str | None:
     return None if inputs.model.text_model.has_lm_head else "the model has no language-model head"
 
 
+def missing_left_to_right(inputs: AnalysisInput) -> str | None:
+    """Require a model that generates from left to right."""
+    text_model = inputs.model.text_model
+    if text_model.has_lm_head and text_model.is_causal:
+        return None
+    return "it needs a model that generates from left to right"
+
+
+def missing_training_data(inputs: AnalysisInput) -> str | None:
+    """Require the data on which the model was trained, in its tokens."""
+    data, model = inputs.training_data, inputs.model
+    if data is None:
+        return "it needs the training data: give the folder that prepare wrote as --training-data"
+    if data.manifest.tokenizer.hash != model.tokenizer.hash:
+        return f"{data.path} was prepared with another tokenizer than that of {model.name}"
+    return None
+
+
 def missing_classes(inputs: AnalysisInput) -> str | None:
     """Require a classifier of texts."""
     if is_classifier(inputs.model):

@@ -180,6 +180,8 @@ def _result_metadata(analysis: Analysis, inputs: AnalysisInput) -> dict[str, Any
     """Return everything that a result depends on."""
     compared = inputs.other_model if analysis.compares_models else None
     other = {} if compared is None else {"other_model_digest": compared.model_digest}
+    if analysis.uses_training_data and inputs.training_data is not None:
+        other["training_data_hash"] = inputs.training_data.manifest.hash
     return {
         **analysis.describe(),
         "settings": analysis.model_dump(mode="json"),

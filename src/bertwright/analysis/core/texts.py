@@ -20,8 +20,9 @@ from bertwright.data.readers.text_lines import format_suffix, read_lines
 from bertwright.models.text_batches import TextBatch, text_batches
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.tasks.example_encoder import ExampleEncoder
-from bertwright.tasks.formats.dependency_trees import DependencyTree, read_trees
+from bertwright.tasks.formats.dependency_trees import DependencyTree, annotate_entities, read_trees
 from bertwright.tasks.formats.examples import Example, TaggedSentence
+from bertwright.tasks.formats.tagged_sentences import TaggedSentenceReader
 
 TokenCategory = Literal["opening", "separator", "punctuation", "first"]
 """Categories of positions: the special token that opens a sequence; special tokens that end a text;
@@ -93,6 +94,18 @@ def read_source_texts(path: Path) -> list[SourceText]:
     if not texts:
         raise UserError(f"{path} holds no texts")
     return texts
+
+
+def add_entities(texts: Sequence[SourceText], path: Path) -> list[SourceText]:
+    """Add the entity tags of a file with columns to the trees with the same words.
+
+    Errors: UserError with file and line for unreadable content, and if there are no trees, or none
+    has the words of a tagged sentence.
+    """
+    trees = [text for text in texts if isinstance(text, DependencyTree)]
+    if not trees:
+        raise UserError(f"{path} tags the words of trees: give a CoNLL-U file as the data")
+    return [*annotate_entities(trees, TaggedSentenceReader().read(path))]
 
 
 def parse_source_texts(lines: Sequence[str]) -> list[SourceText]:

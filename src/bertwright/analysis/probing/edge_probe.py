@@ -1,252 +1,91 @@
-"""Which layers encode parts of speech and dependency relations (Tenney et al. 2019a, b)."""
+"""In which layers linguistic structure becomes predictable (Tenney et al. 2019a, b)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor, nn
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
-from bertwright.analysis.core.plots import LayerCurves
+from bertwright.analysis.core.plots import FindingBars, LayerCurves
 from bertwright.analysis.core.requirements import missing_halves, missing_trees
 from bertwright.analysis.core.result import (
     AnalysisFinding,
     AnalysisResult,
+    Array,
+    BaselineValue,
     Findings,
+    StoredResult,
 )
 from bertwright.analysis.core.texts import AnalysedText
-from bertwright.analysis.core.word_states import WORD_STATE_TAPS, WordStates, compute_word_states
-from bertwright.analysis.probing.layer_probe import part_of_speech_tags
-from bertwright.core.rng import stream_key
+from bertwright.analysis.core.word_states import WORD_STATE_TAPS, compute_word_states
+from bertwright.analysis.probing.edge_tasks import (
+    CHUNKS,
+    DEEP_ARGUMENTS,
+    EDGE_TASKS,
+    ENTITIES,
+    PARTS_OF_SPEECH,
+    RELATIONS,
+    LabelledEdge,
+    relation_edges,
+)
+from bertwright.analysis.probing.span_probe import ProbeData, ProbeTraining
 from bertwright.core.significance import (
+    ConfidenceInterval,
     FloatArray,
+    bootstrap_difference,
     bootstrap_statistic,
     split_halves,
 )
 from bertwright.core.statistics import estimate
 
-BATCH_SIZE = 64
-"""Number of examples per step."""
+GAIN_OVER_EMBEDDINGS, GAIN_OVER_UNTRAINED = "gain over the embeddings", "gain over random weights"
+EXPECTED_LAYER, SCORE = "expected layer", "score of all layers"
+CENTRE_OF_GRAVITY = "centre of gravity of the layer weights"
 
-GAIN_OVER_EMBEDDINGS = "gain over the embeddings"
-
-TASKS = ("relation", "part of speech")
-"""The task resolved in higher layers, then the task resolved in lower layers."""
-EXPECTED_LAYER_DIFFERENCE = f"expected layer, {' minus '.join(TASKS)}"
+EdgesByTask = Mapping[str, Sequence[Sequence[LabelledEdge]]]
+"""The edges of every text, by task."""
 
 
-def missing_relations(inputs: AnalysisInput) -> str | None:
-    """Return why relations cannot be learned from half of the sentences, or None if they can."""
-    for half in split_halves(len(inputs.texts), inputs.seed):
-        if not any(dependency_pairs(inputs.texts[n]) for n in half):
-            return "no word of half of the sentences depends on another: give more sentences"
-    return None
+def expected_layer_difference(higher: str, lower: str) -> str:
+    """Return the metric of the difference between the expected layers of two tasks."""
+    return f"{EXPECTED_LAYER}, {higher} minus {lower}"
 
 
-def dependency_pairs(text: AnalysedText) -> list[tuple[int, int, str]]:
-    """Return words with their heads and relations, punctuation excluded."""
-    tree, size = text.tree, len(text.words)
-    pairs = zip(range(size), tree.heads[:size], tree.relations[:size], strict=True)
-    return [pair for pair in pairs if 0 <= pair[1] < size and pair[2] != "punct"]
-
-
-class EdgeProbe(Analysis):
-    """In which layers parts of speech and dependency relations become predictable.
-
-    For each l, a probe on a weighted sum of layers 0 to l predicts the part of speech of a word, or
-    its relation to its head. It is trained on half of the sentences and tested on the other half.
-    The gain from layer to layer gives the expected layer; the weights of the sum over all layers
-    give its centre of gravity. Spans are single words. Results are means of ``num_seeds`` probes;
-    intervals are over sentences.
-    """
-
-    kind: Literal["edge-probe"] = "edge-probe"
-    width: int = Field(default=64, ge=1)
-    epochs: int = Field(default=15, ge=1)
-    learning_rate: float = Field(default=2e-3, gt=0)
-    num_seeds: int = Field(default=3, ge=2)
-    survey_id = "B21"
-    title = "In which layers are parts of speech and relations resolved?"
-    source = "Tenney et al. 2019"
-    taps = WORD_STATE_TAPS
-    requires = (missing_trees, missing_halves(), missing_relations)
-    claims = (
-        Claim(
-            "parts of speech are resolved in lower layers than relations",
-            "3.39 and 5.69 in BERT-large",
-            EXPECTED_LAYER_DIFFERENCE,
-            0.0,
-            "the same layer",
-        ),
-        Claim(
-            "the blocks add to what the embeddings tell about relations",
-            "for every task",
-            f"relation: {GAIN_OVER_EMBEDDINGS}",
-            0.0,
-            "nothing",
-        ),
-    )
-    plots = (
-        LayerCurves(
-            "accuracy of the layers up to this one",
-            lambda r: {n: r.arrays[f"{n} scores"].mean(0) for n in TASKS},
-        ),
-        LayerCurves(
-            "weight in the sum of all layers",
-            lambda r: {n: r.arrays[f"{n} weights"].mean(0) for n in TASKS},
-        ),
+def order_claim(higher: str, lower: str, published: str) -> Claim:
+    """Return the claim that a task is resolved in higher layers than another."""
+    return Claim(
+        f"the blocks resolve {lower} in lower layers than {higher}",
+        published,
+        expected_layer_difference(higher, lower),
+        0.0,
+        "the same layer",
+        is_optional=True,
     )
 
-    def run(self, inputs: AnalysisInput) -> AnalysisResult:
-        word_states = compute_word_states(inputs)
-        findings, note = Findings(inputs.seed), f"mean of {self.num_seeds} probes"
-        arrays: dict[str, FloatArray] = {}
-        sums: dict[str, FloatArray] = {}
-        for name, edges in edge_examples(inputs, word_states).items():
-            scores, weights, sums[name] = self._probe_scores(inputs, word_states, name, edges)
-            arrays |= {f"{name} scores": scores, f"{name} weights": weights}
-            first, last, num_targets = sums[name][:, [0, -2, -1]].T
-            expected, _ = bootstrap_statistic(expected_layer, sums[name], seed=inputs.seed)
-            findings.add_interval(f"{name}: expected layer", expected, note=note)
-            findings.add_ratio(f"{name}: score of all layers", last, num_targets, note=note)
-            findings.add_difference(
-                f"{name}: {GAIN_OVER_EMBEDDINGS}",
-                (last, num_targets),
-                (first, num_targets),
-                note=note,
-            )
-            centre = weights @ np.arange(word_states.num_layers)
-            divergence = (weights * np.log(weights * word_states.num_layers)).sum(1)
-            findings += [
-                finding_over_seeds(f"{name}: centre of gravity of the layer weights", centre),
-                finding_over_seeds(
-                    f"{name}: KL divergence of the layer weights from uniform", divergence
-                ),
-            ]
-            for layer, value in enumerate(scores.mean(0)):
-                metric = f"{name}: score of the layers up to this one"
-                findings.add_value(metric, value, layer=layer, includes_embeddings=True)
-        difference, _ = bootstrap_statistic(
-            expected_layer, *(sums[name] for name in TASKS), seed=inputs.seed
+
+def gain_claims(*tasks: str) -> tuple[Claim, ...]:
+    """Return the claims that the blocks, and their training, help to predict each task."""
+    return tuple(
+        Claim(text, "for every task", f"{task}: {metric}", 0.0, "nothing", is_optional=True)
+        for task in tasks
+        for text, metric in (
+            (f"the blocks add to what the embeddings tell about {task}", GAIN_OVER_EMBEDDINGS),
+            (f"trained weights tell more about {task} than random ones", GAIN_OVER_UNTRAINED),
         )
-        findings.add_interval(EXPECTED_LAYER_DIFFERENCE, difference, note=note)
-        return AnalysisResult(findings, arrays)
-
-    def _probe_scores(
-        self, inputs: AnalysisInput, word_states: WordStates, name: str, examples: "EdgeExamples"
-    ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Train probes on the layers up to each layer, and score them.
-
-        Returns the accuracies (seeds, layers); the layer weights of the last probe (seeds, layers);
-        and (N, layers + 1) for the test sentences: the mean number of correct predictions by layer,
-        then the number of targets.
-        """
-        train, test = split_halves(len(inputs.texts), inputs.seed)
-        splits = tuple(
-            examples.select(np.isin(word_states.text_ids, half)) for half in (train, test)
-        )
-        text_ids = word_states.text_ids[splits[1].word_indices[:, 0].numpy()]
-        correct = np.zeros((self.num_seeds, word_states.num_layers, len(text_ids)))
-        weights = np.zeros((self.num_seeds, word_states.num_layers))
-        for seed in range(self.num_seeds):
-            for layer in range(word_states.num_layers):
-                drawn = stream_key(inputs.seed, f"{name} {seed}") >> 1
-                correct[seed, layer], mix = self._train_probe(word_states, layer + 1, splits, drawn)
-                # The last probe, which reads all layers, overwrites the weights of earlier ones.
-                weights[seed, : len(mix)] = mix
-        columns = (*correct.mean(0), np.ones(len(text_ids)))
-        by_text = [np.bincount(text_ids, values, len(inputs.texts))[test] for values in columns]
-        return correct.mean(2), weights, np.array(by_text, np.float64).T
-
-    def _train_probe(
-        self, word_states: WordStates, num_layers: int, splits: Sequence["EdgeExamples"], seed: int
-    ) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Return which test examples (N,) a probe of the first layers predicts, and its weights."""
-        train, test = splits
-        generator = torch.Generator().manual_seed(seed)
-        probe = ScalarMixProbe(
-            word_states,
-            num_layers,
-            train.word_indices.shape[1],
-            train.num_labels,
-            self.width,
-            generator,
-        )
-        optimizer = torch.optim.Adam(probe.parameters(), self.learning_rate)
-        scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, self.epochs)
-        for _ in range(self.epochs):
-            order = torch.randperm(len(train.word_indices), generator=generator)
-            for batch in order.split(BATCH_SIZE):
-                logits = probe(train.word_indices[batch])
-                optimizer.zero_grad()
-                nn.functional.cross_entropy(logits, train.labels[batch]).backward()
-                optimizer.step()
-            scheduler.step()
-        with torch.no_grad():
-            predicted = torch.cat(
-                [probe(batch).argmax(1) for batch in test.word_indices.split(1024)]
-            )
-            return (predicted == test.labels).numpy(), probe.mix.softmax(0).double().numpy()
+    )
 
 
-@dataclass(frozen=True)
-class EdgeExamples:
-    """Words or pairs of words with labels.
-
-    Attributes:
-        word_indices: (N, 1 or 2) indices among all words.
-        labels: (N,) class indices.
-    """
-
-    word_indices: Tensor
-    labels: Tensor
-    num_labels: int
-
-    def select(self, is_selected: NDArray[np.bool_]) -> "EdgeExamples":
-        """Return the examples whose first word is in ``is_selected`` (W,) bool."""
-        kept = torch.from_numpy(is_selected)[self.word_indices[:, 0]]
-        return EdgeExamples(self.word_indices[kept], self.labels[kept], self.num_labels)
-
-
-class ScalarMixProbe(nn.Module):
-    """A probe: a weighted sum of layers, a projection of each word, and a tanh layer on top."""
-
-    def __init__(
-        self,
-        word_states: WordStates,
-        num_layers: int,
-        num_words: int,
-        num_labels: int,
-        width: int,
-        generator: torch.Generator,
-    ) -> None:
-        super().__init__()
-        states = torch.from_numpy(np.array(word_states.states[:num_layers]))
-        # Layers are scaled to the same norm, so that the weights are comparable.
-        self.hidden_states = states / states.square().mean((1, 2), keepdim=True).sqrt()
-        self.mix = nn.Parameter(torch.zeros(num_layers))
-        self.scale = nn.Parameter(torch.ones(()))
-        self.project = nn.ModuleList(
-            nn.Linear(word_states.states.shape[-1], width) for _ in range(num_words)
-        )
-        self.hidden_layer = nn.Linear(num_words * width, width)
-        self.output = nn.Linear(width, num_labels)
-        for linear in (*self.project, self.hidden_layer, self.output):
-            assert isinstance(linear, nn.Linear)
-            nn.init.kaiming_uniform_(linear.weight, 5**0.5, generator=generator)
-            nn.init.zeros_(linear.bias)
-
-    def forward(self, word_indices: Tensor) -> Tensor:
-        """Return logits (N, labels) for words (N, 1 or 2)."""
-        weights = self.scale * self.mix.softmax(0)
-        mixed = torch.einsum("l,lnkd->nkd", weights, self.hidden_states[:, word_indices])
-        projected = [project(mixed[:, n]) for n, project in enumerate(self.project)]
-        return self.output(torch.tanh(self.hidden_layer(torch.cat(projected, 1))))
+def curves_by_task(result: StoredResult, suffix: str) -> Mapping[str, Array]:
+    """Return the arrays of all tasks with this suffix, averaged over probes, by task."""
+    return {
+        name.removesuffix(suffix): values.mean(0)
+        for name, values in result.arrays.items()
+        if name.endswith(suffix)
+    }
 
 
 def expected_layer(num_correct_by_layer: FloatArray) -> FloatArray:
@@ -261,19 +100,35 @@ def expected_layer(num_correct_by_layer: FloatArray) -> FloatArray:
     return np.divide(weighted, total_gain, out=np.zeros_like(total_gain), where=total_gain > 0)
 
 
-def edge_examples(inputs: AnalysisInput, word_states: WordStates) -> dict[str, EdgeExamples]:
-    """Return words with their parts of speech, and words with their heads and relations."""
-    tags = part_of_speech_tags(inputs).tolist()
-    starts = np.searchsorted(word_states.text_ids, np.arange(len(inputs.texts))).tolist()
-    pairs = [
-        ((start + word, start + head), relation)
-        for start, text in zip(starts, inputs.texts, strict=True)
-        for word, head, relation in dependency_pairs(text)
-    ]
-    return {
-        "part of speech": _encode_examples([(word,) for word in range(len(tags))], tags),
-        "relation": _encode_examples([pair for pair, _ in pairs], [label for _, label in pairs]),
-    }
+def has_gain(sums: FloatArray, seed: int) -> bool:
+    """Return whether the interval of the gain over the embeddings is above 0.
+
+    ``sums`` are the counts of :func:`expected_layer` for every text, (N, layers + 1).
+    """
+    first, last, num_targets = sums[:, [0, -2, -1]].T
+    return bootstrap_difference((last, num_targets), (first, num_targets), seed=seed).low > 0
+
+
+def paired_layer_difference(
+    first: tuple[ProbeData, FloatArray], second: tuple[ProbeData, FloatArray], seed: int
+) -> ConfidenceInterval | None:
+    """Return the difference of two expected layers over the test texts of either task.
+
+    ``first`` and ``second`` hold the counts (N, layers + 1) of the test texts of their task. The
+    units are those of the task with fewer texts. None unless the blocks add to both tasks: without
+    a gain, no layer resolves a task.
+    """
+    if not all(has_gain(sums, seed) for _, sums in (first, second)):
+        return None
+    texts = np.union1d(first[0].test_texts, second[0].test_texts)
+    counts: list[FloatArray] = []
+    for data, sums in (first, second):
+        of_all = np.zeros((len(texts), sums.shape[1]))
+        of_all[np.searchsorted(texts, data.test_texts)] = sums
+        counts.append(of_all)
+    difference, _ = bootstrap_statistic(expected_layer, *counts, seed=seed)
+    num_units = min(len(sums) for _, sums in (first, second))
+    return replace(difference, num_units=num_units)
 
 
 def finding_over_seeds(metric: str, values: Sequence[float] | FloatArray) -> AnalysisFinding:
@@ -283,8 +138,163 @@ def finding_over_seeds(metric: str, values: Sequence[float] | FloatArray) -> Ana
     return AnalysisFinding(metric, summary.mean, interval=(summary.low, summary.high), note=note)
 
 
-def _encode_examples(
-    word_indices: Sequence[tuple[int, ...]], labels: Sequence[str]
-) -> EdgeExamples:
-    names, label_ids = np.unique(np.array(labels), return_inverse=True)
-    return EdgeExamples(torch.tensor(word_indices), torch.from_numpy(label_ids), len(names))
+def missing_relations(inputs: AnalysisInput) -> str | None:
+    """Return why relations cannot be learned from half of the sentences, or None if they can."""
+    for half in split_halves(len(inputs.texts), inputs.seed):
+        if not any(relation_edges(inputs.texts[n]) for n in half):
+            return "no word of half of the sentences depends on another: give more sentences"
+    return None
+
+
+class EdgeProbing(Analysis):
+    """A base class of analyses that probe each task on the layers up to each layer.
+
+    For each l, a probe on a weighted sum of layers 0 to l predicts the label of one span of words,
+    or of two. It is trained on half of the texts and tested on the other half. The gain from layer
+    to layer gives the expected layer; the weights of the sum over all layers give its centre of
+    gravity. Baselines are the most frequent label, the embeddings, and the same architecture with
+    random weights. Results are means of ``num_seeds`` probes; intervals are over texts. Two tasks
+    are compared only if the blocks add to what the embeddings tell about both.
+    """
+
+    width: int = Field(default=64, ge=1)
+    epochs: int = Field(default=15, ge=1)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    num_seeds: int = Field(default=3, ge=2)
+    survey_id = "B21"
+    taps = WORD_STATE_TAPS
+    plots = (
+        LayerCurves(
+            "accuracy of the layers up to this one", lambda r: curves_by_task(r, " scores")
+        ),
+        LayerCurves("weight in the sum of all layers", lambda r: curves_by_task(r, " weights")),
+        FindingBars("expected layer, and centre of gravity (tick)", f"{EXPECTED_LAYER}: "),
+    )
+
+    @abstractmethod
+    def probed_texts(self, inputs: AnalysisInput) -> tuple[Sequence[AnalysedText], EdgesByTask]:
+        """Return the texts, and their edges by task."""
+
+    @abstractmethod
+    def compared_tasks(self) -> Sequence[tuple[str, str]]:
+        """Return pairs of tasks: one that is resolved in higher layers, one in lower layers."""
+
+    def run(self, inputs: AnalysisInput) -> AnalysisResult:
+        texts, edges_by_task = self.probed_texts(inputs)
+        inputs = replace(inputs, texts=texts)
+        states = compute_word_states(inputs)
+        random_states = compute_word_states(inputs.untrained())
+        findings, arrays = Findings(inputs.seed), dict[str, FloatArray]()
+        sums: dict[str, tuple[ProbeData, FloatArray]] = {}
+        for name, edges in edges_by_task.items():
+            data = ProbeData.split(states, edges, inputs.seed)
+            if data is None:
+                continue
+            random = data.with_states(random_states)
+            sums[name] = (data, self._add_task(inputs.seed, name, data, random, findings, arrays))
+        for higher, lower in self.compared_tasks():
+            if higher not in sums or lower not in sums:
+                continue
+            difference = paired_layer_difference(sums[higher], sums[lower], inputs.seed)
+            if difference is not None:
+                findings.add_interval(expected_layer_difference(higher, lower), difference)
+        return AnalysisResult(findings, arrays)
+
+    def _add_task(
+        self,
+        seed: int,
+        name: str,
+        data: ProbeData,
+        random: ProbeData,
+        findings: Findings,
+        arrays: dict[str, FloatArray],
+    ) -> FloatArray:
+        """Add the findings of a task.
+
+        Returns for each test text the mean number of correct predictions by layer, and the number
+        of targets, (N, layers + 1).
+        """
+        training = ProbeTraining(self.width, self.epochs, self.learning_rate, self.num_seeds)
+        scores = training.cumulative_scores(data, name, seed)
+        num_layers = data.word_states.num_layers
+        by_random = np.mean(
+            [training.train(random, num_layers, name, seed, n)[0] for n in range(self.num_seeds)], 0
+        )
+        values = (*scores.is_correct.mean(0), np.ones(len(data.test.labels)), by_random)
+        *correct, num_targets, untrained = data.sums_by_text(values).T
+        arrays[f"{name} scores"] = scores.is_correct.mean(2)
+        arrays[f"{name} weights"] = scores.weights
+        note = f"mean of {self.num_seeds} probes"
+        sums = np.array([*correct, num_targets]).T
+        expected, _ = bootstrap_statistic(expected_layer, sums, seed=seed)
+        centre = scores.weights @ np.arange(num_layers)
+        findings.add_interval(
+            f"{EXPECTED_LAYER}: {name}",
+            expected,
+            baseline=BaselineValue("centre of gravity", float(centre.mean())),
+            note=note,
+        )
+        majority = BaselineValue("most frequent label", data.majority_accuracy)
+        findings.add_ratio(
+            f"{name}: {SCORE}", correct[-1], num_targets, baseline=majority, note=note
+        )
+        for metric, other in (
+            (GAIN_OVER_EMBEDDINGS, correct[0]),
+            (GAIN_OVER_UNTRAINED, untrained),
+        ):
+            findings.add_difference(
+                f"{name}: {metric}", (correct[-1], num_targets), (other, num_targets), note=note
+            )
+        divergence = (scores.weights * np.log(scores.weights * num_layers)).sum(1)
+        findings += [
+            finding_over_seeds(f"{name}: {CENTRE_OF_GRAVITY}", centre),
+            finding_over_seeds(
+                f"{name}: KL divergence of the layer weights from uniform", divergence
+            ),
+        ]
+        for layer, num_correct in enumerate(correct):
+            at = {"layer": layer, "includes_embeddings": True}
+            metric = f"{name}: score of the layers up to this one"
+            findings.add_ratio(metric, num_correct, num_targets, **at)
+            if layer:
+                findings.add_difference(
+                    f"{name}: gain of this layer over those before",
+                    (num_correct, num_targets),
+                    (correct[layer - 1], num_targets),
+                    **at,
+                )
+        return sums
+
+
+class EdgeProbe(EdgeProbing):
+    """In which layers parts of speech, chunks, entities, relations and arguments are predictable.
+
+    Tasks, as far as the sentences are annotated: the part of speech of a word; whether a span is a
+    base noun phrase, a verb group or no chunk; the type of a named entity; the relation of a word
+    to its head; and the relation of an argument to its verb in the active voice. The method is that
+    of :class:`EdgeProbing`.
+    """
+
+    kind: Literal["edge-probe"] = "edge-probe"
+    title = "In which layers is the structure of a sentence resolved?"
+    source = "Tenney et al. 2019"
+    requires = (missing_trees, missing_halves(), missing_relations)
+    claims = (
+        order_claim(RELATIONS, PARTS_OF_SPEECH, "3.39 and 5.69 in BERT-large"),
+        order_claim(CHUNKS, PARTS_OF_SPEECH, "3.39 and 3.79 in BERT-large, of all constituents"),
+        order_claim(ENTITIES, PARTS_OF_SPEECH, "3.39 and 4.64 in BERT-large"),
+        order_claim(DEEP_ARGUMENTS, RELATIONS, "5.69 and 6.54 in BERT-large, of semantic roles"),
+        *gain_claims(*EDGE_TASKS),
+    )
+
+    def probed_texts(self, inputs: AnalysisInput) -> tuple[Sequence[AnalysedText], EdgesByTask]:
+        edges = {name: [find(t) for t in inputs.texts] for name, find in EDGE_TASKS.items()}
+        return inputs.texts, edges
+
+    def compared_tasks(self) -> Sequence[tuple[str, str]]:
+        return (
+            (RELATIONS, PARTS_OF_SPEECH),
+            (CHUNKS, PARTS_OF_SPEECH),
+            (ENTITIES, PARTS_OF_SPEECH),
+            (DEEP_ARGUMENTS, RELATIONS),
+        )

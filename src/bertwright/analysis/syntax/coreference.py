@@ -125,10 +125,16 @@ class Coreference(Analysis):
     ) -> tuple[list[CoreferenceStory], list[AnalysedText]]:
         """Sample and encode stories that the model does not need to truncate."""
         generator = np.random.default_rng(stream_key(inputs.seed, "coreference"))
-        stories = sample_stories(self.num_stories, generator)
-        texts = encode_sentences(inputs.model, [story.words for story in stories], MAX_LENGTH)
-        complete = [n for n, text in enumerate(texts) if not text.is_truncated]
-        return [stories[n] for n in complete], [texts[n] for n in complete]
+        return encode_complete_stories(inputs.model, sample_stories(self.num_stories, generator))
+
+
+def encode_complete_stories(
+    model: AnalysedModel, stories: Sequence[CoreferenceStory]
+) -> tuple[list[CoreferenceStory], list[AnalysedText]]:
+    """Encode stories and return those that the model does not need to truncate."""
+    texts = encode_sentences(model, [story.words for story in stories], MAX_LENGTH)
+    complete = [n for n, text in enumerate(texts) if not text.is_truncated]
+    return [stories[n] for n in complete], [texts[n] for n in complete]
 
 
 def coreference_scores(

@@ -36,6 +36,16 @@ def analyse(
             "a classification task; - for standard input."
         ),
     ] = Path("-"),
+    entities: Annotated[
+        Path | None,
+        typer.Option(
+            help="Named-entity tags (IOB2) of the sentences of a CoNLL-U file, for edge-probe."
+        ),
+    ] = None,
+    training_data: Annotated[
+        Path | None,
+        typer.Option(help="Prepared data that the model was trained on, for novelty."),
+    ] = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="Folder for findings, plots and the HTML report.")
     ] = Path("analysis"),
@@ -72,7 +82,12 @@ def analyse(
         select_analyses,
         stored_reports,
     )
-    from bertwright.analysis.core.texts import encode_nonempty_texts, read_source_texts
+    from bertwright.analysis.core.texts import (
+        add_entities,
+        encode_nonempty_texts,
+        read_source_texts,
+    )
+    from bertwright.data.shards.dataset import Dataset
     from bertwright.interop.loading import load
     from bertwright.runtime.markdown_report import run_provenance
 
@@ -85,18 +100,23 @@ def analyse(
         )
     analysed = AnalysedModel(model.resolve().name, load(model, "float32"))
     sources = read_labelled_texts(analysed, data) if data.is_dir() else read_source_texts(data)
+    if entities is not None:
+        sources = add_entities(sources, entities)
     sources = sources[:max_examples]
     texts = encode_nonempty_texts(analysed, sources, max_length)
     other = None
     if compare_with is not None:
         other = AnalysedModel(compare_with.resolve().name, load(compare_with, "float32"))
-    inputs = AnalysisInput(analysed, texts, seed, output / "states", other)
+    dataset = None if training_data is None else Dataset.open(training_data)
+    inputs = AnalysisInput(analysed, texts, seed, output / "states", other, dataset)
     seconds = estimate_pass_seconds(inputs)
     log(f"{len(analyses)} analyses of {len(inputs.texts)} texts; {seconds:.0f} s a pass")
     reports, other_inputs = run_analyses(inputs, analyses, output, log), None
     if other is not None:
         other_texts = encode_nonempty_texts(other, sources, max_length)
-        other_inputs = AnalysisInput(other, other_texts, seed, output / "states")
+        other_inputs = AnalysisInput(
+            other, other_texts, seed, output / "states", training_data=dataset
+        )
         other_reports = run_analyses(other_inputs, analyses, output / OTHER_MODEL_FOLDER, log)
         reports = pair_reports(reports, other_reports)
     all_reports = [*reports, *stored_reports(inputs, analyses, output, other_inputs, log)]

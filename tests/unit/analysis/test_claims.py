@@ -1,0 +1,67 @@
+"""Every published claim keeps its sign and its baseline, and its verdict follows from them."""
+
+from pathlib import Path
+
+import pytest
+
+from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.result import StoredResult
+from bertwright.analysis.core.runner import select_analyses
+
+CLAIMS = Path(__file__).with_name("claims.txt").read_text(encoding="utf-8").splitlines()
+"""The claims about a single finding, in the order of the analyses: which side of which baseline."""
+
+
+def claims_of_findings() -> list[tuple[str, Claim]]:
+    return [
+        (analysis.kind_name(), claim)
+        for analysis in select_analyses([])
+        for claim in analysis.claims
+        if isinstance(claim.metric, str)
+    ]
+
+
+def describe(kind: str, claim: Claim) -> str:
+    layer = "" if claim.layer is None else f" in the {claim.layer} layer"
+    side = {"above": ">", "below": "<"}[claim.direction]
+    baseline = "its baseline" if claim.baseline is None else f"{claim.baseline:.4g}"
+    condition = " if present" if claim.is_optional else ""
+    return f"{kind}: {claim.metric}{layer} {side} {baseline}{condition}"
+
+
+CLAIM_OF_LINE = {describe(kind, claim): claim for kind, claim in claims_of_findings()}
+
+
+def test_claims_are_as_published() -> None:
+    assert list(CLAIM_OF_LINE) == CLAIMS
+
+
+@pytest.mark.parametrize("line", CLAIMS)
+def test_a_claim_is_seen_on_its_side_only(line: str) -> None:
+    """A finding on the stated side is seen, on the other side opposite, and on both undecided."""
+    claim = CLAIM_OF_LINE[line]
+    sign = 1 if " > " in line else -1
+    # The baseline of the finding counts only if the claim states none.
+    stated = line.removesuffix(" if present").split()[-1]
+    baseline = 0.25 if stated == "baseline" else float(stated)
+    for low, high, verdict in (
+        (0.1, 0.3, "seen"),
+        (-0.3, -0.1, "opposite"),
+        (-0.1, 0.3, "undecided"),
+    ):
+        bounds = sorted([baseline + sign * low, baseline + sign * high])
+        finding = {
+            "metric": claim.metric,
+            "value": sum(bounds) / 2,
+            "interval": bounds,
+            "num_units": 100,
+            "baseline": {"name": "other", "value": 0.25},
+            "p_value": 0.01,
+            "adjusted_p_value": 0.01,
+        }
+        if claim.layer is not None:
+            finding["layer"] = 0
+        result = claim.check(StoredResult({}, [finding], {}))
+        assert result is not None
+        assert result.verdict == verdict
+        assert result.baseline == pytest.approx(baseline, abs=1e-4)
