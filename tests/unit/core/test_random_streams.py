@@ -30,9 +30,9 @@ STREAMS_OF_A_SEED = """
 
 STREAMS_OF_A_STREAM = """
     begin; between; chosen; corruption; cuts; denoising; die; document; fake; feistel/*; first;
-    front; front of A; front of B; length; lengths; level *; order; part; part *; parts;
-    permutation; piece; relation; reordering; runs; same document; selection; sentence; sentences;
-    short; single; turn; which; whole; word-order
+    front; front of A; front of B; length; lengths; level *; noise; offsets; order; part; part *;
+    parts; permutation; piece; relation; reordering; runs; same document; selection; sentence;
+    sentences; short; single; skip-gram; subsampling; turn; which; whole; word-order
 """
 
 
