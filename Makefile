@@ -2,11 +2,13 @@
 #
 #   PYTHON=python3.12   the interpreter for .venv
 #   TORCH_INDEX=URL     the package index of another build of PyTorch, such as one for CUDA
+#   MUTATE_MINUTES=60   how long mutate runs after it has measured which tests run which lines
 #   DATA=DIR            a prepared data folder, for which bench also times the data loader
 
 PYTHON ?= python3
 TORCH_INDEX ?=
 DATA ?=
+MUTATE_MINUTES ?= 60
 SPEED := docs/results/speed.md
 
 BIN := .venv/bin
@@ -16,7 +18,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-full test-machines fuzz check format recipes analyses \
+.PHONY: help setup quickstart test test-full test-machines mutate fuzz check format recipes analyses \
     compressions studies docs wheel documents bench clean
 
 help: ## List the targets
@@ -36,6 +38,10 @@ test-full: .venv/.development ## Run all tests, for every recipe
 
 test-machines: .venv/.development ## Compare results with other instruction sets and compilers
 	$(BIN)/python -m tests.machines --document docs/results/machines.md
+
+mutate: .venv/.development ## Test the tests with mutants of the code, for MUTATE_MINUTES
+	nice -n 10 $(BIN)/python -m mutation --minutes $(MUTATE_MINUTES) \
+	    --document docs/results/mutation.md
 
 fuzz: .venv/.development ## Test strange inputs, kills and full disks (half an hour)
 	$(BIN)/python -m fuzz inputs --count 100000 --document docs/results/machines.md

@@ -66,13 +66,13 @@ class WarmupSchedule(Schedule):
     """A linear warmup from 0 to 1, then a decay to ``floor``.
 
     ``warmup`` and ``cooldown`` are fractions of the phase. ``decay`` is ``linear`` (BERT),
-    ``cosine`` (GPT), ``constant``, or ``trapezoid`` (warmup-stable-decay): constant, then linear
-    over the ``cooldown``.
+    ``cubic`` (Longformer: polynomial of power 3), ``cosine`` (GPT), ``constant``, or ``trapezoid``
+    (warmup-stable-decay): constant, then linear over the ``cooldown``.
     """
 
     kind: Literal["warmup"] = "warmup"
     warmup: float = Field(default=0.1, ge=0.0, le=1.0)
-    decay: Literal["linear", "cosine", "constant", "trapezoid"] = "linear"
+    decay: Literal["linear", "cubic", "cosine", "constant", "trapezoid"] = "linear"
     cooldown: float = Field(default=0.3, gt=0.0, le=1.0)
     floor: float = Field(default=0.0, ge=0.0, le=1.0)
 
@@ -89,9 +89,11 @@ class WarmupSchedule(Schedule):
         if progress < self.warmup:
             return progress / self.warmup
         remaining = 1.0 - progress
+        fraction = remaining / max(1.0 - self.warmup, 1e-9)
         decayed = {
             "constant": 1.0,
-            "linear": remaining / max(1.0 - self.warmup, 1e-9),
+            "linear": fraction,
+            "cubic": fraction**3,
             "cosine": 0.5
             * (1.0 + math.cos(math.pi * (progress - self.warmup) / max(1.0 - self.warmup, 1e-9))),
             "trapezoid": min(1.0, remaining / self.cooldown),

@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 import torch
 
+from bertwright.analysis.attention import explanation
 from bertwright.analysis.attention.explanation import AttentionExplanation, reachable_queries
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.result import AnalysisFinding, StoredResult
+from bertwright.analysis.core.text_prediction import TextPrediction
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -69,6 +71,21 @@ def test_a_sensitive_prediction_allows_small_attention_changes() -> None:
     attention_change, prediction_change = adversary(inputs).T
     assert (attention_change > 0).all()
     assert (prediction_change <= AttentionExplanation().max_prediction_change).all()
+
+
+def test_the_position_that_gets_most_attention_is_removed(monkeypatch) -> None:
+    inputs, removed = classifier("bert", "first"), []
+    original = explanation.remove_position
+    monkeypatch.setattr(explanation, "remove_position", lambda p: removed.append(p) or original(p))
+    AttentionExplanation(num_permutations=1, steps=1, max_texts=2).run(inputs)
+    expected = []
+    for number, text in enumerate(inputs.texts[:2]):
+        prediction = TextPrediction.from_text(inputs.model, text, inputs.seed, number)
+        for layer in range(prediction.num_layers):
+            received = torch.einsum("bhqk->k", prediction.attention[layer])
+            expected.append(int(received.argmax()))
+    assert removed[::2] == expected
+    assert all(a != b for a, b in zip(removed[::2], removed[1::2], strict=True))
 
 
 @pytest.mark.parametrize(

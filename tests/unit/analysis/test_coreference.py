@@ -1,5 +1,7 @@
 """Stories with coreference: their mentions, and how rules resolve them."""
 
+from typing import get_args
+
 import numpy as np
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
@@ -31,6 +33,20 @@ def test_every_anaphor_has_an_antecedent() -> None:
         assert len({(m.word, m.person_index) for m in story.mentions}) == len(
             {m.word for m in story.mentions}
         )
+
+
+def test_pronouns_and_nouns_agree_with_their_person() -> None:
+    pronouns = {"he": "man", "she": "woman", "they": "several"}
+    stories = sample_stories(100, np.random.default_rng(0))
+    forms = {mention.form for story in stories for mention in story.mentions}
+    assert forms == set(get_args(PersonForm))
+    for story in stories:
+        of_person: dict[int, set[str]] = {}
+        for mention in story.mentions:
+            assert mention.form == pronouns.get(mention.word, mention.form)
+            of_person.setdefault(mention.person_index, set()).add(mention.form)
+        # "one" is any person; otherwise a person has one form.
+        assert all(len(forms - {"one"}) <= 1 for forms in of_person.values())
 
 
 def test_the_position_of_the_antecedent_is_random() -> None:

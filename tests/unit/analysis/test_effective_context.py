@@ -42,7 +42,11 @@ def test_the_loss_drops_when_the_copied_token_is_visible(
     inputs = AnalysisInput(model, encode_texts(model, texts()))
     module = "bertwright.analysis.dynamics.effective_context"
 
+    targets = [set(text.token_ids[17:-1]) for text in inputs.texts]
+
     def scores(sequences: list[list[int]], index: int) -> list[list[float]]:
+        # What is predicted comes behind the longest context, and differs with the text.
+        assert all(any(ids[index] in of_text for of_text in targets) for ids in sequences)
         is_visible = [len(tokens) + index - LAG >= 1 for tokens in sequences]
         return [[0.0 if visible else -3.0] for visible in is_visible]
 
@@ -65,6 +69,7 @@ def test_all_context_lengths_are_scored(system: str) -> None:
     inputs = AnalysisInput(model, encode_texts(model, texts(3)))
     settings = {"kind": "effective-context", "max_context": 8, "positions_per_text": 100}
     result = Analysis.parse(settings).run(inputs)
+    # Every position with eight tokens before it is predicted.
     assert result.arrays["contexts"].tolist() == [1, 2, 4, 8]
     assert result.arrays["num_targets"].tolist() == [12, 12, 12]
     assert torch.isfinite(torch.from_numpy(result.arrays["losses"])).all()

@@ -45,31 +45,20 @@ def test_analyses_are_selected_by_kind_survey_id_and_group() -> None:
         select_analyses(["atention"])
 
 
-FEW_STORIES = {
-    "coreference-names": {"num_stories": 20, "num_alternatives": 2},
-    "coreference-probe": {"num_stories": 20, "num_seeds": 2, "epochs": 1},
-}
-"""Settings of analyses with many sentences of their own."""
-
-
-def test_all_analyses_write_files_and_one_page(inputs: AnalysisInput, tmp_path: Path) -> None:
-    analyses = [
-        Analysis.parse({"kind": one.kind_name(), **FEW_STORIES.get(one.kind_name(), {})})
-        for one in select_analyses([])
-    ]
-    reports = run_analyses(inputs, analyses, tmp_path, lambda line: None)
-    page = write_report(inputs, reports, tmp_path, "now").read_text()
+def test_all_analyses_write_files_and_one_page(small_run) -> None:
+    reports, folder = small_run.reports, small_run.folder
+    page = write_report(small_run.inputs, reports, folder, "now").read_text()
     assert "http" not in page.replace("https://", "http://").split("</head>")[1]
     for report in reports:
         kind, reason = report.analysis.kind_name(), report.not_applicable
         if reason is not None:
             assert reason in page or reason.split("'")[0] in page
-            assert not (tmp_path / f"{kind}.jsonl").exists()
+            assert not (folder / f"{kind}.jsonl").exists()
             continue
-        stored = read_result(tmp_path, kind)
+        stored = read_result(folder, kind)
         assert stored.metadata["num_texts"] == len(SENTENCES)
         assert all(np.isfinite(finding["value"]) for finding in stored.findings)
-        assert (tmp_path / f"{kind}.png").stat().st_size > 1000
+        assert (folder / f"{kind}.png").stat().st_size > 1000
         json.dumps(report.as_dict())
         for result in report.claim_results:
             assert result.claim.split("'")[0] in page

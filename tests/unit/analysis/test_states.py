@@ -149,6 +149,17 @@ def test_unknown_numbers_have_the_error_of_the_mean() -> None:
             assert values[task.name, layer] == pytest.approx(expected)
 
 
+def test_number_tasks_are_about_the_numbers_in_their_sentences() -> None:
+    """Wallace et al. 2019: interpolation within, extrapolation beyond the training range."""
+    inside, outside, sums = Numeracy(max_value=100, num_values=40).numeracy_tasks(0)
+    for task in (inside, outside, sums):
+        values = [sum(int(s[i]) for i in task.word_indices) for s in task.sentences]
+        assert values == task.values.tolist()
+        assert task.is_train.sum() == 20
+    assert inside.values[~inside.is_train].min() < inside.values[inside.is_train].max()
+    assert outside.values[~outside.is_train].min() > outside.values[outside.is_train].max()
+
+
 def test_poolings_of_equal_states_are_equal() -> None:
     """One word repeated, without positions, with blocks that output zeros."""
     model = small_model("bert", "encoder.positions.kind=none")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -29,6 +30,25 @@ def test_planted_trees_have_their_distances() -> None:
         torch.testing.assert_close(
             squared_distances(planted @ rotation), squared_distances(planted)
         )
+
+
+def test_correlations_are_means_over_lengths_from_5_to_50() -> None:
+    """Hewitt and Manning 2019, section 4.2."""
+
+    def chain(size: int) -> SimpleNamespace:
+        columns = np.arange(size)
+        return SimpleNamespace(distances=np.abs(columns - columns[:, None]).astype(float))
+
+    def spearman(*lengths_and_signs: tuple[int, int]) -> float:
+        sentences = [chain(size) for size, _ in lengths_and_signs]
+        signs = [sign for _, sign in lengths_and_signs]
+        predicted = [s * c.distances for s, c in zip(signs, sentences, strict=True)]
+        return distance_spearman(sentences, predicted)
+
+    # Two lengths count equally, whatever the number of sentences.
+    assert spearman((8, 1), (8, 1), (8, 1), (9, -1)) == pytest.approx(0)
+    assert spearman((5, 1), (50, 1), (4, -1), (51, -1)) == pytest.approx(1)
+    assert np.isnan(spearman((4, 1), (51, 1)))
 
 
 def test_a_sentence_of_punctuation_has_no_edges() -> None:

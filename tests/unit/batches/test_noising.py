@@ -1,6 +1,6 @@
 """Noised text and decoder targets together make up the text."""
 
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from bertwright.batches.formats import DocSentences, FullSentences, TranslationP
 from bertwright.batches.masking import PartitionSelection
 from bertwright.batches.masking.corruption import TokenReplacement
 from bertwright.batches.noising import Fragment, Infilling, Noising, Sentinels, Translation
+from bertwright.batches.noising.infilling import _shuffle_sentences
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -158,6 +159,22 @@ def test_permuted_sentences_stay_whole(text, seed):
         assert noised.token_ids[i][noised.is_real[i]][-1] == SEP
 
 
+def test_every_order_of_sentences_is_as_likely():
+    """Lewis et al. 2020, section 2.2: sentences are shuffled in a random order."""
+    source = DocSentences(length=16).plan(NumberedSplit.of([[[2], [3], [4]]] * 3000), SPECIALS, 0)
+    batch = source.sequences(np.arange(3000), np.zeros(3000, np.int64))
+    source_positions = _shuffle_sentences(batch, CounterRng(0, 0, np.arange(3000)))
+    moved = np.take_along_axis(batch.token_ids, source_positions, 1)
+    assert (moved[batch.is_special] == batch.token_ids[batch.is_special]).all()
+    assert (np.sort(moved) == np.sort(batch.token_ids)).all()
+    words = [batch.token_ids[:, 1:3], batch.token_ids[:, 3:6], batch.token_ids[:, 6:10]]
+    counts = []
+    for order in permutations(words):
+        counts.append((moved[:, 1:10] == np.concatenate(order, axis=1)).all(axis=1).sum())
+    assert sum(counts) == 3000
+    assert np.abs(np.array(counts) - 500).max() < 5 * np.sqrt(500)
+
+
 @given(documents, integers(0, 9))
 def test_fragment_is_half_of_the_text_at_its_positions(text, seed):
     batch = full_sentences(text)
@@ -235,6 +252,12 @@ def test_first_side_is_read_and_second_predicted() -> None:
 def test_translation_without_pairs_is_an_error() -> None:
     with pytest.raises(UserError, match="translation-pair"):
         add_noise(Translation(), full_sentences([[[1, 2, 1]]]))
+
+
+def test_two_pairs_in_a_sequence_are_an_error() -> None:
+    source, _ = plan_text(TranslationPair(length=LENGTH, packing=True), [[[1, 2]]] * 4)
+    with pytest.raises(UserError, match="one pair per sequence"):
+        add_noise(Translation(), all_sequences(source))
 
 
 def test_sentinels_are_tokens_of_a_vocabulary_with_gaps() -> None:

@@ -1,4 +1,4 @@
-"""Pairs of texts: properties of every pair, and how often B is random."""
+"""Pairs of texts: properties of every pair, and how often B has which relation to A."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ from hypothesis import given, strategies
 
 from bertwright.batches.formats import SegmentPair, SentencePair
 from bertwright.batches.formats.text_layout import truncate_longest_first
+from bertwright.batches.token_info import RELATIONS
 from numbered_text import CLS, FIRST_TOKEN, PAD, SEP, all_sequences, documents, plan_text
 
 LENGTH = 16
@@ -73,10 +74,47 @@ def test_longer_text_is_truncated_token_by_token(num_a, num_b, max_total):
     )
 
 
-def test_half_of_the_pairs_are_random():
-    source, _ = plan_text(SegmentPair(length=LENGTH, short=0.0), MANY)
-    relation = np.concatenate([all_sequences(source, epoch).relation for epoch in range(20)])
-    assert relation.mean() == pytest.approx(0.5, abs=0.03)
+def textual_relation(a, b, split):
+    """Return how B is related to A, from their tokens, which are numbered in order of the text."""
+    if split.document_of(a[:1]) != split.document_of(b[:1]):
+        return "random"
+    gap = {True: b[0] - a[-1], False: a[0] - b[-1]}[bool(a[0] < b[0])]
+    if gap > 1:
+        return "same-document"
+    return "next" if a[0] < b[0] else "previous"
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        {"next": 0.5, "previous": 0.5},
+        {"next": 0.2, "random": 0.5, "previous": 0.3},
+        {"next": 0.4, "same-document": 0.3, "random": 0.3},
+    ],
+    ids=lambda second: "-".join(second),
+)
+def test_texts_have_the_relation_of_the_sequence_as_often_as_set(second):
+    # Sentences of one token: chunks fill a sequence exactly, so that no text is truncated.
+    source, split = plan_text(
+        SegmentPair(length=LENGTH, short=0.0, second=second), [[[1]] * 24] * 40
+    )
+    counts = dict.fromkeys(second, 0)
+    num_touching = 0
+    for epoch in range(8):
+        batch = all_sequences(source, epoch)
+        for i, relation_id in enumerate(batch.relation):
+            a, b = split_pair(batch, i)
+            relation = RELATIONS[relation_id]
+            actual = textual_relation(a, b, split)
+            # A text from elsewhere in the document may begin where the first one ends.
+            is_touching = relation == "same-document" and actual in ("next", "previous")
+            num_touching += is_touching
+            assert actual == relation or is_touching
+            counts[relation] += 1
+    total = sum(counts.values())
+    assert num_touching < 0.5 * counts.get("same-document", 1)
+    for relation, fraction in second.items():
+        assert counts[relation] / total == pytest.approx(fraction, abs=0.05)
 
 
 def test_single_sentences_have_a_random_second_text():

@@ -71,6 +71,14 @@ def test_touching_spans_are_merged():
         assert unit_ids[weight > 0].tolist() == masked[begins][np.cumsum(begins) - 1].tolist()
 
 
+def test_a_masked_first_token_begins_a_span():
+    batch = batch_of_words([*range(20), -1], 400)
+    selected = select(SpanSelection(longest=2), batch, 0.6)
+    is_first = (selected.positions == 0) & (selected.weights > 0)
+    assert is_first.any()
+    assert (selected.unit_ids[is_first] == 0).all()
+
+
 @pytest.mark.parametrize("of", ["words", "tokens"])
 def test_unmerged_spans_keep_their_lengths(of):
     batch = batch_of_words([-1, *range(20), -1], 400)

@@ -52,6 +52,16 @@ def test_packed_pairs_are_isolated() -> None:
     assert batch.token_info.word_ids[0, 9:].tolist() == [-1, 3, 4, -1, -1, 5, -1]
 
 
+def test_pairs_are_packed_while_both_sides_and_delimiters_fit() -> None:
+    # Pairs of 3 + 5, 2 + 2, 6 + 2 and 1 + 7 tokens, and four delimiters each, in sequences of 24.
+    sides = [3, 5, 2, 2, 6, 2, 1, 7]
+    source, _ = plan_text(TranslationPair(length=24, packing=True), [[[1] * n] for n in sides])
+    batch = all_sequences(source)
+    sizes = [a + b + 4 for a, b in zip(sides[::2], sides[1::2], strict=True)]
+    assert batch.is_real.sum(1).tolist() == [sizes[0] + sizes[1], sizes[2] + sizes[3]]
+    assert [(ids == CLS).sum() for ids in batch.token_ids] == [4, 4]
+
+
 def test_missing_translations_are_an_error() -> None:
     with pytest.raises(UserError, match="holds no translations"):
         plan_text(TranslationPair(length=16), [[[1, 2]]])

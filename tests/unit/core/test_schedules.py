@@ -77,6 +77,7 @@ def test_constant_linear_and_cosine_at_start_middle_and_end() -> None:
     [
         ("linear", {0.0: 0.0, 0.1: 0.5, 0.2: 1.0, 0.6: 0.5, 1.0: 0.0}),
         ("cosine", {0.0: 0.0, 0.2: 1.0, 0.6: 0.5, 1.0: 0.0}),
+        ("cubic", {0.0: 0.0, 0.1: 0.5, 0.2: 1.0, 0.6: 0.125, 1.0: 0.0}),
         ("constant", {0.0: 0.0, 0.2: 1.0, 1.0: 1.0}),
         ("trapezoid", {0.0: 0.0, 0.2: 1.0, 0.6: 1.0, 0.8: 0.5, 1.0: 0.0}),
     ],
@@ -87,7 +88,7 @@ def test_warmup_and_decay(decay: Any, values_at: dict[float, float]) -> None:
 
 
 def test_decay_ends_at_the_floor() -> None:
-    for decay in ("linear", "cosine", "trapezoid"):
+    for decay in ("linear", "cubic", "cosine", "trapezoid"):
         schedule = WarmupSchedule(decay=decay, floor=0.1)
         assert schedule.at(1.0) == pytest.approx(0.1)
         assert schedule.at(schedule.warmup) == pytest.approx(1.0)

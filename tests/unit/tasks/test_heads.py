@@ -21,6 +21,7 @@ from bertwright.tasks.heads.head import (
     TransformHeadConfig,
     init_head,
 )
+from bertwright.tasks.heads.layers import LayerMix
 from bertwright.tasks.heads.pooling import last_max_mean_pool, mean_pool, pooling_positions
 from bertwright.tasks.heads.task_visibility import with_siamese_visibility
 from bertwright.tasks.outputs import OutputType
@@ -47,6 +48,26 @@ def test_poolings() -> None:
     assert mean_pool(STATES, DOCUMENT).tolist() == [[2.0], [4.0]]
     assert mean_pool(STATES[1:], None).tolist() == [[4.0]]
     assert last_max_mean_pool(STATES, DOCUMENT).tolist() == [[3.0, 3.0, 2.0], [6.0, 6.0, 4.0]]
+
+
+@pytest.mark.parametrize("num_poolings", [1, 2])
+@pytest.mark.parametrize("mode", ["learned", "sum", "mean"])
+def test_layers_are_mixed_by_softmax_normalised_weights(mode, num_poolings: int) -> None:
+    """Peters et al. 2018, equation 1: gain times the layers' sum, weighted by a softmax."""
+    layers = np.random.default_rng(0).normal(size=(4, num_poolings, 3, 5))
+    mix, scores, gain = LayerMix(mode, 3, num_poolings), np.array([0.3, -1.2, 2.0]), 0.7
+    weights = {"sum": np.ones(3), "mean": np.full(3, 1 / 3)}.get(mode)
+    if weights is None:
+        # Untrained, the mix is the mean.
+        untrained = mix(torch.from_numpy(layers).float().flatten(1))
+        np.testing.assert_allclose(
+            untrained.detach(), layers.mean(2).reshape(4, -1), rtol=1e-5, atol=1e-6
+        )
+        mix.load_state_dict({"weights": torch.tensor(scores), "gain": torch.tensor([gain])})
+        weights = gain * np.exp(scores) / np.exp(scores).sum()
+    expected = np.einsum("bpld,l->bpd", layers, weights).reshape(4, -1)
+    mixed = mix(torch.from_numpy(layers).float().flatten(1))
+    np.testing.assert_allclose(mixed.detach(), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,7 @@ class SubjectVerbAgreement(Analysis):
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
         findings = Findings(inputs.seed)
         differences: dict[str, np.ndarray] = {}
+        is_preferred: dict[str, np.ndarray] = {}
         for name, pairs in self.sample_pairs(inputs.seed).items():
             indices = [pair.verb_index for pair in pairs]
             correct, wrong = (
@@ -90,11 +91,12 @@ class SubjectVerbAgreement(Analysis):
                 for is_correct in (True, False)
             )
             differences[name] = correct - wrong
-            is_preferred = np.where(differences[name] == 0, 0.5, differences[name] > 0)
+            is_preferred[name] = np.where(differences[name] == 0, 0.5, differences[name] > 0)
             chance = BaselineValue("chance", 0.5)
-            findings.add_ratio(name, is_preferred, baseline=chance)
-        simple, attractor = (differences[name] > 0 for name in ("simple", "attractor"))
-        findings.add_difference("simple minus attractor", simple, attractor)
+            findings.add_ratio(name, is_preferred[name], baseline=chance)
+        findings.add_difference(
+            "simple minus attractor", is_preferred["simple"], is_preferred["attractor"]
+        )
         return AnalysisResult(findings, differences)
 
 

@@ -1,0 +1,129 @@
+"""All mutants of a package: places in the code, and what is changed there."""
+
+import ast
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from cosmic_ray.ast import ast_nodes, get_ast
+from cosmic_ray.mutating import mutate_code
+from cosmic_ray.operators.operator import Operator
+from cosmic_ray.plugins import get_operator
+
+from mutation.exclusions import Position, Span, excluded_spans
+from mutation.operators import RemoveTransformation, SwapArguments
+
+OUR_OPERATORS: Mapping[str, type[Operator]] = {
+    "RemoveTransformation": RemoveTransformation,
+    "SwapArguments": SwapArguments,
+}
+
+EQUIVALENT = Path(__file__).parent / "equivalent.yaml"
+"""Mutants that behave like the original code, each with the reason."""
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A change of one place in one file.
+
+    Attributes:
+        path: the file, relative to the checkout.
+        start, stop: the first and the last position that change, lines from 1.
+        function_lines: first and last line of the function around it; None outside of functions.
+    """
+
+    package: str
+    path: str
+    operator: str
+    occurrence: int
+    start: Position
+    stop: Position
+    function_lines: tuple[int, int] | None
+
+    def mutated_source(self, source: str) -> str:
+        """Return the source of the file with the change."""
+        mutated = mutate_code(source, build_operator(self.operator), self.occurrence)
+        assert mutated is not None, self
+        return mutated
+
+
+def build_operator(name: str) -> Operator:
+    operator = OUR_OPERATORS.get(name)
+    return operator() if operator else get_operator(f"core/{name}")()
+
+
+def find_mutants(
+    checkout: Path,
+    package: str,
+    operators: Iterable[str],
+    equivalent: Iterable[Mapping[str, Any]],
+    excludes_defaults: bool = False,
+) -> list[Mutant]:
+    """Return the mutants of the modules in ``src/bertwright/PACKAGE``."""
+    named = [(name, build_operator(name)) for name in operators]
+    known = {(e["file"], e["from"], e["to"]) for e in equivalent}
+    files_with_equivalents = {file for file, _, _ in known}
+    mutants: list[Mutant] = []
+    for file in sorted((checkout / "src/bertwright" / package).rglob("*.py")):
+        path = str(file.relative_to(checkout))
+        source = file.read_text(encoding="utf-8")
+        excluded = excluded_spans(source, excludes_defaults)
+        for mutant in _mutants_of_file(package, path, source, named, excluded):
+            if path in files_with_equivalents and (path, *changed_line(mutant, source)) in known:
+                continue
+            mutants.append(mutant)
+    return mutants
+
+
+def _mutants_of_file(
+    package: str,
+    path: str,
+    source: str,
+    operators: list[tuple[str, Operator]],
+    excluded: list[Span],
+) -> Iterator[Mutant]:
+    functions = _functions(source)
+    counts = dict.fromkeys((name for name, _ in operators), -1)
+    for node in ast_nodes(get_ast(source)):
+        for name, operator in operators:
+            for start, stop in operator.mutation_positions(node):
+                counts[name] += 1
+                if any(span.contains(start) for span in excluded):
+                    continue
+                around = [f for f in functions if f[0] <= start[0] <= f[1]]
+                smallest = min(around, key=lambda f: f[1] - f[0], default=None)
+                yield Mutant(package, path, name, counts[name], start, stop, smallest)
+
+
+def _functions(source: str) -> list[tuple[int, int]]:
+    """Return the first and last line of the body of every function."""
+    return [
+        (node.body[0].lineno, node.end_lineno or node.lineno)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef)
+    ]
+
+
+def changed_line(mutant: Mutant, source: str) -> tuple[str, str]:
+    """Return the first line that a mutant changes, before and after, without indentation."""
+    before, after = source.splitlines(), mutant.mutated_source(source).splitlines()
+    changed = [(a, b) for a, b in zip(before, after, strict=False) if a != b]
+    first = changed[0] if changed else ("", "")
+    return first[0].strip(), first[1].strip()
+
+
+def read_equivalent() -> list[Mapping[str, Any]]:
+    """Return the mutants that are known to be equivalent, each with its reason."""
+    entries = yaml.safe_load(EQUIVALENT.read_text(encoding="utf-8")) or []
+    assert all(entry.keys() == {"file", "from", "to", "reason"} for entry in entries)
+    return entries
+
+
+def in_random_order(mutants: Iterable[Mutant], seed: int) -> list[Mutant]:
+    """Return mutants so that the first N are a random sample, for every N."""
+    shuffled = sorted(mutants, key=lambda m: (m.path, m.operator, m.occurrence))
+    random.Random(seed).shuffle(shuffled)
+    return shuffled

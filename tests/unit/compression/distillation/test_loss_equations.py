@@ -1,0 +1,239 @@
+"""Distillation losses against the equations of their papers, computed in NumPy."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bertwright.compression.distillation.losses import DistillationInputs, DistillationTermConfig
+from small_recipe import small
+
+SEQUENCES, LENGTH, WIDTH, HEADS, HEAD_WIDTH = 3, 5, 32, 4, 8
+MASK = np.arange(LENGTH) < np.array([[5], [3], [4]])
+GENERATOR = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> NDArray[np.float64]:
+    return GENERATOR.normal(0, 1, shape).astype(np.float32).astype(np.float64)
+
+
+STUDENT_LOGITS, TEACHER_LOGITS = 3 * normal(4, 6), 3 * normal(4, 6)
+# Layer 1 of the student is compared with layer 2 of the teacher, and so on.
+STUDENT_STATES, TEACHER_STATES = 2 * normal(3, SEQUENCES, LENGTH, WIDTH) + 1, normal(5, 3, 5, WIDTH)
+STUDENT_PARTS, TEACHER_PARTS = (normal(3, SEQUENCES, HEADS, LENGTH, HEAD_WIDTH) for _ in range(2))
+STUDENT_SCORES, TEACHER_SCORES = (normal(2, SEQUENCES, HEADS, LENGTH, LENGTH) for _ in range(2))
+PAIRS = ((1, 2), (2, 4))
+
+
+def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    exponentials = np.exp(scores - scores.max(-1, keepdims=True))
+    return exponentials / exponentials.sum(-1, keepdims=True)
+
+
+def softmax_of_real(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax over the keys that are no padding."""
+    return softmax(np.where(MASK[:, None, None, :], scores, -np.inf))
+
+
+def tensors(values: Mapping[str, NDArray[np.float64]]) -> dict[str, Tensor]:
+    return {name: torch.from_numpy(value).float() for name, value in values.items()}
+
+
+def hidden_values(states, parts, scores, pair_index: int) -> dict[str, NDArray[np.float64]]:
+    """Return the values of all taps; attention differs between the layers of a model."""
+    values = {"embeddings.output": states[0]}
+    for layer in range(1, len(states)):
+        attention = f"blocks.{layer - 1}.attention"
+        values[f"blocks.{layer - 1}.residual"] = states[layer]
+        values |= dict(
+            zip((f"{attention}.{p}" for p in ("query", "key", "value")), parts, strict=True)
+        )
+        index = [pair[pair_index] for pair in PAIRS]
+        layer_scores = scores[index.index(layer)] if layer in index else np.zeros_like(scores[0])
+        values[f"{attention}.scores"] = layer_scores
+        values[f"{attention}.weights"] = softmax_of_real(layer_scores)
+    return values
+
+
+INPUTS = DistillationInputs(
+    *(torch.from_numpy(x).float() for x in (STUDENT_LOGITS, TEACHER_LOGITS)),
+    *(torch.from_numpy(x).float() for x in (STUDENT_LOGITS, TEACHER_LOGITS)),
+    tensors(hidden_values(STUDENT_STATES, STUDENT_PARTS, STUDENT_SCORES, 0)),
+    tensors(hidden_values(TEACHER_STATES, TEACHER_PARTS, TEACHER_SCORES, 1)),
+    torch.from_numpy(MASK),
+    0.0,
+)
+
+
+def term_of(settings: Mapping[str, object]) -> nn.Module:
+    """Return the term for a student of two layers and a teacher of four."""
+    student, teacher = (
+        small("bert", f"encoder.depth.layers={layers}", "encoder.width=32").encoder
+        for layers in (2, 4)
+    )
+    return DistillationTermConfig.parse(settings).build(student, teacher)
+
+
+def loss_of(settings: Mapping[str, object]) -> float:
+    return term_of(settings)(INPUTS).item()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.0, 10.0])
+def test_soft_targets(temperature: float) -> None:
+    """Hinton et al. 2015: cross entropy at temperature T, times T^2, less the teacher's entropy."""
+    teacher, student = (softmax(x / temperature) for x in (TEACHER_LOGITS, STUDENT_LOGITS))
+    cross_entropy, entropy = (-(teacher * np.log(p)).sum() for p in (student, teacher))
+    settings = {"kind": "outputs", "temperature": temperature}
+    assert loss_of(settings) == pytest.approx(temperature**2 * (cross_entropy - entropy), rel=1e-5)
+
+
+def test_squared_outputs() -> None:
+    """Tang et al. 2019, equation 6: the squared distance of logits."""
+    expected = ((STUDENT_LOGITS - TEACHER_LOGITS) ** 2).sum()
+    settings = {"kind": "outputs", "distance": "squared"}
+    assert loss_of(settings) == pytest.approx(expected, rel=1e-5)
+    # Published code divides by the number of classes.
+    assert loss_of({**settings, "mean": True}) * 6 == pytest.approx(expected, rel=1e-5)
+
+
+def paired_states() -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+    return [(STUDENT_STATES[i], TEACHER_STATES[j]) for i, j in PAIRS]
+
+
+def test_patient_distillation() -> None:
+    """Sun et al. 2019, equation 7: states of [CLS], each divided by its length."""
+    expected = 0.0
+    for student, teacher in paired_states():
+        for a, b in zip(student[:, 0], teacher[:, 0], strict=True):
+            expected += ((a / np.linalg.norm(a) - b / np.linalg.norm(b)) ** 2).sum()
+    settings = {"kind": "states", "positions": "first", "normalisation": "length"}
+    assert loss_of(settings) * WIDTH == pytest.approx(expected, rel=1e-5)
+
+
+def test_states_are_compared_at_every_real_position() -> None:
+    """Jiao et al. 2020, equation 8: the mean squared error, without normalisation."""
+    expected = sum((((a - b) ** 2).mean(-1) * MASK).sum() for a, b in paired_states())
+    assert loss_of({"kind": "states"}) == pytest.approx(expected, rel=1e-5)
+    embeddings = ((STUDENT_STATES[0] - TEACHER_STATES[0]) ** 2).mean(-1) * MASK
+    with_embeddings = loss_of({"kind": "states", "layers": {"embeddings": True}})
+    assert with_embeddings == pytest.approx(expected + embeddings.sum(), rel=1e-5)
+
+
+def test_standardised_states() -> None:
+    """Sun et al. 2020, equation 4, on states of mean 0 and deviation 1 (layer normalisation)."""
+
+    def standardised(states: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (states - states.mean(-1, keepdims=True)) / states.std(-1, keepdims=True)
+
+    expected = sum(
+        (((standardised(a) - standardised(b)) ** 2).mean(-1) * MASK).sum()
+        for a, b in paired_states()
+    )
+    settings = {"kind": "states", "normalisation": "deviation"}
+    assert loss_of(settings) == pytest.approx(expected, rel=1e-4)
+
+
+def test_directions_of_states() -> None:
+    """Sanh et al. 2019: 1 - cosine, here of the last layers."""
+    a, b = paired_states()[-1]
+    cosine = (a * b).sum(-1) / np.linalg.norm(a, axis=-1) / np.linalg.norm(b, axis=-1)
+    settings = {"kind": "states", "distance": "cosine", "layers": {"subset": "last"}}
+    assert loss_of(settings) == pytest.approx(((1 - cosine) * MASK).sum(), rel=1e-5)
+
+
+@pytest.mark.parametrize("moment", ["mean", "variance"])
+def test_moments_of_states(moment: str) -> None:
+    """MobileBERT's released code: squared difference of means, absolute one of variances."""
+    expected = 0.0
+    for a, b in paired_states():
+        difference = a.mean(-1) - b.mean(-1) if moment == "mean" else a.var(-1) - b.var(-1)
+        expected += ((difference**2 if moment == "mean" else abs(difference)) * MASK).sum()
+    assert loss_of({"kind": "moments", "moment": moment}) == pytest.approx(expected, rel=1e-5)
+
+
+def test_attention_scores() -> None:
+    """Jiao et al. 2020, equation 7: mean over heads and positions of unnormalised scores."""
+    expected = 0.0
+    for student, teacher in zip(STUDENT_SCORES, TEACHER_SCORES, strict=True):
+        for sequence, mask in enumerate(MASK):
+            real = np.ix_(range(HEADS), mask, mask)
+            expected += ((student[sequence] - teacher[sequence])[real] ** 2).mean()
+    assert loss_of({"kind": "attention"}) == pytest.approx(expected, rel=1e-5)
+
+
+def test_attention_weights() -> None:
+    """Sun et al. 2020, equation 5: KL(teacher || student), mean over heads and positions."""
+    expected = 0.0
+    for student, teacher in zip(STUDENT_SCORES, TEACHER_SCORES, strict=True):
+        a, b = softmax_of_real(student), softmax_of_real(teacher)
+        divergence = np.where(b > 0, b * np.log(np.where(b > 0, b / a.clip(1e-30), 1.0)), 0.0)
+        by_query = divergence.sum(-1)
+        expected += sum(by_query[i][:, mask].mean() for i, mask in enumerate(MASK))
+    settings = {"kind": "attention", "target": "weights"}
+    assert loss_of(settings) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kind": "attention"},
+        {"kind": "attention", "target": "weights"},
+        {"kind": "relations", "heads": 4},
+        {"kind": "states"},
+        {"kind": "moments"},
+    ],
+)
+def test_filler_sequences_add_nothing(settings: Mapping[str, object]) -> None:
+    """A batch is filled with sequences of padding, whose attention is all 0."""
+    filled = {
+        side: {
+            name: torch.cat((tensor, torch.zeros_like(tensor[:1])))
+            for name, tensor in getattr(INPUTS, side).items()
+        }
+        for side in ("student_values", "teacher_values")
+    }
+    mask = torch.cat((INPUTS.attention_mask, torch.zeros(1, LENGTH, dtype=torch.bool)))
+    inputs = replace(INPUTS, **filled, attention_mask=mask)
+    assert term_of(settings)(inputs).item() == pytest.approx(loss_of(settings), rel=1e-6)
+
+
+@pytest.mark.parametrize("heads", [2, 4, 8])
+def test_relations(heads: int) -> None:
+    """Wang et al. 2021, equations 5 to 7: scaled products of queries, keys and values."""
+    expected = 0.0
+    for student, teacher in zip(STUDENT_PARTS, TEACHER_PARTS, strict=True):
+        a, b = (
+            softmax_of_real(x @ x.swapaxes(-1, -2) / np.sqrt(HEADS * HEAD_WIDTH / heads))
+            for x in (split_heads(student, heads), split_heads(teacher, heads))
+        )
+        divergence = (b * np.log(np.where(b > 0, b, 1) / np.where(a > 0, a, 1))).sum(-1)
+        expected += sum(divergence[i][:, mask].mean() for i, mask in enumerate(MASK))
+    assert loss_of({"kind": "relations", "heads": heads}) == pytest.approx(expected, rel=1e-5)
+
+
+def split_heads(vectors: NDArray[np.float64], heads: int) -> NDArray[np.float64]:
+    """Return vectors (B, heads, L, d) of the concatenated attention heads (B, H, L, d')."""
+    joined = np.concatenate([vectors[:, head] for head in range(HEADS)], axis=-1)
+    return np.stack(np.split(joined, heads, axis=-1), axis=1)
+
+
+@pytest.mark.parametrize(
+    ("order", "fraction", "layers"),
+    [
+        ("joint", 0.0, [0, 1]),
+        ("cumulative", 0.0, [0]),
+        ("cumulative", 0.5, [0, 1]),
+        ("sequential", 0.49, [0]),
+        ("sequential", 0.5, [1]),
+        ("sequential", 1.0, [1]),
+    ],
+)
+def test_pairs_of_layers_are_trained_in_order(order: str, fraction: float, layers) -> None:
+    """Aguilar et al. 2020, section 3.2: progressive and stacked distillation."""
+    terms = [(((a - b) ** 2).mean(-1) * MASK).sum() for a, b in paired_states()]
+    loss = term_of({"kind": "states", "order": order})(replace(INPUTS, fraction=fraction))
+    assert loss.item() == pytest.approx(sum(terms[layer] for layer in layers), rel=1e-5)

@@ -1,0 +1,111 @@
+"""What objectives declare about themselves is what they do."""
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from bertwright.batches.targets import Targets
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.core.rng import CounterRng
+from bertwright.models.model import Model
+from bertwright.objectives.objective import MaskingContext, Objective
+from bertwright.recipes import Recipe
+from bertwright.testing.toy import TOY_VOCAB_SIZE, toy_sequences, toy_vocabulary
+from toy_recipes import SYSTEMS, toy
+
+
+@cache
+def examples() -> dict[str, tuple[Recipe, Objective, str, SequenceBatch, SequenceBatch, Targets]]:
+    """Return every kind of objective in a recipe: its sequences before and after, and its targets.
+
+    Objectives that are listed before it have changed the sequences.
+    """
+    found: dict[str, tuple[Recipe, Objective, str, SequenceBatch, SequenceBatch, Targets]] = {}
+    for system in SYSTEMS:
+        recipe = toy(system)
+        turns = [
+            (phase, turn, group)
+            for phase in range(len(recipe.phases))
+            for turn, group in enumerate(recipe.objective_schedule(phase))
+        ]
+        for phase, turn, group in turns:
+            batch = toy_sequences(recipe, phase, turn)
+            index = np.arange(len(batch.token_ids))
+            rng = CounterRng(recipe.seed, np.zeros_like(index), index)
+            earlier: dict[str, Targets] = {}
+            for name, objective in group.objectives.items():
+                context = MaskingContext(rng, toy_vocabulary(), earlier_targets=dict(earlier))
+                changed, targets = objective.make_targets(batch, context)
+                kind = objective.kind_name()
+                found.setdefault(kind, (recipe, objective, name, batch, changed, targets))
+                batch, earlier[name] = changed, targets
+    return found
+
+
+KINDS = sorted(examples())
+
+
+def test_every_kind_is_in_a_recipe() -> None:
+    own = {k for k, c in Objective.kinds().items() if c.__module__.startswith("bertwright.")}
+    assert set(KINDS) == own
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_input_changes_as_declared(kind: str) -> None:
+    _, objective, _, before, after, targets = examples()[kind]
+    declared, length = objective.capabilities, before.token_ids.shape[1]
+    moves_tokens = objective.permutes_input
+    changes = declared.masks_input or declared.corrupts_input or moves_tokens
+    same = after.token_ids.shape == before.token_ids.shape and bool(
+        (after.token_ids == before.token_ids).all()
+    )
+    assert same == (not changes)
+    if (declared.predicts_tokens or declared.is_generator) and not moves_tokens:
+        assert declared.masks_input == (not same)
+    if declared.uses_decoder or after.token_ids.shape[1] != length:
+        return  # the encoder reads another text, or has queries behind it
+    changed = np.flatnonzero(after.token_ids != before.token_ids)
+    predicted = targets.positions[targets.weights > 0]
+    only_targets_change = set(changed.tolist()) <= set(predicted.tolist())
+    assert only_targets_change == (not moves_tokens)
+    kept = np.sort(after.token_ids, axis=1) == np.sort(before.token_ids, axis=1)
+    if declared.corrupts_input:  # the same tokens in another order
+        assert kept.all()
+    elif declared.masks_input:
+        assert not kept.all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_labels_are_the_declared_classes(kind: str) -> None:
+    _, objective, _, _, _, targets = examples()[kind]
+    declared = objective.capabilities
+    labels = targets.labels[targets.weights > 0]
+    assert len(labels)
+    assert labels.min() >= 0
+    if not declared.is_classification:
+        assert not labels.any()
+        assert not declared.class_labels
+        assert not declared.predicts_tokens
+        return
+    num_classes = objective.num_classes(TOY_VOCAB_SIZE)
+    assert labels.max() < (TOY_VOCAB_SIZE if declared.detects_replacements else num_classes)
+    if not declared.is_generator:
+        names = [objective.class_label(n, str) for n in range(num_classes)]
+        assert len(set(names)) == num_classes
+    uses_vocabulary = declared.predicts_tokens or objective.class_labels is None
+    assert uses_vocabulary == (num_classes == TOY_VOCAB_SIZE)
+    assert declared.uses_embedding_table == (uses_vocabulary and not declared.predicts_tokens)
+    if declared.predicts_tokens:
+        assert objective.class_label(3, lambda token: f"token {token}") == "token 3"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_heads_are_built_for_what_is_not_predicted_by_the_lm_head(kind: str) -> None:
+    recipe, objective, name, _, _, _ = examples()[kind]
+    model = Model.build(recipe, TOY_VOCAB_SIZE)
+    declared = objective.capabilities
+    has_head = name in model.heads
+    needs_head = declared.is_classification and not declared.predicts_tokens
+    assert has_head == needs_head
+    assert (model.output is not None) >= declared.predicts_tokens
