@@ -23,8 +23,8 @@ MAX_WIDTH = 65_536
 
 
 @dataclass(frozen=True)
-class WordVectors:
-    """Vectors (N, D) float32 of N words, most frequent first in published files.
+class WordVectorFile:
+    """The content of a file: vectors (N, D) float32 of N words, most frequent first as published.
 
     ``unknown`` (D,) is the vector of unknown words: the one of the file, or else the mean.
     """
@@ -66,7 +66,7 @@ def import_word_vectors(path: Path) -> tuple[TextModel, int]:
     return TextModel(model, tokenizer), len(source.words) - len(kept)
 
 
-def read_word_vectors(path: Path) -> WordVectors:
+def read_word_vectors(path: Path) -> WordVectorFile:
     """Read a text file (also ``.gz``): on each line a word and its numbers, separated by spaces.
 
     A first line with the number of words and their width is optional. Of words that occur twice,
@@ -94,7 +94,7 @@ def read_word_vectors(path: Path) -> WordVectors:
     if size is not None and num_vectors != size:
         raise UserError(f"{path} holds {num_vectors:,} of {size:,} word vectors: download it again")
     table = np.stack(vectors)
-    return WordVectors(list(words), table, table.mean(axis=0) if unknown is None else unknown)
+    return WordVectorFile(list(words), table, table.mean(axis=0) if unknown is None else unknown)
 
 
 def _parse_vector(location: str, word: str, values: list[str], width: int) -> NDArray[np.float32]:
