@@ -9,6 +9,8 @@ from numbered_text import (
     FIRST_TOKEN,
     PAD,
     SEP,
+    SPECIALS,
+    NumberedSplit,
     all_sequences,
     documents,
     plan_text,
@@ -43,6 +45,17 @@ def test_packing_joins_short_texts():
         [CLS, 100, 101, 102, 103, 104, 105, 106, SEP, PAD],
         [CLS, 107, 108, SEP, CLS, 109, 110, 111, SEP, PAD],
     ]
+
+
+def test_capitals_are_marked_from_the_first_to_the_last():
+    split = NumberedSplit.of(TEXT)
+    split.capitals = np.array([0, 4, split.num_tokens - 1])
+    batch = all_sequences(DocSentences(length=LENGTH).plan(split, SPECIALS, 0))
+    marked = batch.token_ids[batch.token_info.is_capitalised == 1]
+    assert (marked - FIRST_TOKEN).tolist() == split.capitals.tolist()
+    split.capitals = np.array([], np.int64)
+    without = all_sequences(DocSentences(length=LENGTH).plan(split, SPECIALS, 0))
+    assert not without.token_info.is_capitalised.any()
 
 
 @given(text=documents)

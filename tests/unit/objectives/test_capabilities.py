@@ -77,6 +77,16 @@ def test_input_changes_as_declared(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_annotations_of_sequences_are_kept(kind: str) -> None:
+    _, _, _, before, after, _ = examples()[kind]
+    np.testing.assert_array_equal(after.relation, before.relation)
+    assert after.is_special.shape == after.token_ids.shape
+    assert after.is_special.dtype == np.bool_
+    if after.token_info.is_query_stream is not None:
+        assert after.is_special[after.token_info.is_query_stream].all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_labels_are_the_declared_classes(kind: str) -> None:
     _, objective, _, _, _, targets = examples()[kind]
     declared = objective.capabilities

@@ -53,6 +53,16 @@ def test_spans_are_permuted_and_predicted(text, of, size, rate):
         assert sorted(shuffled.token_ids.ravel()[span]) == sorted(batch.token_ids.ravel()[span])
 
 
+def test_a_short_text_has_one_span():
+    # Texts of two tokens each; 30 % of all are less than two spans, for which there is room.
+    batch = format_batch(SegmentPair(length=24), [[[2], [2]]] * 4)
+    assert (batch.is_real.sum(1) < 10).all()
+    is_excluded = np.zeros(batch.token_ids.shape, np.bool_)
+    rng = CounterRng(0, 0, np.arange(len(batch.token_ids)))
+    weights = shuffle_spans(batch, is_excluded, 2, 0.3, rng)[1].weights
+    assert (weights.reshape(len(batch.token_ids), -1).sum(1) == 2).all()
+
+
 def test_too_long_spans_are_an_error():
     batch = format_batch(SegmentPair(length=24), [[[1, 1, 1]] * 20] * 4)
     is_excluded = np.zeros(batch.token_ids.shape, np.bool_)
