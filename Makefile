@@ -10,6 +10,7 @@ TORCH_INDEX ?=
 DATA ?=
 MUTATE_MINUTES ?= 60
 SPEED := docs/results/speed.md
+LECTURES := docs/concepts/lectures.md
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
@@ -70,10 +71,11 @@ compressions: .venv/.development ## Check every compression method on a toy mode
 	$(BIN)/python -m experiments compressions --quick
 
 studies: .venv/.development ## Run every study of a claim and write docs/claims.md (hours; can be resumed)
-	$(BIN)/bertwright study run -o studies --processes 2
+	$(BIN)/bertwright study run -o studies --processes 2 --until decided
 	for result in studies/*/result.json; do \
 	    folder=docs/results/$${result%/*}; mkdir -p $$folder && cp $$result $$folder; done
 	$(BIN)/python -m experiments claims docs/results/studies --document docs/claims.md
+	$(BIN)/python -m experiments lectures docs/results --document $(LECTURES)
 
 docs: .venv/.development ## Build the documentation into docs/_build, without warnings
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
@@ -84,6 +86,7 @@ wheel: .venv/.development ## Build the wheel, and use it in an empty environment
 documents: .venv/.development ## Update the computed values in README and docs (after make quickstart)
 	$(BIN)/python docs/one_token.py
 	$(BIN)/python docs/readme.py quickstart
+	$(BIN)/python -m experiments lectures docs/results --document $(LECTURES)
 
 bench: .venv/.development ## Time training, embedding and preparation against other libraries
 	$(BIN)/python -m benchmarks pretrain --document $(SPEED) $(if $(DATA),--data $(DATA))

@@ -51,6 +51,17 @@ def re_evaluate(result: Mapping[str, Any]) -> dict[str, Any]:
     return {**again, "provenance": result["provenance"]}
 
 
+def has_present_design(result: Mapping[str, Any]) -> bool:
+    """Return whether a stored result compares what the study with its name compares today."""
+    stored = Study.model_validate(result["study"])
+    return _design(stored) == _design(Study.load(stored.name))
+
+
+def _design(study: Study) -> dict[str, Any]:
+    """Return what a study compares, without the words of its question."""
+    return {**study.as_dict(), "question": "", "source": ""}
+
+
 def _load_results(folder: Path) -> dict[str, dict[str, Any]]:
     files = sorted(folder.glob(f"*/{RESULT_FILE}"))
     if not files:
@@ -71,7 +82,8 @@ def _claim_row(study: Study, result: Mapping[str, Any] | None) -> dict[str, obje
     seeds = sorted({len(by_seed) for by_seed in result["arms"].values()})
     return {
         **row,
-        "verdict": _verdict_cell(result),
+        "verdict": _verdict_cell(result)
+        + ("" if has_present_design(result) else ", by an earlier design"),
         "body": "exchanged" if result["body"]["exchanged"] else "published",
         "equal": result["equal"],
         "seeds": " to ".join(str(count) for count in dict.fromkeys((seeds[0], seeds[-1]))),

@@ -11,6 +11,7 @@ from bertwright.studies.report import RESULT_FILE, stored_results
 from bertwright.studies.study import Study
 from bertwright.studies.verdict import StudyVerdict, evaluate, overall_label
 from experiments.analyses.stored_claims import read_claims
+from experiments.claims_page import has_present_design
 from experiments.compressions.check import CheckOutcome
 from experiments.compressions.checks import select_checks
 from experiments.compressions.run_checks import CHECKS
@@ -79,9 +80,7 @@ class StoredResults:
             return f"`{name}` not run"
         parts = Counter[str](verdict.label for verdict in verdicts)
         note = f" ({_count_labels(parts)})" if len(parts) > 1 else ""
-        stored = Study.model_validate(self._studies[name]["study"])
-        is_present = _design(stored) == _design(Study.load(name))
-        earlier = "" if is_present else ", by an earlier design"
+        earlier = "" if has_present_design(self._studies[name]) else ", by an earlier design"
         return f"`{name}` **{overall_label(verdicts)}**{note}{earlier}"
 
     def _labels_of_analysis(self, model: str, name: str) -> list[VerdictLabel]:
@@ -110,11 +109,6 @@ class StoredResults:
         labels = Counter[str](self._labels_of_check(number))
         measured = f"; {_count_labels(labels)}" if labels else ""
         return f"{number} {num_met} of {len(outcome.checks)} exact checks hold{measured}"
-
-
-def _design(study: Study) -> dict[str, Any]:
-    """Return what a study compares, without the words of its question."""
-    return {**study.as_dict(), "question": "", "source": ""}
 
 
 def _recipe_text(name: str) -> str:

@@ -7,6 +7,7 @@ settings are smaller in every study; a changed architecture is named as a change
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bertwright.core.errors import UserError
 from bertwright.recipes import Recipe
 from bertwright.recipes.comparison import describe_value, differences
 from bertwright.recipes.loading import PlainMapping, system_of
@@ -46,9 +47,12 @@ def body_report(study: Study) -> dict[str, Any]:
     arms: dict[str, dict[str, Any]] = {}
     exchanged: dict[str, None] = {}
     for name, arm in study.arms.items():
-        published = Recipe.load(arm.recipe, scale)
-        unchanged = Recipe.load(arm.recipe, scale, arm.changes)
-        exchanged |= dict.fromkeys(_in_words(unchanged, study.recipe(name, 0)))
+        published, trained = Recipe.load(arm.recipe, scale), study.recipe(name, 0)
+        try:
+            unchanged = Recipe.load(arm.recipe, scale, arm.changes)
+        except UserError:  # the arm's changes need those of the study
+            unchanged = trained
+        exchanged |= dict.fromkeys(_in_words(unchanged, trained))
         changes = list(_in_words(published, unchanged))
         if arm.cost != 1.0:
             changes.append(f"{arm.cost:g} times the cost")
