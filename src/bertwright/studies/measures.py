@@ -212,15 +212,19 @@ def fills_correctly(model: TextModel, gap: str, expected: str) -> bool:
 class FineTuningMeasure(Measure):
     """The scores of an arm fine-tuned for a task.
 
-    The task is part of the corpus, or in the catalogue with its ``data`` folder. At most
-    ``examples`` of its training examples are used. The model is also evaluated, without further
+    The task is part of the corpus, or in the catalogue with its ``data`` folder; ``train`` and
+    ``dev`` name its files where the folder has several. At most ``examples`` of its training
+    examples are used, and ``dev_examples`` of the others. The model is also evaluated, without further
     training, on ``transfer_tasks`` of the corpus, such as the same task in another language.
     """
 
     kind: Literal["fine-tuning"] = "fine-tuning"
     task: str
     data: str | None = None
+    train: str | None = None
+    dev: str | None = None
     examples: int | None = None
+    dev_examples: int | None = None
     transfer_tasks: tuple[str, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
 
@@ -236,13 +240,16 @@ class FineTuningMeasure(Measure):
         if self.data is not None and TASKS.find(self.task) is None:
             return f"there is no task {self.task!r}{did_you_mean(self.task, TASKS)}"
         if self.data is not None:
-            return None if Path(self.data).is_dir() else f"there is no folder {self.data}"
+            paths = (Path(self.data), *(Path(self.data) / f for f in (self.train, self.dev) if f))
+            return next((f"there is no {path}" for path in paths if not path.exists()), None)
         return _missing_task(corpus, (self.task, *self.transfer_tasks))
 
     def input_files(self, corpus: CorpusFolder) -> list[Path]:
         folder = corpus.task(self.task) if self.data is None else Path(self.data)
         others = [find_split_file(corpus.task(name), "dev") for name in self.transfer_tasks]
-        return [find_split_file(folder, "train"), find_split_file(folder, "dev"), *others]
+        train = folder / self.train if self.train else find_split_file(folder, "train")
+        dev = folder / self.dev if self.dev else find_split_file(folder, "dev")
+        return [train, dev, *others]
 
     def compute(self, arm: TrainedArm) -> Metrics:
         train, dev, *_ = self.input_files(arm.corpus)
@@ -252,7 +259,7 @@ class FineTuningMeasure(Measure):
             arm.text_model(),
             task,
             train=examples,
-            dev=task.read_examples(dev),
+            dev=task.read_examples(dev)[: self.dev_examples],
             seed=arm.seed,
             **self.settings,
         )

@@ -108,7 +108,8 @@ def test_accuracy_by_kind_of_prompt(arm: str, request: pytest.FixtureRequest) ->
         (MinimalPairMeasure(file="none.jsonl"), "there is no file none.jsonl"),
         (FineTuningMeasure(task="topc"), "no task 'topc': did you mean 'topic'"),
         (FineTuningMeasure(task="topic", transfer_tasks=("topic-fr",)), "no task 'topic-fr'"),
-        (FineTuningMeasure(task="sst-2", data="none"), "there is no folder none"),
+        (FineTuningMeasure(task="sst-2", data="none"), "there is no none"),
+        (FineTuningMeasure(task="sst-2", data=".", train="none.tsv"), "there is no none.tsv"),
         (
             FineTuningMeasure(task="sst", data="none"),
             "there is no task 'sst': did you mean 'sst-2'",
