@@ -214,8 +214,9 @@ class FineTuningMeasure(Measure):
 
     The task is part of the corpus, or in the catalogue with its ``data`` folder; ``train`` and
     ``dev`` name its files where the folder has several. At most ``examples`` of its training
-    examples are used, and ``dev_examples`` of the others. The model is also evaluated, without further
-    training, on ``transfer_tasks`` of the corpus, such as the same task in another language.
+    examples are used, and ``dev_examples`` of the others. The model is also evaluated, without
+    further training, on ``transfer_tasks`` of the corpus, such as the same task in another
+    language.
     """
 
     kind: Literal["fine-tuning"] = "fine-tuning"
