@@ -33,7 +33,7 @@ def evaluate_arm(arm: Arm, folder: Path, recipe: Recipe, data: Dataset) -> dict[
         model, _ = load_model(folder)
         recipe = model.recipe
     else:
-        model = StockMaskedLM(folder)
+        model = StockMaskedLM(folder, recipe)
     device = default_device()
     model.to(device)
     return make_held_out_evaluation(
@@ -42,12 +42,11 @@ def evaluate_arm(arm: Arm, folder: Path, recipe: Recipe, data: Dataset) -> dict[
 
 
 class StockMaskedLM(torch.nn.Module):
-    """A stock masked language model with the interface of our evaluation."""
+    """A stock masked language model with the interface of our evaluation; it has no memory."""
 
-    memory_length = 0
-
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, recipe: Recipe) -> None:
         super().__init__()
+        self.recipe = recipe
         from transformers import AutoModelForMaskedLM
 
         self.stock: Any = AutoModelForMaskedLM.from_pretrained(folder).eval()

@@ -4,11 +4,11 @@ Studies, analyses and checks of compression methods share these rules.
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
 from scipy import special
 
 from bertwright.core.statistics import Estimate, estimate
@@ -153,10 +153,15 @@ def repetitions_needed(
     gap = _distance_to_decision(effect.mean, margin, negligible)
     if gap <= 0.0:
         return None
-    counts = np.arange(max(effect.num_values + 1, MIN_REPETITIONS), MAX_UNITS_NEEDED + 1)
-    halves = special.stdtrit(counts - 1, 1 - error / 2) / np.sqrt(counts)
-    decides = halves * effect.standard_deviation < gap
-    return int(counts[decides.argmax()]) if decides.any() else None
+
+    def decides(count: int) -> bool:
+        quantile = float(special.stdtrit(count - 1, 1 - error / 2))
+        return quantile * effect.standard_deviation / math.sqrt(count) < gap
+
+    # Half the interval shrinks with every repetition.
+    counts = range(max(effect.num_values + 1, MIN_REPETITIONS), MAX_UNITS_NEEDED + 1)
+    index = bisect_left(counts, True, key=decides)
+    return counts[index] if index < len(counts) else None
 
 
 def units_needed(
