@@ -53,6 +53,16 @@ def tagged() -> list[TaggedSentence]:
     return [TaggedSentence(words, tuple(tags.get(w, "O") for w in words)) for words in sentences]
 
 
+def attached() -> list[TaggedSentence]:
+    """Return sentences with dependency heads: adjectives depend on the word before their verb."""
+    heads = ("3", "3", "5", "5", "0", "5", "8", "5")
+    lengths = [len(text.split()) for text in TEXTS]
+    return [
+        TaggedSentence(tuple(text.split()), heads[:length])
+        for text, length in zip(TEXTS, lengths, strict=True)
+    ]
+
+
 def several_labels() -> list[Example]:
     """Return texts with the labels old and red, both, either or neither."""
 

@@ -143,9 +143,9 @@ class TaskOptions(FineTuningOptions):
         typer.Option(
             help="Task by name: cola, sst-2, mrpc, sts-b, qqp, mnli, qnli, rte, wnli, squad1, "
             "squad2, race, swag, codah, dream, conll2003, ner, iob2, upos, xpos, feats, "
-            "restoration, sick, sick-relatedness, sick-similarity, sts-b-similarity, wic, "
-            "similarity, retrieval, rank, text-to-text, titles. Several, separated by commas, are "
-            "learned jointly."
+            "dependency-heads, restoration, sick, sick-relatedness, sick-similarity, "
+            "sts-b-similarity, wic, similarity, retrieval, rank, text-to-text, titles. Several, "
+            "separated by commas, are learned jointly."
         ),
     ] = None
     data: Annotated[

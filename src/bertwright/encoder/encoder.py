@@ -42,7 +42,8 @@ class Encoder(nn.Module):
     """An encoder from token ids and token metadata to hidden states.
 
     ``taps`` holds the hooks that record and replace intermediate values. ``num_running_blocks`` is
-    the number of blocks that run.
+    the number of blocks that run. ``knowledge_adapters`` read hidden states beside it; there are
+    none unless added later.
     """
 
     def __init__(self, config: EncoderConfig, vocab_size: int) -> None:
@@ -69,7 +70,7 @@ class Encoder(nn.Module):
         self.scan_directions = (
             scan_directions(config.visibility) if config.mixer.is_recurrent else ()
         )
-        self.blocks = nn.ModuleList(_build_blocks(config))
+        self.blocks = nn.ModuleList(build_blocks(config))
         self.layer_stack = config.residual.build_layer_stack(
             config.depth.build_layer_stack(config.width)
         )
@@ -77,6 +78,7 @@ class Encoder(nn.Module):
         self.num_running_blocks, self.is_compiled = len(self.blocks), False
         self.needs_sublayer_outputs = config.residual.needs_sublayer_outputs
         self.norm = config.norm.build(config.width) if config.norm.is_pre_norm else nn.Identity()
+        self.knowledge_adapters = nn.ModuleList()
 
     @property
     def taps(self) -> Taps:
@@ -320,7 +322,8 @@ class Encoder(nn.Module):
             yield
 
 
-def _build_blocks(config: EncoderConfig) -> list[Block]:
+def build_blocks(config: EncoderConfig) -> list[Block]:
+    """Build the blocks of an encoder."""
     blocks, num_outputs = list[Block](), 0
     orders, is_pre_norm = config.depth.sublayer_orders(), config.norm.is_pre_norm
     for index, (order, (width, output_width)) in enumerate(

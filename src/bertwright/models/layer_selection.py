@@ -6,13 +6,14 @@ Layer 0 is the embeddings, layer k the output of block k; the last layer include
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, cast, get_args
 
 import torch
 from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.encoder.encoder import Encoder
+from bertwright.encoder.knowledge_adapter import ADAPTER_STREAM, KnowledgeAdapter
 from bertwright.modules.attention.cache import Memory
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.token_tensors import TokenInfo
@@ -25,11 +26,19 @@ _LAST = re.compile(r"last(?:-(\d+))?")
 
 @dataclass(frozen=True)
 class LayerSelection:
-    """Indices of layers, and the combination of their hidden states to ``width`` features."""
+    """Indices of layers, and the combination of their hidden states to ``width`` features.
+
+    With ``num_adapters``, the outputs of that many knowledge adapters are concatenated before them.
+    """
 
     indices: tuple[int, ...]
     mix: LayerReduction
     width: int
+    num_adapters: int = 0
+
+    def is_output(self, encoder: Encoder) -> bool:
+        """Return whether nothing but the output of an encoder is selected."""
+        return self.indices == (len(encoder.blocks),) and not self.num_adapters
 
     def hidden_states(
         self,
@@ -45,8 +54,10 @@ class LayerSelection:
         Blocks above the highest selected layer are not computed. ``memory`` is the text before the
         sequences.
         """
-        depth, highest = len(encoder.blocks), max(self.indices)
-        if self.indices == (depth,):
+        adapters = _knowledge_adapters(encoder)[: self.num_adapters]
+        adapter_layers = [layer for adapter in adapters for layer in adapter.shape.layers]
+        depth, highest = len(encoder.blocks), max((*self.indices, *adapter_layers))
+        if self.is_output(encoder):
             return encoder(
                 token_ids,
                 token_info,
@@ -54,9 +65,9 @@ class LayerSelection:
                 memory=memory,
                 output_positions=output_positions,
             )
-        names = [_tap_name(index, depth) for index in self.indices]
+        names = {index: _tap_name(index, depth) for index in (*self.indices, *adapter_layers)}
         stop_after = None if highest == depth else max(highest - 1, 0)
-        with encoder.record(*names, output_gradients=torch.is_grad_enabled()) as values:
+        with encoder.record(*names.values(), output_gradients=torch.is_grad_enabled()) as values:
             encoder(
                 token_ids,
                 token_info,
@@ -64,13 +75,22 @@ class LayerSelection:
                 stop_after=stop_after,
                 memory=memory,
             )
-        states = [values[name] for name in names]
+        by_layer = {index: values[name] for index, name in names.items()}
+        states, stream = [by_layer[index] for index in self.indices], ADAPTER_STREAM
+        for number, adapter in enumerate(adapters):
+            states.insert(number, adapter(by_layer, token_info, dropout_rng, stream))
+            stream += adapter.num_streams
         if output_positions is not None:
             states = [state.flatten(0, 1).index_select(0, output_positions) for state in states]
         if self.mix == "concat":
             return torch.cat(states, dim=-1)
         stacked = torch.stack(states)
         return stacked.sum(0) if self.mix == "sum" else stacked.mean(0)
+
+
+def _knowledge_adapters(encoder: Encoder) -> list[KnowledgeAdapter]:
+    """Return the knowledge adapters of an encoder as a typed list."""
+    return [cast(KnowledgeAdapter, adapter) for adapter in encoder.knowledge_adapters]
 
 
 def select_layers(layers: str, mix: LayerReduction, widths: Sequence[int]) -> LayerSelection:

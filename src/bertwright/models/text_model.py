@@ -291,9 +291,7 @@ class TextModel:
         Inner layers, and calls with active hooks, use the float32 encoder, because faster copies
         do not support hooks.
         """
-        is_fast = self.model.encoder.taps.is_idle and layers.indices == (
-            len(self.model.encoder.blocks),
-        )
+        is_fast = self.model.encoder.taps.is_idle and layers.is_output(self.model.encoder)
         encoder = self._inference_encoder() if is_fast else self.model.encoder
         return layers.hidden_states(
             encoder, batch.token_ids, batch.token_info, output_positions=output_positions

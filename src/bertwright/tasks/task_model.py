@@ -70,8 +70,13 @@ class TaskModel(nn.Module):
         self.vocab_size = vocab_size
         self.adaptation = adaptation or FullFineTuningConfig()
         self.encoder = Encoder(recipe.encoder, vocab_size)
-        self.adaptation.insert_modules(self.encoder)
-        context = TaskHeadContext(recipe, head_spec.num_outputs, vocab_size=vocab_size)
+        self.adaptation.insert_modules(self.encoder, recipe.encoder)
+        context = TaskHeadContext(
+            recipe,
+            head_spec.num_outputs,
+            vocab_size=vocab_size,
+            num_adapters=len(self.encoder.knowledge_adapters),
+        )
         self.head = head_spec.config.build(context)
         self.decoder, self.lm_head = None, None
         if head_spec.has_decoder:
@@ -136,10 +141,13 @@ class MultiTaskModel(nn.Module):
         self.recipe, self.head_specs, self.adaptation = recipe, tuple(head_specs), adaptation
         self.vocab_size = vocab_size
         self.encoder = Encoder(recipe.encoder, num_embeddings or vocab_size)
-        adaptation.insert_modules(self.encoder)
+        adaptation.insert_modules(self.encoder, recipe.encoder)
         self.parametrisation = adaptation.build_parametrisation(self.encoder)
+        num_adapters = len(self.encoder.knowledge_adapters)
         heads = [
-            spec.config.build(TaskHeadContext(recipe, spec.num_outputs, dropout_rate, vocab_size))
+            spec.config.build(
+                TaskHeadContext(recipe, spec.num_outputs, dropout_rate, vocab_size, num_adapters)
+            )
             for spec in head_specs
         ]
         self.heads = nn.ModuleList(heads)
@@ -263,7 +271,8 @@ class MultiTaskModel(nn.Module):
 
         ``parameters`` contains the whole embedding table.
         """
-        settings = self.head_specs[task_index], self.adaptation.final_adaptation
+        adaptation = self.adaptation.stored_with(self.recipe.encoder)
+        settings = self.head_specs[task_index], adaptation
         model = build_empty(TaskModel, self.recipe, self.vocab_size, *settings)
         tensors = {**parameters, **dict(self.named_buffers())}
         if self.parametrisation is not None:

@@ -60,6 +60,8 @@ TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
 
 FAKE_QUANTIZED = {"kind": "quantised", "activations": {}}
 
+ADAPTATIONS: dict[str, Any] = {"option": FAKE_QUANTIZED, "tags": "knowledge-adapters"}
+
 
 def fine_tuned_model(
     task: Task, examples: Any, head: dict[str, Any], adaptation: Any = "adapters"
@@ -97,9 +99,7 @@ def class_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", TASKS)
 def test_predictions_equal_the_models(name: str, class_folder: Path, tmp_path: Path) -> None:
     task, examples, head = TASKS[name]
-    model = fine_tuned_model(
-        task, examples, head, FAKE_QUANTIZED if name == "option" else "adapters"
-    )
+    model = fine_tuned_model(task, examples, head, ADAPTATIONS.get(name, "adapters"))
     folder = class_folder if name == "class" else tmp_path / "exported"
     if folder != class_folder:
         export_onnx(model, folder)

@@ -31,6 +31,7 @@ ADAPTATIONS: list[Any] = [
     {"kind": "adapters", "width": 4},
     {"kind": "lora", "rank": 2},
     {"kind": "lora", "rank": 2, "sublayers": ["attention", "feed_forward"]},
+    {"kind": "knowledge-adapters", "width": 8},
 ]
 every_adaptation = pytest.mark.parametrize("adaptation", ADAPTATIONS, ids=str)
 
@@ -279,5 +280,7 @@ def test_every_kind_is_tested() -> None:
     }
     # tests/compression covers pruning and quantization.
     kinds = AdaptationConfig.kinds().items()
-    module = "bertwright.tasks.adapters.adaptation"
-    assert tried == {kind for kind, cls in kinds if cls.__module__ == module}
+    # test_knowledge_adapters covers reading trained ones.
+    modules = [f"bertwright.tasks.adapters.{name}" for name in ("adaptation", "knowledge")]
+    tested = {*tried, "knowledge-fusion"}
+    assert tested == {kind for kind, cls in kinds if cls.__module__ in modules}

@@ -32,6 +32,7 @@ from bertwright.tasks.task import Task
 from bertwright.tasks.tuning.cross_validation import cross_validate
 from bertwright.tasks.tuning.learning_curve import compute_learning_curve
 from small_tasks import (
+    attached,
     classes,
     numbers,
     options,
@@ -82,6 +83,7 @@ ALL: dict[str, tuple[Any, Any, list[str]]] = {
     ),
     "number": ("number", numbers(), ["mean of the numbers", "TF-IDF with ridge regression"]),
     "tags": ("tags", tagged(), ["most frequent tag", "most frequent tag of each word"]),
+    "head": ("head", attached(), ["word at the most frequent distance"]),
     "option": ("option", options(), ["most frequent position", "cosine of TF-IDF"]),
     "span": (
         SpanOutput(unanswerable=True), questions(),

@@ -14,10 +14,10 @@ from bertwright.tasks.formats.examples import Example, TaggedSentence
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.default_head import default_head
 from bertwright.tasks.heads.head import init_head
-from bertwright.tasks.outputs import ClassificationOutput, Prediction
+from bertwright.tasks.outputs import ClassificationOutput, OutputType, Prediction
 from bertwright.tasks.task import Task, task_as_dict
 from bertwright.tasks.task_model import HeadSpec, TaskModel
-from small_tasks import classes, numbers, pairs, tagged
+from small_tasks import attached, classes, numbers, pairs, tagged
 from toy_recipes import every_encoder
 
 KINDS = {
@@ -25,6 +25,7 @@ KINDS = {
     "pair": (table_task("kinds", Columns("a", "b")), pairs()),
     "number": (table_task("kinds", Columns(), "number"), numbers()),
     "tags": (tagging_task("kinds"), tagged()),
+    "head": (Task("kinds", OutputType.parse("head")), attached()),
 }
 
 every_kind = pytest.mark.parametrize("kind", KINDS)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from bertwright.core.errors import UserError
+from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.encoder import Encoder
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.parameter_roles import ParameterRole
@@ -32,8 +33,7 @@ class WeightPruning(AdaptationConfig):
     learns_scores: ClassVar[bool] = True
     has_penalty: ClassVar[bool] = False
 
-    @property
-    def final_adaptation(self) -> AdaptationConfig:
+    def stored_with(self, encoder: EncoderConfig) -> AdaptationConfig:
         return FullFineTuningConfig()
 
     @property

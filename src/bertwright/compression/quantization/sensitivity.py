@@ -133,7 +133,7 @@ def _quantizable_copy(
     plain = remove_fake_quantizers(model)
     assert isinstance(plain, FineTunedModel)
     net = deepcopy(plain.task_model)
-    quantization.insert_modules(net.encoder)
+    quantization.insert_modules(net.encoder, net.recipe.encoder)
     length = model.example_encoder.max_length
     copy = FineTunedModel(net, model.tokenizer, model.task, length, "float32")
     _calibrate(net.encoder, quantization, example_batches(copy, calibration_examples, BATCH_SIZE))

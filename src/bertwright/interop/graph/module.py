@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from bertwright.encoder.bottleneck import BottleneckProjection
 from bertwright.encoder.encoder import Encoder
+from bertwright.encoder.knowledge_adapter import KnowledgeAdapterLayer
 from bertwright.interop.graph.inputs import (
     ATTENTION_MASK,
     INPUT_IDS,
@@ -94,11 +95,13 @@ class ExportModule(nn.Module):
         """Return the hidden states and the outputs of the task head."""
         assert not isinstance(self.model, Model)
         encoder, head, depth = self.model.encoder, self.model.head, len(self.model.encoder.blocks)
-        if head.layers.indices == (depth,):
+        if head.layers.is_output(encoder):
             head_input = states = encoder(token_ids, token_info)
         else:
             widths = (head.layers.width, self.model.recipe.encoder.width)
-            selection = LayerSelection((*head.layers.indices, depth), "concat", sum(widths))
+            selection = LayerSelection(
+                (*head.layers.indices, depth), "concat", sum(widths), head.layers.num_adapters
+            )
             both = selection.hidden_states(encoder, token_ids, token_info)
             head_input, states = both.split(widths, dim=-1)
         every = torch.arange(token_ids.shape[0] * token_ids.shape[1], device=token_ids.device)
@@ -121,6 +124,8 @@ def prepare_for_export(model: EncoderModel) -> EncoderModel:
     for module in encoder.modules():
         if isinstance(module, Attention | FixedPatternAttention):
             module.kernel = "explicit"
+        elif isinstance(module, KnowledgeAdapterLayer):
+            module.tiling = "never"
         elif isinstance(module, BottleneckProjection):
             module.fold_norm()
     use_padded_lstm_mixers(encoder)

@@ -80,6 +80,10 @@ class StockTaskHead:
             yield f"head.layers is {config.layers} ({class_name}: last)"
         elif config.mix == "learned":
             yield f"head.mix is learned ({class_name}: none)"
+        if config.norm != "none":
+            yield f"head.norm is {config.norm} ({class_name}: none)"
+        if model.head.layers.num_adapters:
+            yield f"the head reads knowledge adapters ({class_name}: none)"
 
 
 TOKEN_HEAD = {

@@ -120,7 +120,7 @@ class AdaptiveLMHead(LMHead):
 
     def full_logits(self, hidden_states: Tensor, embedding_table: Tensor) -> Tensor:
         """Return log-probabilities (M, V) of hidden states (M, D)."""
-        hidden = self._transformed_states(hidden_states)
+        hidden = self.transformed_states(hidden_states)
         head = F.log_softmax(F.linear(*self._head_operands(hidden, embedding_table)), dim=1)
         num_frequent = len(self.clusters[0])
         log_probabilities = [head[:, :num_frequent]]
@@ -143,7 +143,7 @@ class AdaptiveLMHead(LMHead):
 
         Both are weighted. A prediction is correct if both of its steps are.
         """
-        hidden = self._transformed_states(hidden_states)
+        hidden = self.transformed_states(hidden_states)
         num_frequent = len(self.clusters[0])
         starts = torch.tensor([c.start for c in self.clusters[1:]], device=labels.device)
         cluster = torch.bucketize(labels, starts, right=True)

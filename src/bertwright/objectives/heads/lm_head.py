@@ -175,7 +175,7 @@ class LMHead(nn.Module):
     def full_logits(self, hidden_states: Tensor, embedding_table: Tensor) -> Tensor:
         """Return logits (M, V) of hidden states (M, D), including rows without a token."""
         return nn.functional.linear(
-            self._transformed_states(hidden_states), self._output_table(embedding_table), self.bias
+            self.transformed_states(hidden_states), self._output_table(embedding_table), self.bias
         )
 
     def loss(
@@ -192,7 +192,7 @@ class LMHead(nn.Module):
         heads with a random training loss.
         """
         hidden, table, bias = (
-            self._transformed_states(hidden_states),
+            self.transformed_states(hidden_states),
             self._output_table(embedding_table),
             self.bias,
         )
@@ -216,7 +216,8 @@ class LMHead(nn.Module):
         )
         return self._output_table(embedding_table)[token_ids], bias
 
-    def _transformed_states(self, hidden_states: Tensor) -> Tensor:
+    def transformed_states(self, hidden_states: Tensor) -> Tensor:
+        """Return the transformed states (..., W), whose products with token weights are logits."""
         hidden: Tensor = self.transform(hidden_states)
         return hidden if self.scale == 1.0 else hidden * self.scale
 

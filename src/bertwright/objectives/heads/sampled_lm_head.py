@@ -79,7 +79,7 @@ class SampledLMHead(LMHead):
             return super().loss(hidden_states, embedding_table, labels, weights)
         num_draws = draws_for(self.num_negatives, self.num_embeddings)
         negatives, is_repeated = draw_negatives(num_draws, self.num_embeddings, dropout_rng)
-        hidden = self._transformed_states(hidden_states)
+        hidden = self.transformed_states(hidden_states)
         table = self._output_table(embedding_table)
         true_logits = (hidden * embedding_lookup(table, labels)).sum(-1).float()
         sampled_logits = F.linear(hidden, embedding_lookup(table, negatives)).float()

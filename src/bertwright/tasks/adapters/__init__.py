@@ -9,6 +9,7 @@ from bertwright.tasks.adapters.adaptation import (
     LastLayersConfig,
     LoraConfig,
 )
+from bertwright.tasks.adapters.knowledge import KnowledgeAdaptersConfig, KnowledgeFusionConfig
 from bertwright.tasks.adapters.quantization import Quantization
 
 __all__ = [
@@ -17,6 +18,8 @@ __all__ = [
     "FrozenEncoderConfig",
     "FullFineTuningConfig",
     "GradualFineTuningConfig",
+    "KnowledgeAdaptersConfig",
+    "KnowledgeFusionConfig",
     "LastLayersConfig",
     "LoraConfig",
     "Quantization",

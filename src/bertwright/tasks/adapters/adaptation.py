@@ -41,6 +41,8 @@ class AdaptationConfig(Config):
     """Whether hidden states stay the same during training, so they are computed once."""
     is_parameter_efficient: ClassVar[bool] = False
     """Whether the encoder's own weights are frozen; modules may be added to it."""
+    adds_features: ClassVar[bool] = False
+    """Whether heads read added features beside the layers of the encoder."""
 
     @property
     def layerwise_decay(self) -> float:
@@ -66,7 +68,7 @@ class AdaptationConfig(Config):
         """Return why the adaptation does not fit an encoder; None if it does."""
         return None
 
-    def insert_modules(self, encoder: Encoder) -> None:
+    def insert_modules(self, encoder: Encoder, config: EncoderConfig) -> None:
         """Add the modules of the adaptation to a newly built encoder."""
 
     def build_parametrisation(self, encoder: Encoder) -> WeightParametrisation | None:
@@ -77,9 +79,8 @@ class AdaptationConfig(Config):
         """Return the quantization grids of the final weights, by name."""
         return {}
 
-    @property
-    def final_adaptation(self) -> "AdaptationConfig":
-        """The adaptation to store with a finished model."""
+    def stored_with(self, encoder: EncoderConfig) -> "AdaptationConfig":
+        """Return the adaptation to store with a finished model of this encoder."""
         return self
 
     def init_parameters(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
@@ -201,7 +202,7 @@ class AdaptersConfig(AdaptationConfig):
     learning_rate_factor: ClassVar[float] = 10.0
     is_parameter_efficient: ClassVar[bool] = True
 
-    def insert_modules(self, encoder: Encoder) -> None:
+    def insert_modules(self, encoder: Encoder, config: EncoderConfig) -> None:
         insert_adapters(encoder, self.width)
 
     def init_parameters(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
@@ -227,8 +228,7 @@ class LoraConfig(AdaptationConfig):
     learning_rate_factor: ClassVar[float] = 10.0
     is_parameter_efficient: ClassVar[bool] = True
 
-    @property
-    def final_adaptation(self) -> AdaptationConfig:
+    def stored_with(self, encoder: EncoderConfig) -> AdaptationConfig:
         return FullFineTuningConfig()
 
     def build_parametrisation(self, encoder: Encoder) -> WeightParametrisation:

@@ -6,7 +6,12 @@ from typing import Any
 import numpy as np
 
 from bertwright.tasks.baselines.baseline import FloatMatrix, TaskBaseline
-from bertwright.tasks.baselines.frequency import ConstantBaseline, CopyBaseline, WordTagBaseline
+from bertwright.tasks.baselines.frequency import (
+    ConstantBaseline,
+    CopyBaseline,
+    NeighbourHeadBaseline,
+    WordTagBaseline,
+)
 from bertwright.tasks.baselines.linear import FeatureLinearBaseline, linear_kind
 from bertwright.tasks.baselines.tf_idf import (
     SlidingWindowBaseline,
@@ -19,6 +24,7 @@ from bertwright.tasks.finetuning.run import FineTuningRun
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs import (
     ClassInWordsOutput,
+    DependencyHeadOutput,
     MultipleChoiceOutput,
     NumberInWordsOutput,
     RelevanceOutput,
@@ -53,6 +59,8 @@ def fit_baselines(
             baselines.append(TfIdfLinearBaseline.fit(kind, task, texts))
         case TokenClassificationOutput():
             baselines.append(WordTagBaseline.fit(texts))
+        case DependencyHeadOutput():
+            baselines.append(NeighbourHeadBaseline.fit(texts))
         case SimilarityOutput() | RelevanceOutput() | MultipleChoiceOutput():
             baselines.append(TfIdfCosineBaseline.fit(task, texts))
         case TextOutput():

@@ -19,6 +19,7 @@ from bertwright.tasks.outputs import (
     SpanOutput,
     TokenClassificationOutput,
 )
+from bertwright.tasks.outputs.dependency_heads import ROOT
 from bertwright.tasks.task import Task
 
 
@@ -118,6 +119,42 @@ class WordTagBaseline(TaskBaseline):
     def predict(self, examples: Sequence[Any], features: Features = None) -> list[Prediction]:
         return [
             Prediction(tuple(self.tags.get(word, self.default_tag) for word in sentence.words))
+            for sentence in examples
+        ]
+
+
+@dataclass(frozen=True)
+class NeighbourHeadBaseline(TaskBaseline):
+    """For dependency heads: the word at the most frequent distance; the root beyond the sentence.
+
+    ``distance`` is the number of words from a word to its head.
+    """
+
+    kind: ClassVar[str] = "neighbour-head"
+    distance: int
+    name: str = "word at the most frequent distance"
+    num_training_examples: int = 0
+
+    @staticmethod
+    def fit(examples: Sequence[TaggedSentence]) -> "NeighbourHeadBaseline":
+        """Count the distances from words to their heads."""
+        distances = Counter(
+            str(int(head) - number)
+            for sentence in examples
+            for number, head in enumerate(sentence.tags or (), start=1)
+            if head != ROOT
+        )
+        distance = int(_most_frequent(distances)) if distances else -1
+        return NeighbourHeadBaseline(distance, num_training_examples=len(examples))
+
+    def predict(self, examples: Sequence[Any], features: Features = None) -> list[Prediction]:
+        return [
+            Prediction(
+                tuple(
+                    str(head) if 0 < head <= len(sentence.words) else ROOT
+                    for head in range(1 + self.distance, len(sentence.words) + self.distance + 1)
+                )
+            )
             for sentence in examples
         ]
 

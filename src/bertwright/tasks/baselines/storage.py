@@ -11,7 +11,12 @@ import numpy as np
 from bertwright.core.errors import UserError
 from bertwright.core.files import read_text, write_text
 from bertwright.tasks.baselines.baseline import TaskBaseline
-from bertwright.tasks.baselines.frequency import ConstantBaseline, CopyBaseline, WordTagBaseline
+from bertwright.tasks.baselines.frequency import (
+    ConstantBaseline,
+    CopyBaseline,
+    NeighbourHeadBaseline,
+    WordTagBaseline,
+)
 from bertwright.tasks.baselines.linear import FeatureLinearBaseline
 from bertwright.tasks.baselines.tf_idf import (
     SlidingWindowBaseline,
@@ -26,6 +31,7 @@ BASELINE_TYPES: dict[str, type[TaskBaseline]] = {
         ConstantBaseline,
         WordTagBaseline,
         CopyBaseline,
+        NeighbourHeadBaseline,
         TfIdfLinearBaseline,
         TfIdfCosineBaseline,
         SlidingWindowBaseline,

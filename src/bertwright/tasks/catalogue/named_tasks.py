@@ -11,10 +11,12 @@ from bertwright.tasks.formats.parallel_texts import ParallelTextReader
 from bertwright.tasks.formats.punctuation_restoration import TAGS, RestorationReader
 from bertwright.tasks.formats.squad import SquadReader
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.formats.tagged_sentences import TaggedSentenceReader
 from bertwright.tasks.formats.titles import TitleReader
 from bertwright.tasks.formats.word_in_context import WordInContextReader
 from bertwright.tasks.outputs import (
     ClassificationOutput,
+    DependencyHeadOutput,
     MultipleChoiceOutput,
     SimilarityOutput,
     SpanOutput,
@@ -75,6 +77,12 @@ TASKS = (
     tagging_task("upos", "upos", _WORD_METRICS),
     tagging_task("xpos", "xpos", _WORD_METRICS),
     tagging_task("feats", "feats", _WORD_METRICS),
+    Task(
+        "dependency-heads",
+        DependencyHeadOutput(),
+        TaggedSentenceReader(column="head"),
+        source="Wang et al. 2021",
+    ),
     Task(
         "restoration",
         TokenClassificationOutput(),

@@ -30,6 +30,7 @@ from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.heads.default_head import (
     HeadOverrides,
+    check_added_features,
     check_head,
     frozen_input_kind,
     has_pairs,
@@ -86,7 +87,12 @@ def build_run(
     )
     heads = [
         resolve_head(
-            _head_settings(config, task, train), recipe, task.output_type, fine_tuned, frozen
+            _head_settings(config, task, train),
+            recipe,
+            task.output_type,
+            fine_tuned,
+            frozen,
+            config.adaptation.adds_features,
         )
         for task, train, _ in task_data
     ]
@@ -111,6 +117,8 @@ def build_run(
                 "head.word_vectors stand beside features of a frozen encoder: set "
                 "adaptation=frozen, or leave them out"
             )
+        if config.adaptation.adds_features and (problem := check_added_features(head, output_type)):
+            raise UserError(problem)
         if config.linear_gain and (
             problem := check_linear_gain(head, output_type, config.adaptation.has_frozen_encoder)
         ):
@@ -151,7 +159,7 @@ def build_run(
         )
     if config.epochs:
         _require_trainable(multi_task_model)
-    has_lbfgs_solver = _solves_heads(config, multi_task_model)
+    has_lbfgs_solver = _solves_heads(config, multi_task_model, encoded_tasks)
     distillation_loss = None
     if distillation is not None:
         distillation_loss = _build_distillation_loss(
@@ -238,7 +246,9 @@ def _check_compatible(
             raise UserError(problem)
 
 
-def _solves_heads(config: FineTuningConfig, model: MultiTaskModel) -> bool:
+def _solves_heads(
+    config: FineTuningConfig, model: MultiTaskModel, encoded_tasks: Sequence[EncodedTask]
+) -> bool:
     """Return whether heads are fitted to convergence instead of trained in steps."""
     adaptation = config.adaptation
     if (
@@ -248,15 +258,16 @@ def _solves_heads(config: FineTuningConfig, model: MultiTaskModel) -> bool:
     ):
         return False
     are_linear = all(
-        is_linear(model.head_of(index)) and spec.output_kind != "cloze"
-        for index, spec in enumerate(model.head_specs)
+        is_linear(model.head_of(index)) and encoded.task.output_type.has_convex_loss
+        for index, encoded in enumerate(encoded_tasks)
     )
     step_settings = config.explicit_step_settings
     if adaptation.solver == "lbfgs" and step_settings:
         raise UserError(f"adaptation.solver: lbfgs takes no steps: leave {step_settings[0]} out")
     if adaptation.solver == "lbfgs" and not are_linear:
         raise UserError(
-            "adaptation.solver: lbfgs fits linear heads: choose head.kind=plain, or adamw"
+            "adaptation.solver: lbfgs fits linear heads with a convex loss: choose "
+            "head.kind=plain, or adamw"
         )
     return are_linear and not step_settings
 

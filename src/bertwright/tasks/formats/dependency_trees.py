@@ -10,7 +10,7 @@ from bertwright.tasks.formats.conll_columns import read_sentences
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.formats.tagged_sentences import CONLLU, syntactic_words
 
-HEAD_COLUMN, RELATION_COLUMN = 6, 7
+HEAD_COLUMN, RELATION_COLUMN = CONLLU.tag_columns["head"], 7
 """Columns of CoNLL-U."""
 
 

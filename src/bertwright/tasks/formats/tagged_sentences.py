@@ -38,13 +38,15 @@ class ColumnLayout:
     """Minimum number of columns of a row with tags."""
 
 
-CONLLU = ColumnLayout(word_column=1, tag_columns={"upos": 3, "xpos": 4, "feats": 5}, min_columns=10)
+CONLLU = ColumnLayout(
+    word_column=1, tag_columns={"upos": 3, "xpos": 4, "feats": 5, "head": 6}, min_columns=10
+)
 NUMBERED = ColumnLayout(word_column=1, tag_columns={"tag": 2}, min_columns=3)
 PLAIN = ColumnLayout(word_column=0, tag_columns={"tag": -1}, min_columns=2)
 
 
 class TaggedSentenceReader(ExampleReader):
-    """Sentences with the tags of one column: upos, xpos, feats (CoNLL-U) or tag."""
+    """Sentences with the tags of one column: upos, xpos, feats, head (CoNLL-U) or tag."""
 
     kind: Literal["tagged"] = "tagged"
     column: str = "tag"

@@ -1,5 +1,6 @@
 """A stochastic answer network: several steps of reasoning over a pair of texts (MT-DNN)."""
 
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -37,9 +38,9 @@ class AnswerNetworkHeadConfig(HeadConfig):
                 "head.kind: san tells the texts of a pair apart by their segments, and this "
                 "encoder has none: choose another head"
             )
-        width = self._input_width(context.recipe)
+        width = self._input_width(context)
         trunk = AnswerNetwork(self, width, context.num_outputs, context.dropout_rate)
-        without_classifier = TaskHeadContext(context.recipe, 0, context.dropout_rate)
+        without_classifier = replace(context, num_outputs=0)
         mix, norm = self._build_mix(context.recipe), self.build_input_norm(width)
         rates = (context.dropout_rate, 0.0)
         return TaskHead(self, trunk, mix, norm, width, without_classifier, rates)

@@ -24,7 +24,7 @@ from bertwright.tasks.heads.head import (
     PoolerHeadConfig,
     TransformHeadConfig,
 )
-from bertwright.tasks.heads.layers import HeadMix
+from bertwright.tasks.heads.layers import HeadMix, HeadNorm
 from bertwright.tasks.heads.pooling import HeadPooling
 from bertwright.tasks.heads.task_visibility import can_be_siamese, check_siamese
 from bertwright.tasks.outputs import (
@@ -43,6 +43,7 @@ class HeadOverrides(Settings):
     mix: HeadMix | None = None
     mix_norm: bool | None = None
     mix_l2: float | None = Field(default=None, ge=0)
+    norm: HeadNorm | None = None
 
 
 TEXT_POOLINGS = [pooling for pooling in get_args(HeadPooling) if pooling != "positions"]
@@ -58,11 +59,13 @@ def resolve_head(
     output_type: OutputType,
     source: FineTunedModel | None = None,
     frozen_inputs: Literal["texts", "pairs"] | None = None,
+    has_added_features: bool = False,
 ) -> HeadConfig:
     """Return the configured head, completed for an output type.
 
     Defaults come from ``source``, a fine-tuned model to continue from, if its output type has the
     same default head. ``frozen_inputs`` says what a frozen encoder reads; None if it is not frozen.
+    With ``has_added_features`` the head reads more than the last layer, as with knowledge adapters.
     """
     if isinstance(overrides, HeadConfig):
         return overrides
@@ -71,7 +74,7 @@ def resolve_head(
         frozen = None
         if frozen_inputs is not None:
             frozen = _frozen_head(recipe, output_type, has_pairs=frozen_inputs == "pairs")
-        return frozen or default_head(recipe, output_type)
+        return frozen or default_head(recipe, output_type, has_added_features)
 
     config = default_for(output_type)
     if source is not None and default_for(source.task.output_type) == config:
@@ -118,14 +121,17 @@ def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> He
     return LinearHeadConfig(pooling="last" if causal else "mean", layers=FROZEN_LAYERS)
 
 
-def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
+def default_head(
+    recipe: Recipe, output_type: OutputType, has_added_features: bool = False
+) -> HeadConfig:
     """Return the usual fine-tuning head for the family of a recipe.
 
     Causal encoders are read at the last position, recurrent ones that read both ways and static
     word vectors as a mean.
     Similarity uses the recipe's text vectors. Encoders pretrained on pairs have a pooler,
     discriminators a GELU head. Pre-norm encoders apply the transform of their language-model head
-    to the mean, since they have not learned to gather a text in the first position.
+    to the mean, since they have not learned to gather a text in the first position; with added
+    features, which the transform cannot read, a new dense layer.
     """
     if output_type.level == "text":
         return DecoderHeadConfig()
@@ -136,6 +142,7 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     if output_type.level == "token":
         is_cloze = isinstance(output_type, ClozeOutput)
         uses_transform = recipe.output.transform if is_cloze else transforms
+        uses_transform = uses_transform and not has_added_features
         token_head = TransformHeadConfig if uses_transform else LinearHeadConfig
         return token_head(pooling="positions")
     if isinstance(output_type, SimilarityOutput):
@@ -152,7 +159,8 @@ def default_head(recipe: Recipe, output_type: OutputType) -> HeadConfig:
     if any(c.detects_replacements for c in capabilities):
         return DenseHeadConfig(pooling=start_token, activation="gelu")
     if transforms:
-        return TransformHeadConfig(pooling="mean")
+        text_head = DenseHeadConfig if has_added_features else TransformHeadConfig
+        return text_head(pooling="mean")
     return DenseHeadConfig(pooling=start_token)
 
 
@@ -186,6 +194,11 @@ def check_head(
         )
     if config.mix_norm and config.mix == "concat":
         return "head.mix_norm: head.mix concat adds no layers: choose learned, sum or mean"
+    if config.norm != "none" and (
+        isinstance(output_type, SimilarityOutput | ClozeOutput) or config.pooling == "pair"
+    ):
+        kind = output_type.kind_name()
+        return f"head.norm: the {config.kind_name()} head of output type {kind} has no norm"
     if (config.pooling == "pair") != isinstance(config, AnswerNetworkHeadConfig):
         return "head.pooling: head.kind san needs pair, and no other head does"
     if config.pooling == "pair" and not isinstance(output_type, ClassificationOutput):
@@ -200,4 +213,16 @@ def check_head(
         return "head.kind: output type cloze uses the language-model head: leave head out"
     if isinstance(config, TransformHeadConfig) and not lm_head_config.transform:
         return "head.kind: transform needs a recipe whose output has a transform"
+    return None
+
+
+def check_added_features(config: HeadConfig, output_type: OutputType) -> str | None:
+    """Return why a head cannot read features added by an adaptation; None if it can."""
+    if isinstance(output_type, SimilarityOutput | ClozeOutput):
+        return (
+            f"adaptation.kind: output type {output_type.kind_name()} reads the encoder alone: "
+            f"choose an adaptation without added features"
+        )
+    if config.mix != "concat":
+        return "head.mix: added features are concatenated with the layers: choose concat"
     return None

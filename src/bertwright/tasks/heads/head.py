@@ -1,7 +1,7 @@
 """Task heads: small modules that map hidden states to the outputs of a task."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 import torch
@@ -20,6 +20,7 @@ from bertwright.modules.initialisation import (
     PublishedInitialisationConfig,
     initialise,
 )
+from bertwright.modules.norms import LayerNormConfig
 from bertwright.objectives.classification import PooledClassifier
 from bertwright.objectives.heads.lm_head import LMHeadTransform
 from bertwright.recipes import Recipe
@@ -27,6 +28,8 @@ from bertwright.tasks.heads.layers import (
     BatchNorm,
     DenseActivation,
     HeadMix,
+    HeadNorm,
+    IsotropicBatchNorm,
     LayerMix,
     WordBiLSTM,
 )
@@ -47,12 +50,14 @@ class TaskHeadContext:
     Attributes:
         num_outputs: number of outputs of the task; 0 if the pooled states are the output.
         vocab_size: number of tokens, for word vectors.
+        num_adapters: number of knowledge adapters that the head reads.
     """
 
     recipe: Recipe
     num_outputs: int
     dropout_rate: float = 0.0
     vocab_size: int = 0
+    num_adapters: int = 0
 
 
 Trunk = tuple[nn.Module, int, tuple[float, float]]
@@ -73,6 +78,8 @@ class HeadConfig(Config):
             (Peters et al. 2018, equation 1).
         mix_norm: normalise each layer before they are mixed.
         mix_l2: coefficient of the squared learned weights, added to the loss.
+        norm: the norm of the pooled and mixed states, before the first layer of the head: a layer
+            norm, a batch norm, or an isotropic batch norm (Zhou et al. 2021).
     """
 
     pooling: HeadPooling = "first"
@@ -80,13 +87,14 @@ class HeadConfig(Config):
     mix: HeadMix = "concat"
     mix_norm: bool = False
     mix_l2: float = Field(default=0.0, ge=0)
+    norm: HeadNorm = "none"
 
     is_recurrent: ClassVar[bool] = False
     """True if the trunk is a recurrent network."""
 
     def build(self, context: TaskHeadContext) -> "TaskHead":
         """Build the head."""
-        input_width = self._input_width(context.recipe)
+        input_width = self._input_width(context)
         trunk, width, rates = self.build_trunk(context, input_width)
         mix, norm = self._build_mix(context.recipe), self.build_input_norm(input_width)
         head = TaskHead(self, trunk, mix, norm, width, context, rates)
@@ -99,7 +107,15 @@ class HeadConfig(Config):
 
     def build_input_norm(self, width: int) -> nn.Module:
         """Build the norm of the mixed features (M, width), before dropout."""
-        return nn.Identity()
+        match self.norm:
+            case "layer":
+                return LayerNormConfig().build(width)
+            case "batch":
+                return BatchNorm(width)
+            case "isotropic":
+                return IsotropicBatchNorm(width)
+            case "none":
+                return nn.Identity()
 
     def build_word_vectors(self, context: TaskHeadContext) -> WordVectors | None:
         """Build the word vectors that the trunk reads beside the features; None for none."""
@@ -112,18 +128,23 @@ class HeadConfig(Config):
         """Return the linear maps of hidden states in a new head; none if they are pretrained."""
         return ()
 
-    def resolve_layers(self, recipe: Recipe) -> LayerSelection:
-        """Return the layers to read; they are concatenated here and mixed afterwards."""
+    def resolve_layers(self, recipe: Recipe, num_adapters: int = 0) -> LayerSelection:
+        """Return the layers to read; they are concatenated here and mixed afterwards.
+
+        The outputs of ``num_adapters`` knowledge adapters come before them.
+        """
         widths = recipe.encoder.hidden_widths
         try:
             select_layers(self.layers, "concat" if self.mix == "concat" else "sum", widths)
-            return select_layers(self.layers, "concat", widths)
+            selection = select_layers(self.layers, "concat", widths)
         except UserError as error:
             raise UserError(f"head.layers: {error}") from error
+        width = selection.width + num_adapters * recipe.encoder.width
+        return replace(selection, width=width, num_adapters=num_adapters)
 
-    def _input_width(self, recipe: Recipe) -> int:
+    def _input_width(self, context: TaskHeadContext) -> int:
         """Return the width of the pooled and mixed states."""
-        layers = self.resolve_layers(recipe)
+        layers = self.resolve_layers(context.recipe, context.num_adapters)
         num_mixed = 1 if self.mix == "concat" else len(layers.indices)
         return layers.width // num_mixed * NUM_POOLED_VECTORS.get(self.pooling, 1)
 
@@ -234,7 +255,9 @@ class MLPHeadConfig(HeadConfig):
     hidden_dropout: float = Field(default=0.1, ge=0, lt=1)
 
     def build_input_norm(self, width: int) -> nn.Module:
-        return BatchNorm(width) if self.batch_norm else nn.Identity()
+        if self.norm == "none" and self.batch_norm:
+            return BatchNorm(width)
+        return super().build_input_norm(width)
 
     def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
         layers: list[nn.Module] = [nn.Linear(width, self.width), nn.ReLU()]
@@ -301,7 +324,7 @@ class TaskHead(nn.Module):
     ) -> None:
         super().__init__()
         self.config, self.dropout_rates = config, dropout_rates
-        self.layers = config.resolve_layers(context.recipe)
+        self.layers = config.resolve_layers(context.recipe, context.num_adapters)
         self.reads_backward = reads_backward(context.recipe.encoder.visibility)
         self.mix, self.norm, self.trunk, self.word_vectors = mix, norm, trunk, None
         num_outputs = context.num_outputs
@@ -309,8 +332,8 @@ class TaskHead(nn.Module):
 
     @property
     def input_projections(self) -> LinearParameters:
-        """Return the linear maps that may read standardised features."""
-        return self.config.input_projections(self)
+        """Return the linear maps that may read standardised features; none behind a norm."""
+        return self.config.input_projections(self) if isinstance(self.norm, nn.Identity) else ()
 
     def output_positions(
         self, token_ids: Tensor, document_ids: Tensor | None, positions: Tensor | None = None
@@ -397,7 +420,7 @@ def init_head(head: TaskHead, model: Model | None, seed: int) -> None:
     """
     initialise(head, PublishedInitialisationConfig(), seed)
     for module in head.modules():
-        if isinstance(module, BatchNorm):
+        if isinstance(module, BatchNorm | IsotropicBatchNorm):
             module.reset_statistics()
     if head.config.is_recurrent:
         initialise(head.trunk, FanInInitialisationConfig(gain=1.0), seed)

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from bertwright.modules.parameter_roles import NORM_ROLES, ParameterRole
 
 HeadMix = Literal["concat", "sum", "mean", "learned"]
+HeadNorm = Literal["none", "layer", "batch", "isotropic"]
 
 
 class DenseActivation(nn.Module):
@@ -59,6 +60,55 @@ class BatchNorm(nn.Module):
             self.epsilon,
         )
         return normed.to(x.dtype)
+
+
+class IsotropicBatchNorm(nn.Module):
+    """A batch norm of pooled states (M, D) that scales down correlated units (IsoBN).
+
+    Unit i is scaled by theta_i = (sigma_i gamma_i + epsilon)^-beta, where sigma_i is its standard
+    deviation and gamma_i the mean of its squared correlations with all units, and then all units by
+    one factor that keeps the total variance. The statistics are moving averages over the batches of
+    training; a batch with a single row has none. It has no parameters. Source: Zhou et al. 2021.
+    """
+
+    momentum: ClassVar[float] = 0.05
+    epsilon: ClassVar[float] = 1e-3
+    beta: ClassVar[float] = 0.5
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.running_std: Tensor
+        self.running_cov: Tensor
+        self.register_buffer("running_std", torch.zeros(width))
+        self.register_buffer("running_cov", torch.zeros(width, width))
+
+    def reset_statistics(self) -> None:
+        """Forget the statistics of earlier batches."""
+        self.running_std.zero_()
+        self.running_cov.zero_()
+
+    @torch.no_grad()
+    def update_statistics(self, x: Tensor) -> None:
+        """Update the moving averages with a batch (M, D)."""
+        centred = x.float() - x.float().mean(0)
+        covariance = centred.T @ centred / len(x)
+        self.running_std.lerp_(covariance.diagonal().sqrt(), self.momentum)
+        self.running_cov.lerp_(covariance, self.momentum)
+
+    @torch.no_grad()
+    def scale(self) -> Tensor:
+        """Return the scale (D,) of the units."""
+        std, variance = self.running_std, self.running_cov.diagonal()
+        products = torch.outer(std, std).clamp(min=torch.finfo(torch.float32).tiny)
+        gamma = (self.running_cov / products).clamp(-1.0, 1.0).square().mean(1)
+        theta = (std * gamma + self.epsilon) ** -self.beta
+        total, scaled = variance.sum(), (variance * theta.square()).sum()
+        return theta * (total / scaled).sqrt() if scaled > 0 else torch.ones_like(theta)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training and len(x) > 1:
+            self.update_statistics(x.detach())
+        return (x.float() * self.scale()).to(x.dtype)
 
 
 class LayerMix(nn.Module):

@@ -72,6 +72,7 @@ def is_linear(head: TaskHead) -> bool:
     return (
         isinstance(head.config, LinearHeadConfig)
         and isinstance(head.classifier, nn.Linear)
+        and isinstance(head.norm, nn.Identity)
         and is_fixed_mix
     )
 

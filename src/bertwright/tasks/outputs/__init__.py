@@ -1,4 +1,4 @@
-"""Output types: classes, labels, numbers, tags, spans, options, similarity, relevance, texts."""
+"""Output types: classes, labels, numbers, tags, heads, spans, options, similarity, texts..."""
 
 from bertwright.tasks.outputs.classification import (
     ClassificationOutput,
@@ -6,6 +6,7 @@ from bertwright.tasks.outputs.classification import (
     RegressionOutput,
 )
 from bertwright.tasks.outputs.cloze import ClozeOutput
+from bertwright.tasks.outputs.dependency_heads import DependencyHeadOutput
 from bertwright.tasks.outputs.generated import GeneratedOutput, TextOutput
 from bertwright.tasks.outputs.multiple_choice import MultipleChoiceOutput
 from bertwright.tasks.outputs.output_type import FloatArray, OutputDecoder, OutputType, Prediction
@@ -19,6 +20,7 @@ __all__ = [
     "ClassInWordsOutput",
     "ClassificationOutput",
     "ClozeOutput",
+    "DependencyHeadOutput",
     "FloatArray",
     "GeneratedOutput",
     "MultiLabelOutput",

@@ -145,6 +145,7 @@ class ClozeOutput(ClassificationOutput):
     template: str = "{text} It was [MASK]."
     words: dict[str, str] = Field(default_factory=dict[str, str])
     decoder_type: ClassVar[type[OutputDecoder]] = ClozeDecoder
+    has_convex_loss: ClassVar[bool] = False
     level: ClassVar[OutputLevel] = "token"
 
     @field_validator("template")

@@ -105,6 +105,8 @@ class OutputType(Config):
     """Whether its probabilities can be calibrated with a temperature."""
     is_grouped: ClassVar[bool] = False
     """Whether all sequences of an example are trained in the same step."""
+    has_convex_loss: ClassVar[bool] = True
+    """Whether the loss is convex in the head's outputs, so that a linear head can be solved for."""
     question_segment: ClassVar[int | None] = None
     """Segment of the question, which gets global attention if the encoder supports it (Beltagy et
     al. 2020, section 3.1); None if there is no question."""

@@ -41,9 +41,8 @@ def next_item_metrics(
 
     Empty if no objective predicts items, or no history has two items.
     """
-    ranking = (o for o in objectives.values() if o.capabilities.prediction in ("masked", "causal"))
-    objective = next(ranking, None)
-    histories = _histories(data.split(split), max_users)
+    objective = ranking_objective(objectives)
+    histories = read_histories(data.split(split), max_users)
     if objective is None or not histories:
         return {}
     popularity = torch.from_numpy(data.token_counts.astype(np.float32))
@@ -69,7 +68,13 @@ def next_item_metrics(
     }
 
 
-def _histories(split: Split, max_users: int) -> dict[int, list[int]]:
+def ranking_objective(objectives: Mapping[str, Objective]) -> Objective | None:
+    """Return the first objective that predicts items; None if there is none."""
+    ranking = (o for o in objectives.values() if o.capabilities.prediction in ("masked", "causal"))
+    return next(ranking, None)
+
+
+def read_histories(split: Split, max_users: int) -> dict[int, list[int]]:
     """Return up to ``max_users`` histories of at least two items, by user number."""
     order = RandomPermutation(max(split.num_documents, 1), RANDOM_KEY)(
         np.arange(split.num_documents)
@@ -89,6 +94,15 @@ def _next_item_scores(
     model: Model, objective: Objective, histories: Sequence[list[int]], data: Dataset
 ) -> Iterator[tuple[int, Tensor]]:
     """Yield the index of each history and the logits (V,) of its last item."""
+    for indices, states in next_item_states(model, objective, histories, data):
+        yield from zip(indices, model.logits(states).float().cpu(), strict=True)
+
+
+@torch.inference_mode()
+def next_item_states(
+    model: Model, objective: Objective, histories: Sequence[list[int]], data: Dataset
+) -> Iterator[tuple[list[int], Tensor]]:
+    """Yield indices of histories (B,), and the hidden states (B, D) that predict the last items."""
     specials, length = data.tokenizer.special_tokens, model.recipe.assembly.length
     suffix = [specials.mask] if objective.capabilities.prediction == "masked" else []
     shift = objective.prediction_shift
@@ -98,8 +112,7 @@ def _next_item_scores(
     for batch in text_batches(sequences, specials.pad, device):
         states = model.encoder(batch.token_ids, batch.token_info, visibility)
         last = (torch.tensor(batch.lengths, device=device) - 1 - shift).clamp(min=0)
-        logits = model.logits(states[torch.arange(len(last), device=device), last]).float().cpu()
-        yield from zip(batch.indices.tolist(), logits, strict=True)
+        yield batch.indices.tolist(), states[torch.arange(len(last), device=device), last]
 
 
 def _sample_negatives(candidates: Tensor, popularity: Tensor, user: int) -> Tensor:

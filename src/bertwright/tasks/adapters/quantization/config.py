@@ -91,7 +91,7 @@ class Quantization(AdaptationConfig):
             )
         return None
 
-    def insert_modules(self, encoder: Encoder) -> None:
+    def insert_modules(self, encoder: Encoder, config: EncoderConfig) -> None:
         if self.activations is not None:
             insert_fake_quantizers(encoder, self.activations, self.clip_gradients)
 
