@@ -95,7 +95,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary_plugins: N
     (tmp_path / "phrases.txt").write_text("held-out text\nAdam\tperson\n")
     (tmp_path / "english.txt").write_text(f"{'the ship is good ' * 12}\n\n" * 60)
     (tmp_path / "german.txt").write_text(f"{'das schiff ist gut ' * 12}\n\n" * 60)
-    views = [f"u{user},film {(user * n) % 7},{n}" for user in range(1, 9) for n in range(1, 8)]
+    views = [f"u{user},film {(user * n) % 23},{n}" for user in range(1, 9) for n in range(1, 8)]
     (tmp_path / "watched.csv").write_text("\n".join(["user,film,time", *views]) + "\n")
     for example in (CHECKOUT / "docs" / "examples").iterdir():
         copy = shutil.copytree if example.is_dir() else shutil.copy

@@ -50,6 +50,7 @@ def test_perfect_predictions_have_the_best_score(name: str) -> None:
         ],
         "closeness": [Example(f"a{n}", f"b{n}", n) for n in (1.0, 2.0, 4.0)],
         "relevance": [Example("a", "b", 1.0), Example("a", "c", 0.0)],
+        "head": [TaggedSentence(("a", "b"), ("2", "0")), TaggedSentence(("c",), ("0",))],
         "text": [Example("a", label="one two three four"), Example("b", label="five six")],
     }[task.output_type.kind_name()]
     references = [task.output_type.reference(example) for example in examples]

@@ -102,7 +102,7 @@ def test_a_sentence_ends_with_the_file(tmp_path: Path) -> None:
     ("name", "text", "column", "sentence"),
     [
         ("x.conllu", CONLLU, "uposs", "x.conllu: no column 'uposs': did you mean 'upos'?"),
-        ("x.conllu", CONLLU, "tag", "x.conllu: no column 'tag' (known: feats, upos, xpos)"),
+        ("x.conllu", CONLLU, "tag", "x.conllu: no column 'tag' (known: feats, head, upos, xpos)"),
         ("x.iob2", IOB2, "upos", "x.iob2: no column 'upos' (known: tag)"),
         (
             "x.conllu",
@@ -183,7 +183,7 @@ def test_conllu_is_detected_by_content(tmp_path: Path, name: str) -> None:
     tags = [("PRON", "AUX", "PART"), ("SYM",)]
     sentences = read_tagged(written(tmp_path / name, CONLLU), "upos")
     assert sentences == [TaggedSentence(w, t) for w, t in zip(words, tags, strict=True)]
-    with pytest.raises(UserError, match=r"no column 'tag' \(known: feats, upos, xpos\)"):
+    with pytest.raises(UserError, match=r"no column 'tag' \(known: feats, head, upos, xpos\)"):
         read_tagged(tmp_path / name)
 
 
