@@ -34,6 +34,9 @@ class MixerConfig(Config):
     is_recurrent: ClassVar[bool] = False
     """True if the mixer reads token by token, so the attention rule must be a reading direction."""
 
+    supports_graph: ClassVar[bool] = True
+    """True if a model with this mixer can be exported as a graph."""
+
     def head_shape(self, width: int) -> HeadShape:
         """Return the heads in a model of this width, for the position encoding."""
         return HeadShape(1, width, width)

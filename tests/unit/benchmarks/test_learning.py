@@ -10,11 +10,7 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from benchmarks.learning import compare as learning
 from benchmarks.learning import report
-from benchmarks.learning.arms import (
-    LearningPlan,
-    ModernBertSetting,
-    TrainerArm,
-)
+from benchmarks.learning.arms import BertSetting, LearningPlan, ModernBertSetting, TrainerArm
 from benchmarks.learning.compare import LearningResults, run_groups, run_module
 from benchmarks.learning.evaluation import evaluate_arm
 from benchmarks.learning.stock import build_optimiser, build_stock_model

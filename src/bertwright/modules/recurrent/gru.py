@@ -32,6 +32,8 @@ class GRUConfig(RecurrentConfig):
     reset: ResetOrder = "after"
     biases: Literal[0, 1, 2] = 1
 
+    supports_graph: ClassVar[bool] = False
+
     def layer_flops(self, input_width: int, output_width: int) -> float:
         return 6 * output_width * (input_width + output_width)
 
