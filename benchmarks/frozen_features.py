@@ -23,9 +23,9 @@ from bertwright.tasks.baselines.fit_baselines import run_baselines
 from bertwright.tasks.catalogue import find_split_file, find_task, table_task
 from bertwright.tasks.data.splits import stratified_order
 from bertwright.tasks.example_encoder import TaskSequence
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.finetune import run_seeds
 from bertwright.tasks.finetuning.frozen_features import FrozenFeatures
 from bertwright.tasks.finetuning.run import FineTuningRun

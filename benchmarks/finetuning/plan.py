@@ -10,8 +10,8 @@ from bertwright.core.config import Settings, to_user_error
 from bertwright.models.text_model import TextModel
 from bertwright.recipes.loading import read_yaml
 from bertwright.tasks.example_encoder import ExampleEncoder
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.outputs import OutputType
 
 

@@ -23,7 +23,7 @@ from bertwright.core.optional_dependencies import require_library
 from bertwright.runtime.matmul_throughput import supports_bfloat16
 from bertwright.runtime.process import default_device
 from bertwright.tasks.example_encoder import TaskSequence
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.outputs import FloatArray
 
 IGNORE_INDEX = -100

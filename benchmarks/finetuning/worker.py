@@ -13,8 +13,8 @@ from benchmarks.finetuning.plan import FineTuningPlan, finetuning_settings
 from benchmarks.pretraining.bertwright_worker import StepTimerCallback
 from bertwright.interop.loading import load
 from bertwright.runtime.process import configure_process, default_device
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.build_run import build_run
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.finetune import run_seeds
 from bertwright.timing.interleaved import StepTimer, time_processes
 

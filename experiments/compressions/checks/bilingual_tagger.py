@@ -4,7 +4,7 @@ from bertwright.compression.distillation.fine_tuning_loss import teacher_outputs
 from bertwright.compression.pruning.layers import prune_layers
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.evaluation.evaluate import evaluate
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Examples, TaggedSentence
 from experiments.analyses.expecting import expect_above, expect_same

@@ -18,9 +18,9 @@ from bertwright.encoder.encoder import get_blocks
 from bertwright.encoder.layer_stack import LayerStack, StackContext
 from bertwright.modules.dropout_rng import uniform_for_step
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.batches import TaskBatch
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
-from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
+from bertwright.tasks.finetuning.batching.batches import TaskBatch
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
 from bertwright.tasks.heads.head import parameter_shapes
 from bertwright.tasks.task_model import MultiTaskModel
 from bertwright.training.callbacks.callback import Callback

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.batches import TaskBatch, build_task_batch
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.batches import TaskBatch, build_task_batch
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.formats.examples import Examples
 
 Floats = NDArray[np.float64]

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bertwright.batches.formats.arrangement.text_layout import truncate_longest_first
 from bertwright.batches.formats.pairs import TextPair
-from bertwright.batches.formats.text_layout import truncate_longest_first
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.modules.attention.mask import get_global_segment

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bertwright.batches.formats.chunks import chunk_starts, split_long_sentences
+from bertwright.batches.formats.arrangement.chunks import chunk_starts, split_long_sentences
 from bertwright.core.errors import UserError
 from numbered_text import NumberedSplit
 
@@ -21,7 +21,7 @@ def test_chain_follows_jumps():
 
 
 def test_chain_crosses_blocks(monkeypatch):
-    monkeypatch.setattr("bertwright.batches.formats.chunks._BLOCK_SIZE", 2)
+    monkeypatch.setattr("bertwright.batches.formats.arrangement.chunks._BLOCK_SIZE", 2)
     assert chunk_starts(np.array([3, 2, 3, 4, 5, 6, 7])).tolist() == [0, 3, 4, 5, 6]
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bertwright.batches.formats.layout import SequenceLayout, gather_padded
+from bertwright.batches.formats.arrangement.layout import SequenceLayout, gather_padded
 from numbered_text import CLS, PAD, SEP, SPECIALS, NumberedSplit
 
 # Two sentences of one document (tokens 100 to 104), then a document of three tokens (105 to 107).

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, strategies
 
 from bertwright.batches.formats import SegmentPair, SentencePair
-from bertwright.batches.formats.text_layout import truncate_longest_first
+from bertwright.batches.formats.arrangement.text_layout import truncate_longest_first
 from bertwright.batches.token_info import RELATIONS
 from numbered_text import CLS, FIRST_TOKEN, PAD, SEP, all_sequences, documents, plan_text
 

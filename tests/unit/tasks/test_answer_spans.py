@@ -9,7 +9,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.example_encoder import ExampleEncoder
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import ExtractiveQuestion
 from bertwright.tasks.outputs import SpanOutput

@@ -15,10 +15,10 @@ from bertwright.tasks.baselines.fit_baselines import fit_baselines
 from bertwright.tasks.catalogue import answered_in_words, find_task
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.example_encoder import ExampleEncoder
-from bertwright.tasks.finetuning.batches import TaskBatchSource, build_task_batch
+from bertwright.tasks.finetuning.batching.batches import TaskBatchSource, build_task_batch
+from bertwright.tasks.finetuning.batching.encoded_task import TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.finetune import finetune, finetune_tasks
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs import (

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
 from bertwright.tasks.finetuning.finetune import finetune
-from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
 from bertwright.tasks.formats.tables import Columns
 from small_tasks import classes
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.batches.formats.text_layout import truncate_longest_first
+from bertwright.batches.formats.arrangement.text_layout import truncate_longest_first
 from bertwright.core.errors import UserError
 from bertwright.data.readers.text_lines import format_suffix, read_lines
 from bertwright.models.text_batches import TextBatch, text_batches

@@ -1,10 +1,9 @@
 """Input formats: how the token stream becomes sequences.
 
-Reading order: ``input_format`` (the axis), ``chunks`` (whole sentences that fill a sequence),
-``layout`` (one text span as a sequence), ``text_layout`` (several texts as a sequence), then one
+Reading order: ``input_format`` (the axis), ``arrangement`` (how texts become sequences), then one
 file per format: ``packed``, ``sentences``, ``pairs``, ``connective_pairs``, ``dialogues``,
 ``sentence_groups``, ``translations``, ``item_history``, ``contiguous_pair``, ``mixture`` (several
-formats in one run) and ``half_reversed`` (another format, read in both directions; ``reversal``).
+formats in one run) and ``half_reversed`` (another format, read in both directions).
 """
 
 from bertwright.batches.formats.connective_pairs import ConnectedPair

@@ -8,9 +8,13 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.arrangement.layout import gather_padded
+from bertwright.batches.formats.arrangement.text_layout import (
+    TextLayout,
+    TextSpans,
+    truncate_longest_first,
+)
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import gather_padded
-from bertwright.batches.formats.text_layout import TextLayout, TextSpans, truncate_longest_first
 from bertwright.batches.token_info import RELATIONS, DataRequirement, Relation, SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.core.rng import Counters

@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from bertwright.batches.arrays import BoolArray, Int32Array, IntArray
+from bertwright.batches.formats.arrangement.layout import language_ids_of
+from bertwright.batches.formats.arrangement.reversal import UNITS, reverse_numbers
+from bertwright.batches.formats.arrangement.text_layout import (
+    TextSpans,
+    read_text,
+    truncate_longest_first,
+)
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import language_ids_of
-from bertwright.batches.formats.reversal import UNITS, reverse_numbers
-from bertwright.batches.formats.text_layout import TextSpans, read_text, truncate_longest_first
 from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.core.errors import UserError
 from bertwright.core.rng import Counters, integers, stream_key, uniform

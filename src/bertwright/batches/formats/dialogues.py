@@ -6,9 +6,9 @@ import numpy as np
 from pydantic import Field
 
 from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.arrangement.layout import document_ids_at
+from bertwright.batches.formats.arrangement.text_layout import TextLayout, TextSpans
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import document_ids_at
-from bertwright.batches.formats.text_layout import TextLayout, TextSpans
 from bertwright.batches.token_info import (
     RELATIONS,
     DataRequirement,

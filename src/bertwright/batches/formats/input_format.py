@@ -8,7 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from bertwright.batches.arrays import IntArray
-from bertwright.batches.formats.reversal import reverse_sequences
+from bertwright.batches.formats.arrangement.reversal import reverse_sequences
 from bertwright.batches.token_info import DataRequirement, Relation, SequenceBatch
 from bertwright.core.config import Config
 from bertwright.core.rng import Counters

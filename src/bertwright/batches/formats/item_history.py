@@ -6,8 +6,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.arrangement.layout import gather_padded
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import gather_padded
 from bertwright.batches.token_info import DataRequirement, SequenceBatch, TokenInfoArrays
 from bertwright.core.errors import UserError
 from bertwright.core.rng import Counters

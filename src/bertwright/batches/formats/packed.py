@@ -5,8 +5,8 @@ from typing import Literal
 import numpy as np
 
 from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.arrangement.layout import SequenceLayout
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import SequenceLayout
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.core.rng import Counters, integers, stream_key

@@ -19,9 +19,17 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from bertwright.batches.arrays import BoolArray, IntArray
-from bertwright.batches.formats.chunks import SentenceUnits, chunk_starts, split_long_sentences
+from bertwright.batches.formats.arrangement.chunks import (
+    SentenceUnits,
+    chunk_starts,
+    split_long_sentences,
+)
+from bertwright.batches.formats.arrangement.text_layout import (
+    TextLayout,
+    TextSpans,
+    truncate_longest_first,
+)
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.text_layout import TextLayout, TextSpans, truncate_longest_first
 from bertwright.batches.token_info import RELATIONS, Relation, SequenceBatch
 from bertwright.core.rng import Counters, integers, random_bits, stream_key, uniform
 from bertwright.data.shards.dataset import Split

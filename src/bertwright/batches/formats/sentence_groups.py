@@ -7,10 +7,10 @@ import numpy as np
 from pydantic import Field
 
 from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.arrangement.layout import document_ids_at
+from bertwright.batches.formats.arrangement.text_layout import TextLayout, TextSpans
 from bertwright.batches.formats.dialogues import level_lengths
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import document_ids_at
-from bertwright.batches.formats.text_layout import TextLayout, TextSpans
 from bertwright.batches.token_info import SequenceBatch, positions_in_document
 from bertwright.core.errors import UserError
 from bertwright.core.rng import Counters

@@ -9,9 +9,9 @@ from typing import Literal
 import numpy as np
 
 from bertwright.batches.arrays import IntArray
-from bertwright.batches.formats.chunks import chunk_starts, split_long_sentences
+from bertwright.batches.formats.arrangement.chunks import chunk_starts, split_long_sentences
+from bertwright.batches.formats.arrangement.layout import SequenceLayout
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import SequenceLayout
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.rng import Counters
 from bertwright.data.shards.dataset import Split

@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.batches.arrays import IntArray
-from bertwright.batches.formats.chunks import chunk_starts
+from bertwright.batches.formats.arrangement.chunks import chunk_starts
+from bertwright.batches.formats.arrangement.layout import language_ids_of
+from bertwright.batches.formats.arrangement.text_layout import read_text, truncate_longest_first
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
-from bertwright.batches.formats.layout import language_ids_of
-from bertwright.batches.formats.text_layout import read_text, truncate_longest_first
 from bertwright.batches.token_info import DataRequirement, SequenceBatch
 from bertwright.core.errors import UserError
 from bertwright.core.rng import Counters

@@ -20,9 +20,9 @@ from bertwright.core.errors import UserError
 from bertwright.core.schedules import Schedule
 from bertwright.tasks.data.lazy_examples import LazyEncodedTask, encode_examples
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.batches import TASK_LOSS, TaskBatch
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
-from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
+from bertwright.tasks.finetuning.batching.batches import TASK_LOSS, TaskBatch
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
 from bertwright.tasks.task_model import MultiTaskModel
 from bertwright.training.distillation_loss import StudentOutputs
 from bertwright.training.step_batch import StepBatch

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.formats.examples import Examples, TaskExample
 from bertwright.tasks.outputs import OutputDecoder
 from bertwright.tasks.task import Task

@@ -15,8 +15,9 @@ from bertwright.tasks.adapters import FrozenEncoderConfig
 from bertwright.tasks.data.lazy_examples import encode_task
 from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
 from bertwright.tasks.finetuning.config import FineTuningConfig, with_label_smoothing
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.generation_checks import check_generation
 from bertwright.tasks.finetuning.linear_gain import check_linear_gain
 from bertwright.tasks.finetuning.losses import check_language_model
@@ -26,7 +27,6 @@ from bertwright.tasks.finetuning.run import (
     TaskDistillationLoss,
     no_reporter,
 )
-from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.heads.default_head import (
     HeadOverrides,

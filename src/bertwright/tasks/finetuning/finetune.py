@@ -24,13 +24,13 @@ from bertwright.tasks.baselines.comparison import BaselineComparison, compare_wi
 from bertwright.tasks.baselines.fit_baselines import run_baselines
 from bertwright.tasks.data.task_data import ExamplesOrFile, TaskData, load_tasks
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.build_run import TaskDistillation, build_run
-from bertwright.tasks.finetuning.config import FineTuningConfig, is_compilation_worthwhile
-from bertwright.tasks.finetuning.data_warnings import run_warnings
-from bertwright.tasks.finetuning.encoded_task import (
+from bertwright.tasks.finetuning.batching.data_warnings import run_warnings
+from bertwright.tasks.finetuning.batching.encoded_task import (
     batch_samplers,
     positions_per_epoch,
 )
+from bertwright.tasks.finetuning.build_run import TaskDistillation, build_run
+from bertwright.tasks.finetuning.config import FineTuningConfig, is_compilation_worthwhile
 from bertwright.tasks.finetuning.evaluator import BestEpoch, EpochReport, flatten_scores
 from bertwright.tasks.finetuning.result_folder import write_results
 from bertwright.tasks.finetuning.run import FineTuningRun, ReporterFactory, no_reporter

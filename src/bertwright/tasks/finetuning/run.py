@@ -18,15 +18,19 @@ from bertwright.optimisers.adam import AdamWConfig
 from bertwright.optimisers.master_parameters import MasterParameters, parameter_levels
 from bertwright.runtime.compiler import toolchain_hash
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.batches import TASK_LOSS, TaskBatch, TaskBatchSource
+from bertwright.tasks.finetuning.batching.batches import TASK_LOSS, TaskBatch, TaskBatchSource
+from bertwright.tasks.finetuning.batching.encoded_task import (
+    EncodedTask,
+    TaskSchedule,
+    batch_samplers,
+)
+from bertwright.tasks.finetuning.batching.used_vocabulary import TOKEN_TABLE, UsedVocabulary
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.encoded_task import EncodedTask, TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.evaluator import BestEpoch, EpochReport, Evaluator
 from bertwright.tasks.finetuning.frozen_features import FrozenFeatures
 from bertwright.tasks.finetuning.linear_gain import linear_gain_loss
 from bertwright.tasks.finetuning.losses import NEXT_TOKENS, next_token_loss
 from bertwright.tasks.finetuning.perturbation import ForwardPass
-from bertwright.tasks.finetuning.used_vocabulary import TOKEN_TABLE, UsedVocabulary
 from bertwright.tasks.heads.head import TaskHead, init_head, warm_start
 from bertwright.tasks.heads.linear_solver import LinearFit, fit_linear_head
 from bertwright.tasks.task_model import MultiTaskModel

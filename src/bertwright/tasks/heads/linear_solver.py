@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bertwright.tasks.data.splits import fold_of_examples, num_groups, stratified_order
-from bertwright.tasks.finetuning.encoded_task import EncodedTask, target_dtype
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask, target_dtype
 from bertwright.tasks.heads.head import LinearHeadConfig, TaskHead
 from bertwright.tasks.heads.standardiser import Standardiser
 

@@ -18,8 +18,8 @@ from bertwright.tasks.baselines.comparison import (
 )
 from bertwright.tasks.data.splits import hold_out, stratified_folds
 from bertwright.tasks.data.task_data import TaskData
+from bertwright.tasks.finetuning.batching.data_warnings import missing_label_warnings
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.data_warnings import missing_label_warnings
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.finetuning.run import ReporterFactory, no_reporter
 from bertwright.tasks.formats.examples import TaskExample

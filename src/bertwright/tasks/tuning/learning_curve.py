@@ -17,8 +17,8 @@ from bertwright.recipes import Recipe
 from bertwright.tasks.data.splits import stratified_order
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.batching.data_warnings import missing_label_warnings
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.data_warnings import missing_label_warnings
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.finetuning.run import ReporterFactory, no_reporter
 from bertwright.tasks.heads.default_head import frozen_input_kind, resolve_head

@@ -27,10 +27,10 @@ from bertwright.models.text_model import TextModel
 from bertwright.objectives.objective import Loss
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.batches import TaskBatchSource
+from bertwright.tasks.finetuning.batching.batches import TaskBatchSource
+from bertwright.tasks.finetuning.batching.encoded_task import TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns

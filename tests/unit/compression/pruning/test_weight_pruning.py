@@ -19,11 +19,11 @@ from bertwright.interop.loading import load
 from bertwright.tasks.adapters.lora import matrix_names
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning import batches as task_batches
 from bertwright.tasks.finetuning import run as task_training
+from bertwright.tasks.finetuning.batching import batches as task_batches
+from bertwright.tasks.finetuning.batching.encoded_task import TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.finetuning.encoded_task import TaskSchedule, batch_samplers
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.finetuning.run import PENALTY
 from bertwright.tasks.formats.tables import Columns

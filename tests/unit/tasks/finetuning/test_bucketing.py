@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.tasks.finetuning.bucket_sampler import STEPS_PER_BUCKET, BucketBatchSampler
+from bertwright.tasks.finetuning.batching.bucket_sampler import STEPS_PER_BUCKET, BucketBatchSampler
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=40)
 

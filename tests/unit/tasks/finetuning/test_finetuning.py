@@ -116,7 +116,7 @@ def test_a_seed_does_not_depend_on_the_seeds_before_it(pretrained) -> None:
 def test_micro_batches_change_only_rounding(pretrained, monkeypatch) -> None:
     settings = {"epochs": 1, "dropout": 0.1, "precision": "float32"}
     whole = learned(pretrained(), TAGS, tagged(), **settings)
-    monkeypatch.setattr("bertwright.tasks.finetuning.batches.MICRO_BATCH_POSITIONS", 32)
+    monkeypatch.setattr("bertwright.tasks.finetuning.batching.batches.MICRO_BATCH_POSITIONS", 32)
     parts = learned(pretrained(), TAGS, tagged(), **settings)
     for a, b in zip(
         whole.model.task_model.parameters(), parts.model.task_model.parameters(), strict=True

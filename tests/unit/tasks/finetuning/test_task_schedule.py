@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bertwright.tasks.finetuning.bucket_sampler import BucketBatchSampler
-from bertwright.tasks.finetuning.encoded_task import TaskSchedule
+from bertwright.tasks.finetuning.batching.bucket_sampler import BucketBatchSampler
+from bertwright.tasks.finetuning.batching.encoded_task import TaskSchedule
 
 SIZES = st.lists(st.integers(1, 200), min_size=1, max_size=4)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from bertwright.core.messages import count_noun
 from bertwright.tasks.data.splits import labels_missing_from
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.run import FineTuningRun
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs.output_type import location_of

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bertwright.core.errors import UserError
 from bertwright.core.rng import RandomPermutation, stream_key
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence, num_truncated_tokens
-from bertwright.tasks.finetuning.bucket_sampler import BucketBatchSampler
+from bertwright.tasks.finetuning.batching.bucket_sampler import BucketBatchSampler
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs import OutputDecoder
 from bertwright.tasks.outputs.output_type import location_of

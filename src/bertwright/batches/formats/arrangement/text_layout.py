@@ -5,7 +5,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bertwright.batches.arrays import BoolArray, Int32Array, IntArray
-from bertwright.batches.formats.layout import add_annotations, document_ids_at, language_ids_of
+from bertwright.batches.formats.arrangement.layout import (
+    add_annotations,
+    document_ids_at,
+    language_ids_of,
+)
 from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.data.shards.dataset import Split
 from bertwright.data.tokenization.boundaries import SENTENCE_START, WORD_START

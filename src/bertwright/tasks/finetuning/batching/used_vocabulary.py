@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bertwright.encoder.encoder import Encoder
-from bertwright.tasks.finetuning.encoded_task import EncodedTask
+from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 
 TOKEN_TABLE = "embeddings.tokens.weight"
 """Name of the embedding table within an encoder."""

@@ -15,10 +15,14 @@ from bertwright.models.text_model import TextModel
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.tasks.example_encoder import TaskSequence, document_ids_of
 from bertwright.tasks.fine_tuned_model import flat_positions
-from bertwright.tasks.finetuning.bucket_sampler import BucketBatchSampler
-from bertwright.tasks.finetuning.encoded_task import EncodedTask, TaskSchedule, target_dtype
+from bertwright.tasks.finetuning.batching.bucket_sampler import BucketBatchSampler
+from bertwright.tasks.finetuning.batching.encoded_task import (
+    EncodedTask,
+    TaskSchedule,
+    target_dtype,
+)
+from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
 from bertwright.tasks.finetuning.losses import NEXT_TOKENS
-from bertwright.tasks.finetuning.used_vocabulary import UsedVocabulary
 from bertwright.tasks.outputs import GeneratedOutput
 from bertwright.tasks.task_model import DecoderInputs
 from bertwright.training.clock import Progress
