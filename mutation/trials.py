@@ -93,7 +93,7 @@ def _serve(
     os.environ["OMP_NUM_THREADS"] = "1"
     os.chdir(tree)
     here = Path(__file__).parents[1].resolve()
-    others = [p for p in sys.path if p and here not in (Path(p), *Path(p).parents)]
+    others = [p for p in sys.path if p and Path(p).resolve() not in (here, here / "src")]
     sys.path[:] = [str(tree / "src"), str(tree), *others]
     below = tuple(f"bertwright.{package}." for package in packages_below)
     for name in modules:
