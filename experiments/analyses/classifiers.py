@@ -6,7 +6,7 @@ import torch
 
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.heads.head import LinearHeadConfig
+from bertwright.tasks.heads.kinds import LinearHeadConfig
 from bertwright.tasks.outputs import ClassificationOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel

@@ -36,7 +36,7 @@ from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.finetuning.run import ReporterFactory, no_reporter
 from bertwright.tasks.formats.examples import Examples, TaskExample
-from bertwright.tasks.heads.head import PoolerHeadConfig
+from bertwright.tasks.heads.kinds import PoolerHeadConfig
 from bertwright.tasks.provenance import examples_checksum, prediction_fingerprint, provenance
 from bertwright.tasks.task import Task
 

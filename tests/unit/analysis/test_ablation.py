@@ -25,7 +25,7 @@ from bertwright.analysis.heads.one_head_per_layer import OneHeadPerLayer
 from bertwright.core.significance import split_halves
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.heads.head import LinearHeadConfig
+from bertwright.tasks.heads.kinds import LinearHeadConfig
 from bertwright.tasks.outputs import ClassificationOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel

@@ -8,7 +8,7 @@ from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.catalogue import find_task
-from bertwright.tasks.heads.head import LinearHeadConfig
+from bertwright.tasks.heads.kinds import LinearHeadConfig
 from small_tasks import ENGLISH, TEXTS
 from toy_recipes import toy
 

@@ -9,7 +9,8 @@ import torch
 from bertwright.core.errors import UserError
 from bertwright.tasks.fine_tuned_model import load_fine_tuned_model
 from bertwright.tasks.finetuning.finetune import finetune
-from bertwright.tasks.heads.head import LinearHeadConfig, TaskHeadContext, init_head
+from bertwright.tasks.heads.head import TaskHeadContext, init_head
+from bertwright.tasks.heads.kinds import LinearHeadConfig
 from bertwright.tasks.heads.layers import IsotropicBatchNorm
 from bertwright.tasks.outputs import OutputType
 from bertwright.tasks.task import Task

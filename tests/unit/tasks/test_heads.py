@@ -12,14 +12,12 @@ from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.default_head import default_head
-from bertwright.tasks.heads.head import (
+from bertwright.tasks.heads.head import HeadConfig, TaskHeadContext, init_head
+from bertwright.tasks.heads.kinds import (
     DenseHeadConfig,
-    HeadConfig,
     LinearHeadConfig,
     PoolerHeadConfig,
-    TaskHeadContext,
     TransformHeadConfig,
-    init_head,
 )
 from bertwright.tasks.heads.layers import LayerMix
 from bertwright.tasks.heads.pooling import last_max_mean_pool, mean_pool, pooling_positions

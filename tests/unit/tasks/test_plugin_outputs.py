@@ -9,7 +9,7 @@ from bertwright.tasks.evaluation.error_analysis import confusion_matrix, iter_er
 from bertwright.tasks.fine_tuned_model import embedding_config
 from bertwright.tasks.formats.tables import Columns, TableReader
 from bertwright.tasks.heads.default_head import check_head, default_head
-from bertwright.tasks.heads.head import DenseHeadConfig
+from bertwright.tasks.heads.kinds import DenseHeadConfig
 from bertwright.tasks.outputs import (
     ClassificationOutput,
     MultiLabelOutput,

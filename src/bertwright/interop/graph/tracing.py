@@ -14,7 +14,7 @@ from bertwright.interop.graph.inputs import ATTENTION_MASK
 from bertwright.interop.graph.module import ExportModule, graph_input_names, prepare_for_export
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel, network_of
-from bertwright.tasks.heads.head import BiLSTMHeadConfig
+from bertwright.tasks.heads.kinds import BiLSTMHeadConfig
 
 TRACE_BATCH_SIZE, TRACE_LENGTH = 3, 7
 """Sizes of the traced input; in small models no other size is equal to them."""

@@ -36,7 +36,8 @@ from bertwright.tasks.heads.default_head import (
     has_pairs,
     resolve_head,
 )
-from bertwright.tasks.heads.head import BiLSTMHeadConfig, HeadConfig
+from bertwright.tasks.heads.head import HeadConfig
+from bertwright.tasks.heads.kinds import BiLSTMHeadConfig
 from bertwright.tasks.heads.linear_solver import is_linear
 from bertwright.tasks.heads.task_visibility import (
     with_global_question_attention,

@@ -15,11 +15,10 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example, Examples
 from bertwright.tasks.heads.answer_network import AnswerNetworkHeadConfig
 from bertwright.tasks.heads.decoder_head import DecoderHeadConfig
-from bertwright.tasks.heads.head import (
+from bertwright.tasks.heads.head import HeadConfig, LayerName
+from bertwright.tasks.heads.kinds import (
     BiLSTMHeadConfig,
     DenseHeadConfig,
-    HeadConfig,
-    LayerName,
     LinearHeadConfig,
     PoolerHeadConfig,
     TransformHeadConfig,

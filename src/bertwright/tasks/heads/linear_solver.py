@@ -19,7 +19,8 @@ from torch import Tensor, nn
 
 from bertwright.tasks.data.splits import fold_of_examples, num_groups, stratified_order
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask, target_dtype
-from bertwright.tasks.heads.head import LinearHeadConfig, TaskHead
+from bertwright.tasks.heads.head import TaskHead
+from bertwright.tasks.heads.kinds import LinearHeadConfig
 from bertwright.tasks.heads.standardiser import Standardiser
 
 INVERSE_L2_GRID = tuple(np.logspace(-2, 3, 8).tolist())
