@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import num_truncated_tokens
-from bertwright.tasks.fine_tuned_model import FineTunedModel, TaskInputs, as_examples
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.inputs import TaskInputs, as_examples
 from bertwright.tasks.outputs import FloatArray, Prediction
 
 

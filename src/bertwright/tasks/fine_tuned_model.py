@@ -43,15 +43,10 @@ from bertwright.tasks.example_encoder import (
     document_ids_of,
     num_truncated_tokens,
 )
-from bertwright.tasks.formats.examples import (
-    Example,
-    Examples,
-    ExtractiveQuestion,
-    MultipleChoice,
-    TaggedSentence,
-    TaskExample,
-)
+from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.heads.head import HeadConfig, TaskHead, parameter_shapes
+from bertwright.tasks.inputs import TaskInputs, as_examples
+from bertwright.tasks.model_card import model_card
 from bertwright.tasks.outputs import (
     FloatArray,
     GeneratedOutput,
@@ -61,8 +56,6 @@ from bertwright.tasks.outputs import (
 )
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel, tokens_at
-
-TaskInputs = str | Sequence[TaskExample | str | tuple[str, str]]
 
 
 class FineTunedModel(TextModel):
@@ -256,7 +249,9 @@ class FineTunedModel(TextModel):
         write_text(folder / RECIPE_FILE, self.task_model.recipe.as_yaml())
         write_text(folder / TASK_FILE, self.task_metadata_json())
         write_text(folder / TRAINING_FILE, json.dumps(dict(training or {}), indent=2) + "\n")
-        write_text(folder / CARD_FILE, _model_card(self, training or {}))
+        write_text(
+            folder / CARD_FILE, model_card(self.task_model.recipe.name, self.task, training or {})
+        )
         save_weights(folder / WEIGHTS_FILE, self.task_model, self.task_model.grids)
 
     def task_metadata_json(self) -> str:
@@ -332,36 +327,6 @@ def num_outputs(task: Task) -> int:
     return task.output_type.build_decoder(task.labels).num_outputs
 
 
-def as_examples(inputs: TaskInputs, task: Task) -> Examples:
-    """Return plain texts or text pairs as examples of a task; words are split at whitespace.
-
-    A string is one text. Errors: UserError for inputs that do not fit the task.
-    """
-    return [as_example(item, task) for item in ([inputs] if isinstance(inputs, str) else inputs)]
-
-
-def as_example(item: TaskExample | str | tuple[str, ...], task: Task) -> TaskExample:
-    """Return an example, a text or the texts of a pair as an example of a task."""
-    if isinstance(item, TaskExample):
-        return item
-    texts = (item,) if isinstance(item, str) else item
-    example_type = task.output_type.example_type
-    if example_type is TaggedSentence:
-        return TaggedSentence(tuple(" ".join(texts).split()))
-    if example_type is ExtractiveQuestion:
-        if len(texts) != 2:
-            raise UserError(
-                f"a pair is required, a question and its text: {texts[0][:40]!r} is one text"
-            )
-        return ExtractiveQuestion(texts[0], texts[1])
-    if example_type is MultipleChoice:
-        raise UserError(
-            f"task {task.name} is multiple choice: pass bertwright.MultipleChoice examples"
-        )
-    text, *others = texts
-    return Example(text, others[0] if others else None)
-
-
 def flat_positions(sequences: Sequence[TaskSequence], length: int) -> Tensor:
     """Return the output positions of a batch as flat indices (M,) int64."""
     return torch.tensor(
@@ -415,30 +380,3 @@ def _encoder_model(task_model: TaskModel, embedding: SentenceVectorSettings) -> 
         model.decoder, model.output = task_model.decoder, task_model.lm_head
         model.heads.clear()
     return model
-
-
-def _is_scalar(value: Any) -> bool:
-    """Return whether a value fits on a line of the model card."""
-    nested = isinstance(value, list) and any(isinstance(item, dict | str) for item in value)
-    return not isinstance(value, dict) and not nested
-
-
-def _model_card(model: FineTunedModel, training: Mapping[str, Any]) -> str:
-    """Return the README.md of a fine-tuned model."""
-    task = model.task
-    lines = [
-        f"# {model.task_model.recipe.name}, fine-tuned for {task.name}",
-        "",
-        f"An encoder fine-tuned with bertwright. Output type: {task.output_type.kind_name()}"
-        + (f" ({len(task.labels)} labels)." if task.labels else "."),
-        "",
-        *(f"- {name}: {value}" for name, value in training.items() if _is_scalar(value)),
-        "",
-        "```python",
-        "import bertwright as bw",
-        "",
-        'model = bw.load("this folder")',
-        'predictions = model.predict(["A text."])',
-        "```",
-    ]
-    return "\n".join(lines) + "\n"

@@ -17,7 +17,7 @@ from bertwright.data.readers.text_lines import (
     require_key,
 )
 from bertwright.tasks.ensemble import Ensemble
-from bertwright.tasks.fine_tuned_model import FineTunedModel, as_example
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import (
     Example,
     Examples,
@@ -27,6 +27,7 @@ from bertwright.tasks.formats.examples import (
     TaskExample,
 )
 from bertwright.tasks.formats.tables import TableReader
+from bertwright.tasks.inputs import as_example
 from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.task import Task
 

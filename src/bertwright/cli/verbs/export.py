@@ -151,7 +151,8 @@ def _activation_ranges(
     from bertwright.core.rng import sample
     from bertwright.interop.onnx.calibration import MAX_SEQUENCES, ActivationCalibration
     from bertwright.tasks.data.task_data import TaskData
-    from bertwright.tasks.fine_tuned_model import FineTunedModel, as_examples
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
+    from bertwright.tasks.inputs import as_examples
 
     if texts is None and data is None:
         return None

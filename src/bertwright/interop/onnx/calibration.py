@@ -21,7 +21,8 @@ from bertwright.interop.graph.module import graph_input_names, make_graph_inputs
 from bertwright.interop.onnx.manifest import has_external_data
 from bertwright.models.text_batches import text_batches
 from bertwright.models.text_model import TextModel
-from bertwright.tasks.fine_tuned_model import FineTunedModel, TaskInputs, as_examples
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.inputs import TaskInputs, as_examples
 
 RangeObserver = Literal["minmax", "percentile", "entropy"]
 """Range by minimum and maximum, by percentile, or by least KL divergence after rounding."""
