@@ -156,6 +156,17 @@ def analysis_claims(
 
 
 @app.command()
+def analysis_tables(
+    results: Annotated[Path, typer.Argument(help="The folder of claims, docs/results/analyses.")],
+    document: Annotated[Path, typer.Option(help="The page to write.")],
+) -> None:
+    """Write the tables of the claims that the analyses of each model have decided."""
+    from experiments.analyses.claims_table import write_claim_tables
+
+    write_claim_tables(results, document)
+
+
+@app.command()
 def lectures(
     results: Annotated[Path, typer.Argument(help="The folder of stored results, docs/results.")],
     document: Annotated[Path, typer.Option(help="The page to write.")],

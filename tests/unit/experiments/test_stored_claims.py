@@ -16,6 +16,7 @@ from bertwright.analysis.core.result import (
     write_result,
 )
 from bertwright.core.errors import UserError
+from experiments.analyses.claims_table import write_claim_tables
 from experiments.analyses.stored_claims import read_claims, write_claims
 from experiments.lectures.lines import LectureLine
 from experiments.lectures.results import StoredResults
@@ -75,3 +76,18 @@ def test_folders_that_cannot_be_collected_are_errors(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"differ in their model \(toy, other\)"):
         write_claims(tmp_path / "two", file)
     assert not file.exists()
+
+
+def test_the_page_has_a_table_of_every_model(tmp_path: Path) -> None:
+    for model, value in {"small": 0.5, "large": math.nan}.items():
+        store(tmp_path / model, value)
+        write_claims(tmp_path / model, tmp_path / f"analyses/{model}.json")
+    for _ in range(2):
+        write_claim_tables(tmp_path / "analyses", tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text()
+    assert page.count("## small") == page.count("## large") == 1
+    small = page.partition("## small")[2].partition("end of")[0]
+    assert "| 0.5 [0.4, 0.6] | 0 (" in small
+    assert ") | seen |" in small
+    with pytest.raises(UserError, match="run analysis-claims first"):
+        write_claim_tables(tmp_path / "nothing", tmp_path / "page.md")
