@@ -98,7 +98,7 @@ OURS: dict[str, tuple[str, list[str]]] = {
     "t5-1.1": (
         "t5",
         [
-            "encoder.feed_forward={kind: geglu-tanh, bias: false}",
+            "encoder.feed_forward={kind: geglu-tanh, bias: false, dropout: 0.1}",
             "output={kind: untied, transform: false, bias: false}",
             "encoder.mixer.width=64",
         ],

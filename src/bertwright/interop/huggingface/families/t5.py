@@ -113,6 +113,8 @@ class T5(EncoderDecoderFamily):
         ConfigKey("layer_norm_epsilon", "encoder.norm.epsilon", 1e-6),
         ConfigKey("dropout_rate", "encoder.dropout", 0.1),
         ConfigKey("dropout_rate", "encoder.mixer.dropout", 0.1),
+        ConfigKey("dropout_rate", "encoder.feed_forward.dropout", 0.1),
+        ConfigKey("dropout_rate", "encoder.output_dropout", 0.1),
         ConfigKey("scale_decoder_outputs", "output.scaled", True),
         *(
             ConfigKey(theirs, f"{stack}.positions.{ours}", default)
