@@ -196,3 +196,30 @@ def frozen(
         document,
         as_json,
     )
+
+
+@app.command()
+def default(
+    result: Annotated[Path, typer.Argument(help="Result of a study: its folder or result.json.")],
+    selected_on: Annotated[
+        str, typer.Option(help="Metric whose best mean decides.")
+    ] = "first-half.bits_per_byte",
+    evaluated_on: Annotated[
+        str, typer.Option(help="Metric that evaluates the choice.")
+    ] = "second-half.bits_per_byte",
+    is_score: Annotated[
+        bool, typer.Option("--higher-is-better", help="The metrics are scores, not losses.")
+    ] = False,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose the best arm of a study on one half of the held-out text; evaluate it on the other."""
+    from benchmarks import default_recipe
+    from benchmarks.markdown_sections import write_section
+
+    stored = default_recipe.read_result(result)
+    choice = default_recipe.choose(stored, selected_on, evaluated_on, is_score)
+    lines = default_recipe.report_lines(stored, choice)
+    if document is not None:
+        write_section(document, "bench default", lines, stored["provenance"])
+    print_results(choice.rows(), choice.columns(), as_json)

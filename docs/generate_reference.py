@@ -88,9 +88,17 @@ def recipe_keys() -> list[str]:
     for axis in axes:
         title = axis.__name__.removesuffix("Config")
         lines += [f"## {title}", "", *_docstring(axis), ""]
+        narrower = [a for a in axes if a is not axis and issubclass(a, axis) and not _is_kind(a)]
         for kind, config in sorted(axis.kinds().items()):
+            if issubclass(config, tuple(narrower)):
+                continue  # listed there
             lines += [f"### {title}: `{kind}`", "", *_docstring(config), "", *_fields(config)]
     return lines
+
+
+def _is_kind(config: type[Config]) -> bool:
+    """Return whether a class is a value of an axis, not an axis."""
+    return "kind" in config.model_fields
 
 
 def _reachable(

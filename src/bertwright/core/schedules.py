@@ -12,7 +12,19 @@ from pydantic import BeforeValidator, Field
 from bertwright.core.config import Config, Settings
 
 
-class Schedule(Config):
+class StepValue(Config):
+    """A value for every step of a run."""
+
+    def over(self, start: float, stop: float) -> float:
+        """Return the value for a step from one progress in [0, 1] to another."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a value")
+
+    def value_range(self) -> tuple[float, float]:
+        """Return the minimum and maximum over all progress."""
+        raise TypeError(f"{type(self).__name__} is an axis, not a value")
+
+
+class Schedule(StepValue):
     """A value as a function of progress."""
 
     def at(self, progress: float) -> float:
@@ -25,9 +37,12 @@ class Schedule(Config):
         return (0.0, 1.0)
 
     def value_range(self) -> tuple[float, float]:
-        """Return the minimum and maximum over all progress."""
         values = [self.at(progress) for progress in self.turning_points]
         return min(values), max(values)
+
+    def over(self, start: float, stop: float) -> float:
+        """Return the value at the start of a step."""
+        return self.at(start)
 
 
 class ConstantSchedule(Schedule):
@@ -202,5 +217,29 @@ def _constant_from_number(value: Any) -> Any:
 
 NumberOrSchedule = Annotated[Schedule, BeforeValidator(_constant_from_number)]
 """Type of a recipe field that accepts a number or a schedule."""
+
+
+class MeanDecay(StepValue):
+    """The decay that makes a moving average the mean over the last part of a run.
+
+    Every value counts for the length of its step, so in a run with a number of steps all have the
+    same weight (Polyak and Juditsky 1992; Vaswani et al. 2017, section 6.1). ``last`` is the part
+    of the run, of its steps or its time. Before it the average is the current value.
+    """
+
+    kind: Literal["mean"] = "mean"
+    last: float = Field(default=0.2, gt=0.0, le=1.0)
+
+    def over(self, start: float, stop: float) -> float:
+        first = 1.0 - self.last
+        return (start - first) / (stop - first) if start > first else 0.0
+
+    def value_range(self) -> tuple[float, float]:
+        """Return the decay at the start of the run; it is below 1 in every step."""
+        return 0.0, 0.0
+
+
+AverageDecay = Annotated[StepValue, BeforeValidator(_constant_from_number)]
+"""Type of the decay of a moving average: a number, a schedule, or ``{kind: mean}``."""
 
 ScheduleSegment.model_rebuild()

@@ -11,6 +11,7 @@ from bertwright.encoder.bottleneck import BottleneckConfig
 from bertwright.encoder.depth import DepthConfig, StackConfig
 from bertwright.encoder.pruned_sizes import PrunedSizes
 from bertwright.encoder.residual import AdditiveResidualConfig, ResidualConfig
+from bertwright.encoder.value_embeddings import ValueEmbeddingsConfig
 from bertwright.modules.attention.attention import AttentionConfig
 from bertwright.modules.attention.fixed_patterns import FixedPatternsConfig
 from bertwright.modules.attention.lsh_attention import LSHAttentionConfig
@@ -54,6 +55,8 @@ class EncoderConfig(Settings):
     width: int = Field(default=768, ge=1, le=65_536)
     depth: DepthConfig = StackConfig()
     embeddings: EmbeddingsConfig = TokenEmbeddingsConfig()
+    value_embeddings: ValueEmbeddingsConfig | None = None
+    """Further token embeddings, added to the values of attention; None for none."""
     positions: PositionsConfig = LearnedPositionsConfig()
     visibility: Visibility = BidirectionalVisibility()
     sliding_window: SlidingWindowConfig | None = None
@@ -183,7 +186,12 @@ class EncoderConfig(Settings):
     @model_validator(mode="after")
     def _check_conflicts(self) -> Self:
         """Raise ValueError if two choices do not fit together."""
-        optional_axes = (self.bottleneck, self.pruned_sizes, self.sliding_window)
+        optional_axes = (
+            self.bottleneck,
+            self.pruned_sizes,
+            self.sliding_window,
+            self.value_embeddings,
+        )
         conflicts = chain(
             *(axis.conflicts(self) for axis in (self.mixer, self.positions, self.feed_forward)),
             self._memory_conflicts(),

@@ -131,6 +131,7 @@ class TransformerDecoderConfig(DecoderConfig):
             positions=self.positions or encoder.positions,
             mixer=mixer,
             pruned_sizes=None,
+            value_embeddings=None,
             visibility=CausalVisibility(),
         )
 

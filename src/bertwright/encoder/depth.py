@@ -1,15 +1,17 @@
 """Depth: the number of blocks, and the order of their sublayers."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from bertwright.core.config import Config
 from bertwright.encoder.layer_stack import AdaptiveComputationTime, LayerStack
 
 if TYPE_CHECKING:
     from bertwright.encoder.config import EncoderConfig
+
+MAX_BLOCKS = 1_024
 
 
 class DepthConfig(Config):
@@ -60,8 +62,10 @@ class DepthConfig(Config):
     def owner_block(self, block: int, letter: str) -> int:
         """Return the block that owns the parameters of this block's sublayer."""
         shared = {"none": "", "all": "sfc", "attention": "s", "feed-forward": "f"}[self.sharing]
-        if letter not in shared:
-            return block
+        return self.first_sharing_block(block, letter) if letter in shared else block
+
+    def first_sharing_block(self, block: int, letter: str) -> int:
+        """Return the first block that may share a sublayer with this block."""
         orders = self.sublayer_orders()
         group = block * self.groups // len(orders)
         first = -(-group * len(orders) // self.groups)
@@ -81,7 +85,7 @@ def _check_letters(order: str) -> str:
 class RepeatedBlocksConfig(DepthConfig):
     """``layers`` identical blocks: attention, then feed-forward, or another ``order``."""
 
-    layers: int = Field(default=12, ge=1, le=1_024)
+    layers: int = Field(default=12, ge=1, le=MAX_BLOCKS)
     order: str = "sf"
 
     @field_validator("order")
@@ -121,6 +125,37 @@ class HaltingStackConfig(RepeatedBlocksConfig):
         return 2 * width
 
 
+class LoopConfig(DepthConfig):
+    """A stack whose middle blocks run several times in turn (Saunshi et al. 2025).
+
+    After ``before`` blocks, ``looped`` blocks run one after the other, and this ``times`` times
+    with the same parameters; then come ``after`` blocks (Geiping et al. 2025, without its random
+    state and its number of passes that varies).
+    """
+
+    kind: Literal["loop"] = "loop"
+    sharing: Literal["none", "all", "attention", "feed-forward"] = "all"
+    before: int = Field(default=1, ge=0, le=1_024)
+    looped: int = Field(default=2, ge=1, le=1_024)
+    times: int = Field(default=2, ge=1, le=1_024)
+    after: int = Field(default=1, ge=0, le=1_024)
+
+    @model_validator(mode="after")
+    def _check_loop(self) -> Self:
+        if self.groups != 1:
+            raise ValueError("groups are for consecutive blocks: leave it out of a loop")
+        if len(self.sublayer_orders()) > MAX_BLOCKS:
+            raise ValueError(f"before + looped x times + after must be {MAX_BLOCKS:,} or less")
+        return self
+
+    def first_sharing_block(self, block: int, letter: str) -> int:
+        is_looped = 0 <= block - self.before < self.looped * self.times
+        return self.before + (block - self.before) % self.looped if is_looped else block
+
+    def sublayer_orders(self) -> list[str]:
+        return ["sf"] * (self.before + self.looped * self.times + self.after)
+
+
 class NoBlocksConfig(DepthConfig):
     """No blocks: the embeddings are the hidden states."""
 
@@ -138,7 +173,7 @@ class SandwichConfig(DepthConfig):
     """
 
     kind: Literal["sandwich"] = "sandwich"
-    layers: int = Field(default=16, ge=1, le=1_024)
+    layers: int = Field(default=16, ge=1, le=MAX_BLOCKS)
     outside: float = Field(default=0.375, ge=0.0, le=1.0)
 
     def sublayer_orders(self) -> list[str]:

@@ -13,6 +13,7 @@ from bertwright.encoder.block import SUBLAYER_NAMES, Block, nth_name
 from bertwright.encoder.bottleneck import BottleneckBlock
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.layer_stack import AuxOutputs, BlockCall, StackContext
+from bertwright.encoder.value_embeddings import ValueEmbeddings
 from bertwright.modules.attention.attention import Attention, AttentionConfig
 from bertwright.modules.attention.cache import KeyValueCache, Memory, Past
 from bertwright.modules.attention.mask import (
@@ -66,6 +67,16 @@ class Encoder(nn.Module):
             vocab_size,
             input_dropout(config.dropout),
             config.num_directions,
+        )
+        self.value_embeddings = (
+            None
+            if config.value_embeddings is None
+            else ValueEmbeddings(
+                config.value_embeddings,
+                len(config.depth.sublayer_orders()),
+                vocab_size,
+                shape.inner_width,
+            )
         )
         self.scan_directions = (
             scan_directions(config.visibility) if config.mixer.is_recurrent else ()
@@ -125,6 +136,9 @@ class Encoder(nn.Module):
         contexts = self._attention_contexts(
             token_ids, blocks, rule, token_info, key_info, cross, hooks, dropout_rng
         )
+        token_values: Sequence[Tensor | None] = [None] * len(blocks)
+        if self.value_embeddings is not None:
+            token_values = self.value_embeddings(token_ids, token_info)
         can_select = hooks is None and self.layer_stack.supports_output_positions
         selected = output_positions if can_select else None
         if selected is not None and self.is_compiled:
@@ -139,6 +153,7 @@ class Encoder(nn.Module):
                 hooks and hooks.child(f"blocks.{index}"),
                 sublayer_outputs=sublayer_outputs,
                 output_positions=selected if can_gather else None,
+                token_values=token_values[index],
             )
             return BlockCall(
                 block,

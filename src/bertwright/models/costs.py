@@ -37,6 +37,7 @@ def num_parameters_by_part(recipe: Recipe, vocab_size: int | None = None) -> dic
         model = Model(recipe, size)
     parts = {
         "embeddings": model.encoder.embeddings,
+        "value_embeddings": model.encoder.value_embeddings or nn.Identity(),
         "blocks": model.encoder.blocks,
         "layer_stack": model.encoder.layer_stack,
         "last_norm": model.encoder.norm,

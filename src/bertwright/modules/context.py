@@ -48,7 +48,7 @@ class BlockContext:
 
     ``past`` holds the earlier tokens of the block. ``sublayer_outputs``, if set, collects the
     outputs of all sublayers. ``output_positions`` (M,) are the flat positions that are needed after
-    the block; None for all.
+    the block; None for all. ``token_values`` (B, L, H * d) are added to the values of attention.
     """
 
     attention: AttentionContext
@@ -57,11 +57,13 @@ class BlockContext:
     past: Past | None = None
     sublayer_outputs: list[Tensor] | None = None
     output_positions: Tensor | None = None
+    token_values: Tensor | None = None
 
     def for_mixer(self, name: str, past: Past | None) -> "BlockContext":
         """Return the context of the mixer with this name."""
         hooks = child_hooks(self.hooks, name)
-        return BlockContext(self.attention, self.dropout_rng, hooks, past)
+        values = self.token_values if name == "attention" else None
+        return BlockContext(self.attention, self.dropout_rng, hooks, past, token_values=values)
 
     def gather_positions(self, x: Tensor) -> tuple[Tensor, "BlockContext"]:
         """Return x (B, L, D) at ``output_positions``, as (M, D), and the context for them."""

@@ -3,11 +3,12 @@
 from bertwright.optimisers.adafactor import AdafactorConfig
 from bertwright.optimisers.adam import AdamConfig, AdamWConfig
 from bertwright.optimisers.gradient_descent import AdagradConfig, SGDConfig
-from bertwright.optimisers.muon import MuonConfig
+from bertwright.optimisers.muon import AdaMuonConfig, MuonConfig
 from bertwright.optimisers.optimiser import Optimiser, OptimiserConfig
 from bertwright.optimisers.trust_ratio import LambConfig, StableAdamWConfig
 
 __all__ = [
+    "AdaMuonConfig",
     "AdafactorConfig",
     "AdagradConfig",
     "AdamConfig",

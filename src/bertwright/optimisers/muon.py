@@ -2,7 +2,8 @@
 
 Each matrix of the blocks moves along the semi-orthogonal matrix nearest to its momentum, computed
 by five Newton-Schulz iterations in the precision of the run. A fused projection is first split into
-separate matrices. Tables, biases, norms and gates use AdamW.
+separate matrices. Tables, biases, norms and gates use AdamW. AdaMuon (Si et al. 2025) also adapts
+the step of every element, and has Adam's root mean square.
 """
 
 from collections.abc import Sequence
@@ -25,8 +26,18 @@ Source: Jordan et al. 2024.
 
 ITERATIONS = 5
 
+ADAM_RMS = 0.2
+"""Root mean square of Adam's changes at unit learning rate (Liu et al. 2025, section 2.2)."""
 
-class MuonConfig(AdamFamilyConfig):
+
+class MuonFamilyConfig(AdamFamilyConfig):
+    """Settings of all variants of Muon."""
+
+    matrix_learning_rate: float = Field(default=0.02, gt=0)
+    momentum: float = Field(default=0.95, ge=0, lt=1)
+
+
+class MuonConfig(MuonFamilyConfig):
     """Muon: orthogonalised momentum for the matrices of the blocks, AdamW for all other parameters.
 
     ``learning_rate`` and the moments are AdamW's. The matrices have ``matrix_learning_rate`` times
@@ -35,17 +46,30 @@ class MuonConfig(AdamFamilyConfig):
     """
 
     kind: Literal["muon"] = "muon"
-    matrix_learning_rate: float = Field(default=0.02, gt=0)
-    momentum: float = Field(default=0.95, ge=0, lt=1)
 
     def build(self, parameters: MasterParameters) -> "MuonOptimiser":
         return MuonOptimiser(self, parameters)
 
 
+class AdaMuonConfig(MuonFamilyConfig):
+    """AdaMuon: Muon with adapted elements, for the matrices of the blocks (Si et al. 2025).
+
+    The sign of the momentum is orthogonalised. The result is divided by the root of its second
+    moment, whose decay is ``momentum`` too, and scaled to a root mean square of 0.2, that of Adam.
+    So the matrices have learning rates like AdamW's.
+    """
+
+    kind: Literal["adamuon"] = "adamuon"
+    matrix_learning_rate: float = Field(default=5e-3, gt=0)
+
+    def build(self, parameters: MasterParameters) -> "AdaMuonOptimiser":
+        return AdaMuonOptimiser(self, parameters)
+
+
 class MuonOptimiser(Optimiser):
     """Muon over the matrices and AdamW over everything else."""
 
-    def __init__(self, config: MuonConfig, parameters: MasterParameters) -> None:
+    def __init__(self, config: MuonFamilyConfig, parameters: MasterParameters) -> None:
         self._config = config
         self._parameters = parameters
         self._range = parameters.range("matrix")
@@ -73,12 +97,7 @@ class MuonOptimiser(Optimiser):
             self._update_momentum(
                 self._momentum[span], self._direction[span], gradient[span], momentum, clip_factor
             )
-        for matrices in self._matrices_by_shape():
-            rows, columns = matrices[0].shape
-            scale = max(1.0, rows / columns) ** 0.5
-            directions = orthogonalise(torch.stack(matrices)) * scale
-            for matrix, direction in zip(matrices, directions, strict=True):
-                matrix.copy_(direction)
+        self._orthogonalise_directions()
         for span, factor in trained:
             scaled = settings.matrix_learning_rate * lr_factor * factor
             self._apply_direction(
@@ -92,14 +111,48 @@ class MuonOptimiser(Optimiser):
         views = self._parameters.state_views({"momentum": self._momentum})
         return {**views, **self._adam.state_dict()}
 
-    def _matrices_by_shape(self) -> list[list[Tensor]]:
-        """Return views of the direction as separate matrices, grouped by shape."""
+    def _orthogonalise_directions(self) -> None:
+        """Set the direction of every matrix to its change at unit learning rate."""
+        for matrices in self._matrices_by_shape(self._direction):
+            rows, columns = matrices[0].shape
+            scale = max(1.0, rows / columns) ** 0.5
+            directions = orthogonalise(torch.stack(matrices)) * scale
+            for matrix, direction in zip(matrices, directions, strict=True):
+                matrix.copy_(direction)
+
+    def _matrices_by_shape(self, flat: Tensor) -> list[list[Tensor]]:
+        """Return views of a buffer as separate matrices, grouped by shape."""
         groups: dict[tuple[int, ...], list[Tensor]] = {}
-        views = self._parameters.views(self._direction)
+        views = self._parameters.views(flat)
         for slot in self._parameters.trained_slots("matrix"):
             for part in views[slot.name].chunk(slot.num_parts):
                 groups.setdefault(tuple(part.shape), []).append(part)
         return list(groups.values())
+
+
+class AdaMuonOptimiser(MuonOptimiser):
+    """AdaMuon over the matrices, with their second moments, and AdamW over everything else."""
+
+    def __init__(self, config: AdaMuonConfig, parameters: MasterParameters) -> None:
+        super().__init__(config, parameters)
+        self._second = torch.zeros_like(self._momentum)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {**super().state_dict(), **self._parameters.state_views({"second": self._second})}
+
+    def _orthogonalise_directions(self) -> None:
+        epsilon, new = self._config.epsilon, 1 - self._config.momentum
+        buffers = (self._momentum, self._second, self._direction)
+        for momenta, seconds, directions in zip(
+            *map(self._matrices_by_shape, buffers), strict=True
+        ):
+            signs = torch.stack(momenta).sign().to(self._direction.dtype)
+            orthogonal = orthogonalise(signs).float()
+            for matrix, second, direction in zip(orthogonal, seconds, directions, strict=True):
+                second.lerp_(matrix.square(), new)
+                adapted = matrix / (second.sqrt() + epsilon)
+                rms = adapted.square().mean().sqrt().clamp(min=epsilon)
+                direction.copy_(adapted * (ADAM_RMS / rms))
 
 
 def update_momentum(

@@ -83,6 +83,9 @@ def _check_growing_depth(recipe: "Recipe") -> None:
         "a decoder cannot be stacked: leave out depth": recipe.decoder is not None,
         "stacked blocks have no memory: set encoder.memory_length to 0": encoder.memory_length > 0,
         "blocks that share their parameters cannot be stacked": encoder.depth.sharing != "none",
+        "blocks with value embeddings cannot be stacked: set encoder.value_embeddings to null": (
+            encoder.value_embeddings is not None
+        ),
         "blocks of different sublayers cannot be stacked": (
             len(set(encoder.depth.sublayer_orders())) > 1
         ),

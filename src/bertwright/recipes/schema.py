@@ -12,7 +12,14 @@ from torch import nn
 from bertwright.batches.formats import InputFormat
 from bertwright.batches.token_info import DataRequirement
 from bertwright.core.config import Precision, Settings, did_you_mean
-from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule, Schedule, WarmupSchedule
+from bertwright.core.schedules import (
+    AverageDecay,
+    ConstantSchedule,
+    NumberOrSchedule,
+    Schedule,
+    StepValue,
+    WarmupSchedule,
+)
 from bertwright.data.tokenization.tokenizer import TokenizerConfig
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.decoder import DecoderConfig
@@ -136,10 +143,11 @@ class Recipe(Settings):
     batch_tokens: NumberOrSchedule = ConstantSchedule(value=4096)
     micro_batch_tokens: int = Field(default=16384, ge=8, le=1 << 26)
     max_grad_norm: float | None = Field(default=1.0, gt=0)
-    ema_decay: NumberOrSchedule | None = None
-    """Decay of an exponential moving average of the parameters; None for none.
+    ema_decay: AverageDecay | None = None
+    """Decay of a moving average of the parameters; None for none.
 
-    Evaluations and the saved model use the average.
+    With ``{kind: mean, last: 0.2}`` it is the mean over the last fifth of the run. Evaluations and
+    the saved model use the average.
     """
     precision: Precision | None = None
     """Precision of training; None for the device's default, which is fixed for a run."""
@@ -176,7 +184,7 @@ class Recipe(Settings):
 
     @field_validator("ema_decay")
     @classmethod
-    def _check_ema_decay(cls, decay: Schedule | None) -> Schedule | None:
+    def _check_ema_decay(cls, decay: StepValue | None) -> StepValue | None:
         lowest, highest = (0.0, 0.0) if decay is None else decay.value_range()
         if lowest < 0.0 or highest >= 1.0:
             raise ValueError("must be at least 0 and below 1, such as 0.999")

@@ -15,6 +15,7 @@ from bertwright.core.config import Config, did_you_mean, to_user_error
 from bertwright.core.errors import UserError
 from bertwright.data.interaction_histories import TEST
 from bertwright.data.shards.dataset import Dataset
+from bertwright.data.shards.halves import Half, with_heldout_half
 from bertwright.models.costs import num_parameters_by_part, training_flops
 from bertwright.models.layer_selection import select_layers
 from bertwright.models.saving import TRAINING_FILE, load_model
@@ -83,18 +84,24 @@ class HeldOutMeasure(Measure):
     """The last phase's objectives on held-out text, optionally with ``changes`` to the recipe.
 
     An objective uses the head with its name, which may have been trained for another objective.
+    With ``half``, only the first or the second half of the held-out documents is read, so that a
+    choice on one can be evaluated on the other.
     """
 
     kind: Literal["held-out"] = "held-out"
     changes: dict[str, Any] = Field(default_factory=dict)
+    half: Half | None = None
 
     def check(self, recipe: Recipe, data: Dataset) -> None:
-        changed = self._changed_recipe(recipe)
-        make_held_out_evaluation(changed, len(changed.phases) - 1, data, num_tokens=1)
+        changed, text = self._changed_recipe(recipe), self._text(data)
+        make_held_out_evaluation(changed, len(changed.phases) - 1, text, num_tokens=1)
 
     def compute(self, arm: TrainedArm) -> Metrics:
         model, _ = load_model(arm.folder)
-        return evaluate(model, arm.data, self._changed_recipe(model.recipe))
+        return evaluate(model, self._text(arm.data), self._changed_recipe(model.recipe))
+
+    def _text(self, data: Dataset) -> Dataset:
+        return data if self.half is None else with_heldout_half(data, self.half)
 
     def _changed_recipe(self, recipe: Recipe) -> Recipe:
         try:

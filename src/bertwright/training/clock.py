@@ -57,6 +57,11 @@ class Progress:
     num_sequences: int = 0
     midpoint: float = 0.0
 
+    @property
+    def end(self) -> float:
+        """Return the fraction of the run at the end of the step."""
+        return 2 * self.midpoint - self.fraction
+
 
 Trigger = Callable[[Progress, Progress], bool]
 """Return whether an action is due between two successive positions in the run."""

@@ -214,3 +214,46 @@ NEED_BLOCKS = {"bart", "mass", "t5", "transformer", "universal-transformer", "xl
 def test_every_encoder_may_have_no_blocks(system: str) -> None:
     model = Model.build(toy(system, "encoder.depth={kind: none}"), VOCABULARY)
     assert model.encoder(torch.full((2, LENGTH), 7)).shape == (2, LENGTH, 32)
+
+
+def looped_model(*changes: str) -> Model:
+    """Return a model with a block before and after a loop of two blocks, which runs three times."""
+    depth = "encoder.depth={kind: loop, before: 1, looped: 2, times: 3, after: 1}"
+    return randomised(Model.build(toy("modern", depth, *changes), VOCABULARY))
+
+
+def test_a_loop_runs_its_blocks_in_turn() -> None:
+    """It equals a stack of eight blocks with copies of the parameters, and so do its gradients."""
+    looped = looped_model().requires_grad_(True)
+    changes = "encoder.depth={kind: stack, layers: 8}"
+    unrolled = Model.build(toy("modern", changes), VOCABULARY).double()
+    unrolled.load_state_dict(looped.state_dict())
+    states = [model.encoder(random_tokens()) for model in (looped, unrolled)]
+    assert torch.equal(*states)
+    for state in states:
+        state.square().sum().backward()
+    copies = ([0], [1, 3, 5], [2, 4, 6], [7])
+    blocks = get_blocks(unrolled.encoder)
+    for numbers in copies:
+        for name, parameter in get_blocks(looped.encoder)[numbers[0]].named_parameters():
+            parts = [blocks[number].get_parameter(name).grad for number in numbers]
+            torch.testing.assert_close(parameter.grad, torch.stack(parts).sum(0))
+
+
+def test_a_loop_has_the_parameters_of_one_pass() -> None:
+    changes = ("encoder.depth={kind: stack, layers: 4}",)
+    expected = num_parameters_by_part(toy("modern", *changes))
+    assert num_parameters_by_part(looped_model().recipe) == expected
+
+
+@pytest.mark.parametrize(
+    ("depth", "message"),
+    [
+        ("{kind: loop, groups: 2}", "leave it out of a loop"),
+        ("{kind: loop, looped: 600}", "must be 1,024 or less"),
+        ("{kind: loop, before: 0}", "norm.skip_first omits the first norm"),
+    ],
+)
+def test_an_invalid_loop_is_rejected(depth: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        toy("modern", f"encoder.depth={depth}")

@@ -12,7 +12,7 @@ from bertwright.optimisers.adafactor import AdafactorConfig
 from bertwright.optimisers.adam import AdamConfig, AdamWConfig
 from bertwright.optimisers.gradient_descent import AdagradConfig, SGDConfig
 from bertwright.optimisers.master_parameters import MasterParameters
-from bertwright.optimisers.muon import MuonConfig, orthogonalise
+from bertwright.optimisers.muon import AdaMuonConfig, MuonConfig, orthogonalise
 from bertwright.optimisers.optimiser import OptimiserConfig
 from bertwright.optimisers.trust_ratio import LambConfig, StableAdamWConfig
 from toy_training import Net, net_roles
@@ -213,7 +213,14 @@ def test_adafactor_state_is_factored() -> None:
 CONFIGS = [
     *(
         kind(**SETTINGS)
-        for kind in (AdamWConfig, AdamConfig, MuonConfig, LambConfig, StableAdamWConfig)
+        for kind in (
+            AdamWConfig,
+            AdamConfig,
+            MuonConfig,
+            AdaMuonConfig,
+            LambConfig,
+            StableAdamWConfig,
+        )
     ),
     AdafactorConfig(learning_rate=0.04, weight_decay=0.1),
     SGDConfig(learning_rate=0.04, weight_decay=0.1, momentum=0.8),
@@ -231,7 +238,7 @@ def test_traced_equals_eager(config: OptimiserConfig, monkeypatch: pytest.Monkey
 @pytest.mark.compiler
 def test_compiled_equals_eager() -> None:
     # Compiling is slow: test one only.
-    [muon] = [config for config in CONFIGS if isinstance(config, MuonConfig)]
+    [muon] = [config for config in CONFIGS if type(config) is MuonConfig]
     for a, b in zip(parameters_after(muon), parameters_after(muon, compiled=True), strict=True):
         assert torch.allclose(a, b, atol=1e-5)
 
@@ -295,7 +302,10 @@ LEVELS = {
 
 
 def first_change(
-    config: OptimiserConfig, trained: int | None = None, rates: list[float] | None = None
+    config: OptimiserConfig,
+    trained: int | None = None,
+    rates: list[float] | None = None,
+    scale: float = 1.0,
 ) -> dict[str, Tensor]:
     """Return the change of every parameter in the first step, in float64."""
     net = Levels()
@@ -306,7 +316,8 @@ def first_change(
         parameters.freeze_below(parameters.num_levels - trained)
     parameters.level_factors = rates
     generator = torch.Generator().manual_seed(0)
-    optimiser.step(torch.randn(len(parameters.gradient), generator=generator), 1.0, ONE)
+    gradient = scale * torch.randn(len(parameters.gradient), generator=generator)
+    optimiser.step(gradient, 1.0, ONE)
     return {name: (p.detach() - before[name]).double() for name, p in net.named_parameters()}
 
 
@@ -389,3 +400,47 @@ def test_fused_projection_is_orthogonalised_by_part() -> None:
     for half in halves:
         assert torch.linalg.svdvals(half).min() > 0.4
     assert not torch.allclose(first_change[0], first_change[1], atol=0.1)
+
+
+def adamuon_weight(steps: int, momentum: float, rate: float, decay: float) -> Tensor:
+    """Compute AdaMuon on the two halves of a fused 12 x 4 matrix, as in the paper, in float64."""
+    linear = nn.Linear(4, 12, bias=False)
+    halves = list(linear.weight.detach().double().zero_().chunk(2))
+    first, second = [0.0, 0.0], [0.0, 0.0]
+    for step in range(steps):
+        gradients = set_random_gradients(linear, step)["weight"].double().chunk(2)
+        for i, gradient in enumerate(gradients):
+            first[i] = momentum * first[i] + gradient
+            x = first[i].sign()
+            x = x / x.norm()
+            for _ in range(5):
+                x = 3.4445 * x - 4.7750 * (x @ x.T @ x) + 2.0315 * (x @ x.T @ x @ x.T @ x)
+            second[i] = momentum * second[i] + (1 - momentum) * x**2
+            adapted = x / (second[i].sqrt() + 1e-8)
+            adapted = adapted * 0.2 * (6 * 4) ** 0.5 / adapted.norm()
+            halves[i] = halves[i] - rate * (adapted + decay * halves[i])
+    return torch.cat(halves)
+
+
+def test_adamuon_equals_the_algorithm() -> None:
+    linear = nn.Linear(4, 12, bias=False)
+    with torch.no_grad():
+        linear.weight.zero_()
+    parameters = MasterParameters(linear, {"weight": ParameterRole("matrix", 2)}, "float32")
+    config = AdaMuonConfig(matrix_learning_rate=0.1, momentum=0.8, weight_decay=0.3)
+    optimiser = config.build(parameters)
+    for step in range(6):
+        set_random_gradients(linear, step, parameters)
+        optimiser.step(parameters.step_gradient(), 0.5, ONE)
+    expected = adamuon_weight(6, 0.8, 0.05, 0.3)
+    torch.testing.assert_close(linear.weight.detach().double(), expected, atol=1e-6, rtol=1e-4)
+
+
+def test_adamuon_does_not_depend_on_the_scale_of_gradients() -> None:
+    changes = [
+        first_change(AdaMuonConfig(weight_decay=0.0, epsilon=1e-30), scale=scale)["blocks.0.weight"]
+        for scale in (1.0, 1e-6)
+    ]
+    assert torch.equal(*changes)
+    rms = changes[0].square().mean().sqrt()
+    assert float(rms) == pytest.approx(0.2 * AdaMuonConfig().matrix_learning_rate, rel=1e-5)

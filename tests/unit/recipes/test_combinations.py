@@ -52,6 +52,15 @@ REFUSED = {
     "albert; encoder.embeddings.width=63; encoder.positions=sinusoidal": "63 is odd",
     "modern; encoder.width=8; encoder.mixer.head_width=4": "inner width 0 for width 8",
     "elmo; encoder.embeddings.longest=6": "longest is 6, but a filter reads 7",
+    # Value embeddings need two blocks for a table, with attention and all tokens.
+    "modern-tiny; encoder.value_embeddings={tables: 2}": "set it to 1 or less",
+    "sandwich; encoder.value_embeddings={tables: 5}": "attention in the first and the last blocks",
+    "performer; encoder.value_embeddings={}": "set mixer.kind to attention",
+    "transformer-xl; encoder.value_embeddings={}": "set memory_length to 0",
+    "reformer; encoder.value_embeddings={}; encoder.mixer.kind=attention": "residual.kind to plain",
+    "modern-tiny; encoder.value_embeddings={}; encoder.pruned_sizes={heads: [1, 1]}": (
+        "width of all heads"
+    ),
     # Two streams.
     "xlnet; encoder.sliding_window={every: 2, window: 8}": "permutation appends query",
     "xlnet; encoder.visibility={kind: window, size: 8}": "permutation appends query positions",
@@ -145,6 +154,7 @@ CHANGES = (
     *("encoder.depth.drop=0.2", "encoder.depth.every=2", "encoder.depth.order=sff"),
     "encoder.depth={kind: sublayers, order: ssff}",
     "encoder.depth={kind: sandwich, layers: 3, outside: 0.34}",
+    "encoder.depth={kind: loop}",
     *("encoder.depth={kind: halting, layers: 2}", "encoder.depth={kind: none}"),
     *(f"encoder.visibility={rule}" for rule in ("causal", "reversed", "document")),
     "encoder.sliding_window={every: 2, window: 3}",
@@ -157,6 +167,7 @@ CHANGES = (
     *(f"encoder.residual={kind}" for kind in ("reversible", "weighted", "none")),
     *("encoder.bottleneck={width: 16}", "encoder.embeddings={kind: factorised, width: 16}"),
     *("encoder.embeddings={kind: trigrams, width: 16}", "encoder.embeddings.scaled=true"),
+    "encoder.value_embeddings={}",
     *("encoder.embeddings.tasks=2", "encoder.embeddings.languages=[en, de]", "decoder={}"),
 )
 

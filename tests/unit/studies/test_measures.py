@@ -1,6 +1,7 @@
 """Measures of trained arms."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from pydantic import ValidationError
 
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
+from bertwright.data.shards.halves import with_heldout_half
 from bertwright.data.tokenization.tokenizer import WordLevelConfig, WordPieceConfig
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
@@ -134,6 +136,16 @@ def test_invalid_measures_raise(causal: TrainedArm) -> None:
         FineTuningMeasure(task="names", settings={"epoch": 3})
     with pytest.raises(ValidationError, match="the arm sets seed"):
         FineTuningMeasure(task="names", settings={"seed": 3})
+
+
+def test_halves_of_the_held_out_text_are_measured_apart(masked: TrainedArm) -> None:
+    whole, first, second = (
+        HeldOutMeasure(half=half).compute(masked) for half in (None, "first", "second")
+    )
+    assert whole.keys() == first.keys() == second.keys()
+    assert len({metrics["bits_per_byte"] for metrics in (whole, first, second)}) == 3
+    half = with_heldout_half(masked.data, "second")
+    assert HeldOutMeasure().compute(replace(masked, data=half)) == second
 
 
 def test_transfer_tasks_are_evaluated(bilingual: TrainedArm) -> None:

@@ -13,7 +13,7 @@ import torch
 from bertwright.core.errors import UserError
 from bertwright.optimisers.adafactor import AdafactorConfig
 from bertwright.optimisers.adam import AdamWConfig
-from bertwright.optimisers.muon import MuonConfig
+from bertwright.optimisers.muon import AdaMuonConfig, MuonConfig
 from bertwright.optimisers.optimiser import OptimiserConfig
 from bertwright.training.clock import never
 from bertwright.training.loop import train
@@ -63,7 +63,7 @@ def assert_equal_weights(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "optimiser",
-    [AdamWConfig(learning_rate=0.05), MuonConfig(learning_rate=0.05), AdafactorConfig()],
+    [AdamWConfig(learning_rate=0.05), AdaMuonConfig(learning_rate=0.05), AdafactorConfig()],
 )
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("stop", [6, 14, 16])

@@ -64,10 +64,14 @@ class DualVocabularyModel(nn.Module):
     def __init__(self, model: Model, student: Model, is_projected: bool) -> None:
         super().__init__()
         recipe = model.recipe
-        if not isinstance(model.encoder.embeddings.tokens, nn.Embedding) or model.output is None:
+        has_single_table = (
+            isinstance(model.encoder.embeddings.tokens, nn.Embedding)
+            and model.encoder.value_embeddings is None
+        )
+        if not has_single_table or model.output is None:
             raise UserError(
                 "the teacher needs a single embedding table and an LM head: choose one with "
-                "embeddings of kind tokens"
+                "embeddings of kind tokens and without value_embeddings"
             )
         teacher = copy.deepcopy(model).float().requires_grad_(True).eval()
         assert teacher.output is not None

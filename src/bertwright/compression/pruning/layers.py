@@ -88,10 +88,12 @@ def prune_config_layers(config: EncoderConfig, layers: Sequence[int]) -> Encoder
         not isinstance(depth, RepeatedBlocksConfig)
         or depth.sharing != "none"
         or config.sliding_window is not None
+        or config.value_embeddings is not None
     ):
         raise UserError(
             "layers can be kept of a stack whose blocks are alike and share no parameters: choose "
-            "a model without encoder.sliding_window and with another encoder.depth"
+            "a model without encoder.sliding_window and encoder.value_embeddings, and with another "
+            "encoder.depth"
         )
     pruned_sizes = config.pruned_sizes
     if pruned_sizes is not None:

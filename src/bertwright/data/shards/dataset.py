@@ -263,6 +263,12 @@ class Dataset:
             self._splits[name] = Split(self.path, name, self.manifest)
         return self._splits[name]
 
+    def with_split(self, name: str, split: Split) -> Self:
+        """Return the same data set with another split of that name."""
+        data = copy(self)
+        data._splits = {**self._splits, name: split}
+        return data
+
     @cached_property
     def tokenizer(self) -> Tokenizer:
         """Return the tokenizer of the data set."""

@@ -154,6 +154,8 @@ class Attention(MultiHeadModule):
             fused, gate = fused.split((3 * self.inner_width, self.inner_width), dim=-1)
             gate = ACTIVATIONS[self.gate](gate)
         query, key, value = split_heads(fused, self.num_heads, 3)
+        if context.token_values is not None:
+            value = value + split_heads(context.token_values, self.num_heads, 1)[0]
         if isinstance(past, LayerKeyValues):
             key, value = past.append(key, value)
         elif isinstance(past, Tensor):

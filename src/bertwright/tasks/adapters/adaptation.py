@@ -13,7 +13,7 @@ from bertwright.encoder.encoder import Encoder, get_blocks
 from bertwright.models.quantized_weights import QuantizationGrid
 from bertwright.modules.initialisation import initialise
 from bertwright.modules.parameter_roles import get_parameter_roles
-from bertwright.optimisers.muon import MuonConfig
+from bertwright.optimisers.muon import MuonFamilyConfig
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters.bottleneck import init_adapters, insert_adapters
 from bertwright.tasks.adapters.lora import LoraParametrisation, matrix_names
@@ -60,7 +60,7 @@ class AdaptationConfig(Config):
         Narrow models need larger learning rates (Turc et al. 2019), and so do models pretrained
         with Muon if their own weights are trained.
         """
-        is_muon = isinstance(recipe.optimiser, MuonConfig) and not self.is_parameter_efficient
+        is_muon = isinstance(recipe.optimiser, MuonFamilyConfig) and not self.is_parameter_efficient
         factor = self.learning_rate_factor * (MUON_LEARNING_RATE_FACTOR if is_muon else 1.0)
         return factor * DEFAULT_LEARNING_RATE * REFERENCE_WIDTH / recipe.encoder.width
 

@@ -1,8 +1,9 @@
-"""Exponential moving average of the parameters, used for evaluation and the final model.
+"""Moving average of the parameters, used for evaluation and the final model.
 
 After every step average <- decay x average + (1 - decay) x parameters, starting from the initial
 parameters without bias correction (Tarvainen and Valpola 2017; GPT-BERT, Charpentier and Samuel
-2024). Training itself does not use it.
+2024). The decay may also be that of a mean over the last part of the run. Training itself does not
+use the average.
 """
 
 from collections.abc import Generator, Mapping
@@ -11,14 +12,14 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from bertwright.core.schedules import Schedule
+from bertwright.core.schedules import StepValue
 from bertwright.optimisers.master_parameters import MasterParameters, copy_into
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress
 
 
 class ExponentialMovingAverage(Callback):
-    """The moving average of the float32 parameters, with a scheduled decay.
+    """The moving average of the float32 parameters, with a decay that may change.
 
     Attributes:
         average: (N,) float32, laid out as the master parameters.
@@ -26,14 +27,15 @@ class ExponentialMovingAverage(Callback):
 
     name = "ema"
 
-    def __init__(self, parameters: MasterParameters, decay: Schedule) -> None:
+    def __init__(self, parameters: MasterParameters, decay: StepValue) -> None:
         self._parameters = parameters
         self._decay = decay
         self.average = parameters.master.clone()
 
     @torch.no_grad()
     def after_update(self, progress: Progress) -> None:
-        self.average.lerp_(self._parameters.master, 1.0 - self._decay.at(progress.fraction))
+        decay = self._decay.over(progress.fraction, progress.end)
+        self.average.lerp_(self._parameters.master, 1.0 - decay)
 
     @contextmanager
     def use_average(self) -> Generator[None]:

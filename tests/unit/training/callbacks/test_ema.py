@@ -1,24 +1,26 @@
-"""The exponential moving average of the parameters."""
+"""The moving average of the parameters."""
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import Tensor
 
 from bertwright.core.errors import UserError
-from bertwright.core.schedules import ConstantSchedule, LinearSchedule
+from bertwright.core.schedules import ConstantSchedule, LinearSchedule, MeanDecay
 from bertwright.data.shards.dataset import Dataset
 from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.training.callbacks.ema import ExponentialMovingAverage
-from bertwright.training.clock import Progress
+from bertwright.training.clock import Progress, TrainingClock
 from bertwright.training.loop import train
 from bertwright.training.pretraining.pretrain import pretrain
 from run_folders import assert_equal, evaluations_of, stop_at
 from small_recipe import small, stacking_recipe
 from toy_training import Net, Toy, net_roles, weights
 
-CHANGES = ("ema_decay=0.9", "steps=6", "checkpoint_every=1", "phases=[{}]")
+CHANGES = ("steps=6", "checkpoint_every=1", "phases=[{}]")
 
 
 def test_the_average_follows_its_formula() -> None:
@@ -31,6 +33,43 @@ def test_the_average_follows_its_formula() -> None:
         decay = 0.5 + 0.4 * step / 5
         expected = decay * expected + (1 - decay) * parameters.master.double()
     torch.testing.assert_close(average.average.double(), expected, atol=1e-6, rtol=1e-6)
+
+
+def averages_over(decay: MeanDecay, progress: list[Progress]) -> tuple[list[Tensor], list[Tensor]]:
+    """Return parameters that change at random, and their average, after each step."""
+    parameters = MasterParameters(Net(), net_roles(Net()), "float32")
+    average = ExponentialMovingAverage(parameters, decay)
+    visited, averages = list[Tensor](), list[Tensor]()
+    for step in progress:
+        parameters.master.add_(torch.randn(len(parameters.master)))
+        average.after_update(step)
+        visited.append(parameters.master.clone())
+        averages.append(average.average.clone())
+    return visited, averages
+
+
+@pytest.mark.parametrize(("last", "num_averaged"), [(0.2, 4), (0.35, 7), (1.0, 20)])
+def test_the_mean_gives_all_last_steps_the_same_weight(last: float, num_averaged: int) -> None:
+    clock = TrainingClock(20)
+    steps = [clock.progress(step) for step in range(20)]
+    visited, averages = averages_over(MeanDecay(last=last), steps)
+    for number, average in enumerate(averages, 1):
+        first = min(20 - num_averaged, number - 1)
+        expected = torch.stack(visited[first:number]).mean(0)
+        torch.testing.assert_close(average, expected, atol=1e-6, rtol=1e-6)
+
+
+def test_the_mean_weighs_steps_by_their_part_of_the_time() -> None:
+    """A step that begins before the last part counts for the rest of its time."""
+    ends = [0.0, 0.3, 0.7, 0.76, 0.9, 1.0]
+    steps = [
+        Progress(number, start, midpoint=(start + stop) / 2)
+        for number, (start, stop) in enumerate(pairwise(ends))
+    ]
+    visited, averages = averages_over(MeanDecay(last=0.5), steps)
+    weights = (0.2, 0.06, 0.14, 0.1)
+    expected = sum(w * v for w, v in zip(weights, visited[1:], strict=True)) / 0.5
+    torch.testing.assert_close(averages[-1], expected, atol=1e-6, rtol=1e-6)
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
@@ -58,10 +97,11 @@ def test_the_average_does_not_change_training() -> None:
     assert torch.equal(weights(with_average), weights(without))
 
 
+@pytest.mark.parametrize("decay", ["0.9", "{kind: mean, last: 0.7}"])
 def test_the_saved_model_is_the_average_and_a_stop_does_not_change_it(
-    data: Dataset, tmp_path: Path
+    decay: str, data: Dataset, tmp_path: Path
 ) -> None:
-    recipe = small("bert", "encoder.positions.size=64", *CHANGES)
+    recipe = small("bert", "encoder.positions.size=64", f"ema_decay={decay}", *CHANGES)
     pretrain(recipe, data, tmp_path / "whole")
     last = tmp_path / "whole" / "checkpoints" / "step-00000006"
     average, trained = (

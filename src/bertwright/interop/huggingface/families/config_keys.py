@@ -54,6 +54,7 @@ UNSUPPORTED_AXES: dict[str, tuple[Any, ...]] = {
     "encoder.embeddings.tasks": (0,),
     "encoder.feed_forward.gate": ("first",),
     "encoder.sliding_window": (None,),
+    "encoder.value_embeddings": (None,),
     "encoder.mixer.gate": (None,),
     "encoder.mixer.global_projections": (False,),
     "encoder.mixer.scaled": (True,),

@@ -38,8 +38,10 @@ class UsedVocabulary:
     ) -> "UsedVocabulary | None":
         """Return the vocabulary of the training sequences, including padding.
 
-        None if the embeddings are not a single table.
+        None if a token has another embedding than its row of a single table.
         """
+        if encoder.value_embeddings is not None:
+            return None
         if not isinstance(encoder.embeddings.tokens, nn.Embedding):
             return None
         used = {padding_id}

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from bertwright.optimisers.adam import AdamConfig, AdamFamilyConfig
-from bertwright.optimisers.muon import MuonConfig
+from bertwright.optimisers.muon import AdaMuonConfig, MuonConfig, MuonFamilyConfig
+from bertwright.optimisers.optimiser import OptimiserConfig
 from bertwright.optimisers.trust_ratio import LambConfig
 from bertwright.recipes import Recipe
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic, Severity, grade
@@ -32,11 +33,15 @@ MIN_LEARNING_RATE = 3e-5
 POST_NORM_LEARNING_RATE, POST_NORM_LAYERS = 7e-4, 12
 """The highest published post-norm learning rates are RoBERTa's: 6e-4 (12 layers), 4e-4 (24)."""
 
-MATRIX_LEARNING_RATES = (0.002, 0.06)
-"""Published for Muon: 0.02 to 0.05; lower with strong weight decay (Jordan et al. 2024)."""
-
-LAMB_LEARNING_RATES = (2e-4, 2e-2)
-"""Published for LAMB: 1.76e-3 (Lan et al. 2020) to 1.41e-2 (Charpentier and Samuel 2024)."""
+MATRIX_LEARNING_RATES: dict[type[OptimiserConfig], tuple[float, float]] = {
+    # 0.02 to 0.05; lower with strong weight decay (Jordan et al. 2024).
+    MuonConfig: (0.002, 0.06),
+    # Those of AdamW for the same model (Si et al. 2025).
+    AdaMuonConfig: (2e-4, 2e-2),
+    # 1.76e-3 (Lan et al. 2020) to 1.41e-2 (Charpentier and Samuel 2024).
+    LambConfig: (2e-4, 2e-2),
+}
+"""Published learning rates of matrices."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,7 @@ def check_learning_rate(recipe: Recipe) -> Diagnostic | None:
         return None
     highest = optimiser.learning_rate * warmup_shape(recipe).highest
     width, layers = recipe.encoder.width, _num_layers(recipe)
-    is_muon = isinstance(optimiser, MuonConfig)
+    is_muon = isinstance(optimiser, MuonFamilyConfig)
     usual = USUAL_TABLE_LEARNING_RATE if is_muon else USUAL_LEARNING_RATE * USUAL_WIDTH / width
     message = (
         f"the learning rate reaches {highest:.2g}; at width {width} at most {usual:.2g} is usual"
@@ -115,15 +120,13 @@ def check_learning_rate(recipe: Recipe) -> Diagnostic | None:
 
 
 def check_matrix_learning_rate(recipe: Recipe) -> Diagnostic | None:
-    """Check the learning rate of Muon or LAMB, relative to the size of the matrix."""
+    """Check the learning rate of Muon, AdaMuon or LAMB, relative to the size of the matrix."""
     optimiser = recipe.optimiser
-    if isinstance(optimiser, MuonConfig):
-        key, usual = "matrix_learning_rate", MATRIX_LEARNING_RATES
-        learning_rate = optimiser.matrix_learning_rate
-    elif isinstance(optimiser, LambConfig):
-        key, usual, learning_rate = "learning_rate", LAMB_LEARNING_RATES, optimiser.learning_rate
-    else:
+    ranges = (r for kind, r in MATRIX_LEARNING_RATES.items() if isinstance(optimiser, kind))
+    if (usual := next(ranges, None)) is None:
         return None
+    key = "matrix_learning_rate" if isinstance(optimiser, MuonFamilyConfig) else "learning_rate"
+    learning_rate: float = getattr(optimiser, key)
     highest = learning_rate * warmup_shape(recipe).highest
     lowest_usual, highest_usual = usual
     middle = (lowest_usual * highest_usual) ** 0.5

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bertwright.optimisers.adam import AdamFamilyConfig
-from bertwright.optimisers.muon import MuonConfig
+from bertwright.optimisers.muon import MuonFamilyConfig
 from bertwright.recipes import Recipe
 from bertwright.training.callbacks.callback import StepReport
 from bertwright.training.clock import TrainingClock
@@ -127,7 +127,7 @@ def diagnose_range_test(result: RangeTestResult, recipe: Recipe) -> Diagnostic:
 def _learning_rate_overrides(optimiser: AdamFamilyConfig, learning_rate: float) -> str:
     """Return the overrides for a learning rate; Muon's two learning rates rise together."""
     overrides = f"optimiser.learning_rate={learning_rate:.1g}"
-    if isinstance(optimiser, MuonConfig):
+    if isinstance(optimiser, MuonFamilyConfig):
         matrix_rate = optimiser.matrix_learning_rate * learning_rate / optimiser.learning_rate
         overrides += f" optimiser.matrix_learning_rate={matrix_rate:.1g}"
     return overrides
