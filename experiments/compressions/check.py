@@ -16,7 +16,9 @@ class MeasuredValue:
     """A value measured repeatedly, ``unit`` by unit, and that of a baseline under the same seeds.
 
     ``expected_side`` is the side of the baseline on which the values should be, None if nothing is
-    expected: toy models show that machinery and signs are right, and no more.
+    expected: toy models show that machinery and signs are right, and no more. Differences smaller
+    than ``negligible`` count as none. The opposite fails the check, unless the expectation
+    ``is_claim`` of the source, on which a toy may decide either way.
     """
 
     name: str
@@ -25,6 +27,8 @@ class MeasuredValue:
     baseline_values: Sequence[float] = ()
     expected_side: Literal["above", "below"] | None = None
     unit: str = "seeds"
+    negligible: float | None = None
+    is_claim: bool = False
 
     @property
     def mean(self) -> Estimate:
@@ -41,14 +45,19 @@ class MeasuredValue:
         """The verdict on the expected side; None if nothing is expected."""
         if self.expected_side is None:
             return None
+        if len(all_values := {*self.values, *self.baseline_values}) == 1:
+            reason = f"all values are {all_values.pop():g}, so nothing could differ"
+            return Verdict("invalid design", reason)
         sign = 1.0 if self.expected_side == "above" else -1.0
         pairs = zip(self.values, self.baseline_values, strict=True)
-        return decide([sign * (value - other) for value, other in pairs])[1]
+        differences = [sign * (value - other) for value, other in pairs]
+        return decide(differences, negligible=self.negligible)[1]
 
     @property
     def contradicts(self) -> bool:
-        """True if the values show the opposite of what is expected."""
-        return self.verdict is not None and self.verdict.label == "opposite"
+        """True if the values show the opposite of what must hold."""
+        is_opposite = self.verdict is not None and self.verdict.label == "opposite"
+        return is_opposite and not self.is_claim
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -63,6 +72,8 @@ class MeasuredValue:
             result["baseline"] = {"name": self.baseline, "values": list(self.baseline_values)}
             result["lead"], result["lead_interval"] = self.lead.mean, self.lead.interval
             result["expected_side"] = self.expected_side
+            result |= {} if self.negligible is None else {"negligible": self.negligible}
+            result |= {"is_claim": True} if self.is_claim else {}
             result |= {} if self.verdict is None else self.verdict.as_dict()
         return result
 
@@ -77,6 +88,8 @@ class MeasuredValue:
             baseline["values"],
             stored.get("expected_side"),
             stored["unit"],
+            stored.get("negligible"),
+            stored.get("is_claim", False),
         )
 
     def __str__(self) -> str:
@@ -85,8 +98,29 @@ class MeasuredValue:
     def _baseline_text(self) -> str:
         if self.lead is None:
             return ""
-        side = "" if self.expected_side is None else f", expected {self.expected_side}"
+        side = (
+            "" if self.verdict is None else f", expected {self.expected_side}: {self.verdict.label}"
+        )
         return f"; less {self.baseline} {format_estimate(self.lead, '+')}{side}"
+
+
+NEGLIGIBLE_ACCURACY = 0.02
+"""A difference of accuracies that counts as none."""
+
+
+def accuracy_claim(
+    name: str, scores: Sequence[float], baseline: str, baseline_scores: Sequence[float]
+) -> MeasuredValue:
+    """Return the claim of a source that accuracies are above those of a baseline."""
+    return MeasuredValue(
+        f"accuracy, {name}",
+        scores,
+        baseline,
+        baseline_scores,
+        expected_side="above",
+        negligible=NEGLIGIBLE_ACCURACY,
+        is_claim=True,
+    )
 
 
 def format_estimate(estimate: Estimate, sign: str = "") -> str:

@@ -70,6 +70,8 @@ def _value_row(outcome: CheckOutcome, value: MeasuredValue) -> dict[str, object]
     expected = None
     if value.verdict is not None and not outcome.is_quick:
         expected = f"{value.expected_side}: **{value.verdict.text(value.unit)}**"
+        if value.negligible is not None:
+            expected += f" (negligible: {value.negligible:g})"
     return {
         "id": outcome.check.number,
         "name": value.name,

@@ -39,6 +39,7 @@ TAGGING_METRICS = ("accuracy", "macro-f1")
 
 TASKS = {
     "sentiment": table_task("sentiment", Columns()),
+    "majority": table_task("majority", Columns()),
     "inference": table_task("inference", Columns(pair="pair")),
     "roles": tagging_task("roles", metrics=TAGGING_METRICS),
 }
@@ -166,12 +167,11 @@ class ToyModels:
         recipe: Recipe | None,
         start_from: Path | None = None,
         distillation: PretrainingDistillation | None = None,
-        seconds: float | None = None,
         data: Dataset | None = None,
     ) -> PretrainingResult:
         """Pre-train a recipe in a folder of this name; None resumes the run there.
 
-        The default is the toy's data and the recipe's steps, instead of ``seconds``.
+        The default is the toy's data.
         """
         # Quick runs warn that nothing was learned.
         with redirect_stderr(StringIO()):
@@ -179,7 +179,6 @@ class ToyModels:
                 recipe,
                 data or self.data,
                 self.folder / name,
-                budget=seconds,
                 resume=recipe is None,
                 start_from=start_from,
                 distillation=distillation,

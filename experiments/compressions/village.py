@@ -27,6 +27,9 @@ ADJECTIVES, VERBS, PEOPLE = 10, 12, 20
 SENTENCES = 4
 """The number of sentences of a document."""
 
+OPINIONS = 5
+"""The number of opinions of which most decide, odd."""
+
 TRAINING, DEVELOPMENT = 5_000, 500
 
 MOODS = ("praise", "blame")
@@ -38,7 +41,8 @@ RoleTaggedWords = Sequence[tuple[str, str]]
 class VillageCorpus(Corpus):
     """A corpus of documents in the first language, ``en``, and in the second, ``de``.
 
-    Tasks: ``sentiment`` of a text, ``inference`` of a pair, ``roles`` of words, and ``roles-de``.
+    Tasks: ``sentiment`` of a text, ``majority`` of opinions in a text, ``inference`` of a pair,
+    ``roles`` of words, and ``roles-de``.
     """
 
     kind: Literal["village"] = "village"
@@ -55,6 +59,7 @@ class VillageCorpus(Corpus):
             _write_text(corpus_folder.text / f"{code}.txt", lines)
         tables = {
             "sentiment": ("text\tlabel\n", language.sentiments),
+            "majority": ("text\tlabel\n", language.majorities),
             "inference": ("text\tpair\tlabel\n", language.inferences),
         }
         for part, count in (("train", TRAINING), ("dev", DEVELOPMENT)):
@@ -104,6 +109,18 @@ class VillageLanguage:
             mood = int(rng.integers(2))
             opinions = [self._opinion(mood, rng) for _ in range(2)]
             yield " ".join(map(_format_sentence, opinions)), MOODS[mood]
+
+    def majorities(self, part: str, count: int) -> Iterator[tuple[str, str]]:
+        """Yield texts of several opinions, and the mood of most of them.
+
+        Unlike the other tasks it is not all or nothing: the closer the majority, the harder.
+        """
+        rng = generator(stream_key(self.seed, "majority", part))
+        for _ in range(count):
+            moods = rng.integers(2, size=OPINIONS)
+            opinions = [self._opinion(int(mood), rng) for mood in moods]
+            label = MOODS[int(2 * moods.sum() > OPINIONS)]
+            yield " ".join(map(_format_sentence, opinions)), label
 
     def inferences(self, part: str, count: int) -> Iterator[tuple[str, str, str]]:
         """Yield two sentences and their relation."""

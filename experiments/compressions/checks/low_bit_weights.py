@@ -11,18 +11,25 @@ from bertwright.compression.quantization.sharpness import block_sharpness, top_e
 from bertwright.models.quantized_weights import QuantizationGrid
 from bertwright.tasks.adapters.lora import matrix_names
 from experiments.analyses.expecting import ExpectedValue, expect_above, expect_below, expect_equal
-from experiments.compressions.check import CheckResults, CompressionCheck, MeasuredValue
+from experiments.compressions.check import (
+    CheckResults,
+    CompressionCheck,
+    MeasuredValue,
+    accuracy_claim,
+)
 from experiments.compressions.toy_models import ToyModels
 
-TASK = "sentiment"
+TASK = "majority"
 BITS, GROUPS = (8, 6, 4, 3, 2), (1, 4, 16)
 """The number of groups of a matrix, each of as many neighbouring outputs."""
 
-TRAINED_SETTINGS, QUICK_TRAINED_SETTINGS = tuple(product((3, 2), GROUPS)), ((2, 1), (2, 16))
+TRAINED_BITS, QUICK_TRAINED_BITS = (4, 2), (2,)
+FEW_GROUPS, MANY_GROUPS = 1, 64
+"""The groups of trained weights: a whole matrix, or every output of the smaller matrices."""
 
 
 def run(toy: ToyModels) -> CheckResults:
-    """Round to 8 to 2 bits, and train in 3 and 2."""
+    """Round to 8 to 2 bits, and train in 4 and 2."""
     model = toy.fine_tuned(TASK)
     names = matrix_names(model.task_model.encoder, ("attention", "feed_forward"))
     parameters = dict(model.task_model.encoder.named_parameters())
@@ -31,9 +38,14 @@ def run(toy: ToyModels) -> CheckResults:
     examples = toy.examples(TASK)[: 2 * toy.size.few_examples]
     for sharpness in block_sharpness(model, examples, subsets=2):
         yield MeasuredValue(f"sharpness of block {sharpness.block}", [sharpness.mean])
-    for bits, groups in QUICK_TRAINED_SETTINGS if toy.is_quick else TRAINED_SETTINGS:
-        runs = (_trained_score(toy, seed, bits, groups) for seed in toy.seeds)
-        yield MeasuredValue(f"accuracy, {bits} bits in {groups} groups", list(runs))
+    for bits in QUICK_TRAINED_BITS if toy.is_quick else TRAINED_BITS:
+        few, many = (
+            [_trained_score(toy, seed, bits, groups) for seed in toy.seeds]
+            for groups in (FEW_GROUPS, MANY_GROUPS)
+        )
+        yield accuracy_claim(
+            f"{bits} bits in {MANY_GROUPS} groups", many, f"in {FEW_GROUPS} group", few
+        )
 
 
 def _trained_score(toy: ToyModels, seed: int, bits: int, groups: int) -> float:

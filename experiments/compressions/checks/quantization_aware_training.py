@@ -11,11 +11,16 @@ from bertwright.models.quantized_weights import QuantizationGrid, quantization_s
 from bertwright.tasks.adapters.quantization import Quantization
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from experiments.analyses.expecting import ExpectedValue, expect_above, expect_equal, expect_same
-from experiments.compressions.check import CheckResults, CompressionCheck, MeasuredValue
+from experiments.compressions.check import (
+    CheckResults,
+    CompressionCheck,
+    MeasuredValue,
+    accuracy_claim,
+)
 from experiments.compressions.toy_models import ToyModels
 
-TASK = "sentiment"
-BITS, QUICK_BITS = (8, 6, 4, 3), (8, 3)
+TASK = "majority"
+BITS = 8, 4
 RANGES = {"static ranges": "static", "ranges per token": "token"}
 
 
@@ -27,20 +32,21 @@ def run(toy: ToyModels) -> CheckResults:
     yield from _integer_products()
     float_runs = [toy.finetune(toy.pretrained, TASK, seed) for seed in toy.seeds]
     float_scores = [run.scores[0] for run in float_runs]
-    baseline = "float32", float_scores
-    for bits in QUICK_BITS if toy.is_quick else BITS:
+    for bits in BITS:
         adaptation = _quantization_settings(bits)
         scores = [
             toy.finetune(toy.pretrained, TASK, seed, adaptation=adaptation).scores[0]
             for seed in toy.seeds
         ]
-        yield MeasuredValue(f"accuracy, trained in {bits} bits", scores, *baseline)
+        name = f"trained in {bits} bits"
+        yield MeasuredValue(f"accuracy, {name}", scores, "float32", float_scores)
         if bits == 8:
             yield from within_seed_noise(scores, float_scores, toy.is_quick)
-        for name, ranges in RANGES.items():
+        for ranges_name, ranges in RANGES.items():
             settings = _quantization_settings(bits, ranges)
-            scores = [_post_training_score(toy, run.model, settings) for run in float_runs]
-            yield MeasuredValue(f"accuracy, rounded to {bits} bits, {name}", scores, *baseline)
+            rounded = [_post_training_score(toy, run.model, settings) for run in float_runs]
+            baseline = f"rounded to {bits} bits, {ranges_name}"
+            yield accuracy_claim(name, scores, baseline, rounded)
 
 
 def within_seed_noise(

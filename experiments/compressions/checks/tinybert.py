@@ -19,11 +19,11 @@ from bertwright.models.model import Model
 from bertwright.models.saving import load_model
 from bertwright.models.text_model import TextModel
 from experiments.analyses.expecting import ExpectedValue, expect_above, expect_equal, expect_same
-from experiments.compressions.check import CheckResults, CompressionCheck, MeasuredValue
+from experiments.compressions.check import CheckResults, CompressionCheck, accuracy_claim
 from experiments.compressions.first_steps import first_step
 from experiments.compressions.toy_models import ToyModels
 
-TASK = "inference"
+TASK = "majority"
 NARROW = ("encoder.width=32", "encoder.mixer.head_width=8", "encoder.depth.layers=2")
 AUGMENTATION = {"augmentation": {"kind": "masked", "num_copies": 3}}
 HIDDEN_STATE_LOSS: dict[str, Any] = {"kind": "states", "layers": {"embeddings": True}}
@@ -58,15 +58,19 @@ def run(toy: ToyModels) -> CheckResults:
                 [seed],
                 student=student,
                 augmenter=toy.pretrained,
+                task_data=toy.task_data(TASK, toy.size.examples // 2),
                 with_baseline=name == "without",
             )
             scores[name] += result.scores
             baseline += result.baseline_scores
-    for name, values in scores.items():
-        yield MeasuredValue(f"accuracy, {name}", values, "labels only", baseline)
     attention = scores["with attention"]
-    yield MeasuredValue("accuracy, with attention", attention, "without", scores["without"])
-    yield MeasuredValue("accuracy, augmented", scores["augmented"], "with attention", attention)
+    comparisons = {
+        "with attention": {"labels only": baseline, "without": scores["without"]},
+        "augmented": {"with attention": attention},
+    }
+    for name, baselines in comparisons.items():
+        for baseline_name, baseline_scores in baselines.items():
+            yield accuracy_claim(name, scores[name], baseline_name, baseline_scores)
 
 
 def _student_equals_teacher(toy: ToyModels) -> CheckResults:

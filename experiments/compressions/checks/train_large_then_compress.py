@@ -1,40 +1,43 @@
-"""Train large, then compress: encoders of many sizes, trained in equal time and compressed to equal
+"""Train large, then compress: encoders of several sizes, trained with equal FLOPs, pruned to equal
 size."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from bertwright.core.statistics import estimate
 from bertwright.encoder.encoder import Encoder
+from bertwright.models.costs import training_flops
 from bertwright.models.model import Model
 from bertwright.models.saving import load_model
 from bertwright.models.text_model import TextModel
+from bertwright.recipes import Recipe
+from bertwright.studies.study import EqualCost
 from bertwright.tasks.adapters.lora import matrix_names
 from bertwright.tasks.evaluation.evaluate import evaluate
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from experiments.analyses.expecting import expect_equal
-from experiments.compressions.check import CheckResults, CompressionCheck, MeasuredValue
+from experiments.compressions.check import (
+    CheckResults,
+    CompressionCheck,
+    MeasuredValue,
+    accuracy_claim,
+)
 from experiments.compressions.matrix_files import MatrixFormat, load_matrices, save_matrices
 from experiments.compressions.toy_models import ToyModels, pruning_settings
 
-TASK = "sentiment"
+TASK = "majority"
 LayersAndWidth = tuple[int, int]
 """The number of layers, and the width."""
 
-SIZES, QUICK_SIZES = tuple(product((2, 4, 8), (32, 64, 128))), ((2, 32), (4, 64))
-SECONDS, QUICK_SECONDS, NUM_SEEDS = 20.0, 1.0, 3
-REFERENCE_SIZES: tuple[LayersAndWidth, ...] = ((8, 64), (4, 64))
-QUICK_REFERENCE_SIZES: tuple[LayersAndWidth, ...] = ((2, 64),)
-"""The sizes whose dense 8-bit encoders are the limits."""
+SMALL: LayersAndWidth = (2, 64)
+"""The size whose dense 8-bit encoder is the limit."""
 
-MIN_DENSITY = 0.02
-"""The minimum density of blocks; sizes that would need less are left out."""
+LARGER, QUICK_LARGER = ((4, 64), (8, 64)), ((4, 64),)
+"""The sizes that are pruned to the limit."""
 
 DENSE, SPARSE = MatrixFormat("all", "int8"), MatrixFormat("bitmap", "int8")
 SUBLAYERS = ("attention", "feed_forward")
@@ -50,69 +53,57 @@ class CompressedEncoder:
     unaccounted_bytes: int
 
 
-EncodersBySize = dict[tuple[LayersAndWidth, LayersAndWidth], list[CompressedEncoder]]
-"""Compressed encoders by limit and by size, one for each seed."""
-
-
 def run(toy: ToyModels) -> CheckResults:
-    """Pre-train each size for equal time, fine-tune and prune it, and round it to 8 bits."""
-    encoders: EncodersBySize = {}
-    for size in QUICK_SIZES if toy.is_quick else SIZES:
-        yield from _train_size(toy, size, encoders)
+    """Pre-train each size with equal FLOPs, fine-tune and prune it, and round it to 8 bits."""
+    larger = QUICK_LARGER if toy.is_quick else LARGER
+    # As many FLOPs as the smallest pruned size takes in the usual number of steps.
+    cost = EqualCost(flops=training_flops(_recipe(toy, larger[0]), toy.data.tokenizer.vocab_size))
+    encoders: dict[LayersAndWidth, list[CompressedEncoder]] = {}
+    for size in (SMALL, *larger):
+        encoders[size] = []
+        yield from _train_size(toy, size, cost, encoders[size])
     unaccounted = max(e.unaccounted_bytes for group in encoders.values() for e in group)
     yield expect_equal("bytes of files, less names and the computed size", unaccounted, 0, 0)
-    for (limit, size), group in encoders.items():
-        sizes = f"{_size_name(size)} as small as {_size_name(limit)}"
-        name = f"accuracy, {sizes}, {group[0].density:.0%} kept"
-        yield MeasuredValue(name, [encoder.score for encoder in group])
-    yield from _best(encoders)
+    dense = [encoder.score for encoder in encoders[SMALL]]
+    for size in larger:
+        yield accuracy_claim(
+            f"{_size_name(size)}, {encoders[size][0].density:.0%} kept",
+            [encoder.score for encoder in encoders[size]],
+            f"dense {_size_name(SMALL)}",
+            dense,
+        )
 
 
-def _train_size(toy: ToyModels, size: LayersAndWidth, encoders: EncodersBySize) -> CheckResults:
+def _train_size(
+    toy: ToyModels, size: LayersAndWidth, cost: EqualCost, encoders: list[CompressedEncoder]
+) -> CheckResults:
+    """Measure the pre-training of a size; append its compressed encoders."""
+    num_steps = cost.num_steps(_recipe(toy, size), toy.data.tokenizer.vocab_size)
     losses: list[float] = []
-    steps: list[float] = []
-    for seed in range(1 if toy.is_quick else NUM_SEEDS):
-        recipe = toy.recipe(*_recipe_changes(size), seed=seed)
-        seconds = QUICK_SECONDS if toy.is_quick else SECONDS
-        result = toy.pretrain(f"c20-{_size_name(size)}-{seed}", recipe, seconds=seconds)
+    for seed in toy.seeds:
+        recipe = _recipe(toy, size, steps=num_steps, seed=seed)
+        result = toy.pretrain(f"c20-{_size_name(size)}-{seed}", recipe)
         losses.append(result.metrics["masked_loss"])
-        steps.append(result.num_steps)
         model = TextModel(*load_model(result.folder), "float32")
-        for limit in QUICK_REFERENCE_SIZES if toy.is_quick else REFERENCE_SIZES:
-            density = _density_within(model.model.encoder, _dense_bytes(toy, limit))
-            if density >= MIN_DENSITY:
-                compressed = _compress(toy, model, density, seed)
-                encoders.setdefault((limit, size), []).append(compressed)
-    yield MeasuredValue(f"steps, {_size_name(size)}", steps)
-    yield MeasuredValue(f"masked loss, {_size_name(size)}", losses)
-
-
-def _best(encoders: EncodersBySize) -> Iterator[MeasuredValue]:
-    """Compare the best dense encoder with the best pruned one, for each limit."""
-    for limit in dict.fromkeys(limit for limit, _ in encoders):
-        scores: dict[bool, dict[str, Sequence[float]]] = {True: {}, False: {}}
-        for (other_limit, size), group in encoders.items():
-            if other_limit == limit:
-                is_pruned = group[0].density < 1
-                scores[is_pruned][_size_name(size)] = [encoder.score for encoder in group]
-        if scores[True] and scores[False]:
-            pruned, dense = (max(s, key=lambda n: estimate(s[n]).mean) for s in scores.values())
-            name = f"accuracy as small as {_size_name(limit)}, best pruned ({pruned})"
-            baseline = f"best dense ({dense})", scores[False][dense]
-            yield MeasuredValue(name, scores[True][pruned], *baseline)
+        density = _density_within(model.model.encoder, _dense_bytes(toy, SMALL))
+        encoders.append(_compress(toy, model, density, seed))
+    yield MeasuredValue(f"masked loss, {_size_name(size)}, {num_steps} steps", losses)
 
 
 def _size_name(size: LayersAndWidth) -> str:
     return f"{size[0]}x{size[1]}"
 
 
-def _recipe_changes(size: LayersAndWidth) -> tuple[str, str]:
-    return f"encoder.depth.layers={size[0]}", f"encoder.width={size[1]}"
+def _recipe(
+    toy: ToyModels, size: LayersAndWidth, steps: int | None = None, seed: int = 0
+) -> Recipe:
+    changes = f"encoder.depth.layers={size[0]}", f"encoder.width={size[1]}"
+    return toy.recipe(*changes, steps=steps, seed=seed)
 
 
 def _dense_bytes(toy: ToyModels, size: LayersAndWidth) -> int:
     """Return the size of a dense encoder in 8 bits."""
-    model = Model.build(toy.recipe(*_recipe_changes(size)), toy.data.tokenizer.vocab_size)
+    model = Model.build(_recipe(toy, size), toy.data.tokenizer.vocab_size)
     blocks, others = _matrices(model.encoder)
     return _vector_bytes(model.encoder) + _matrix_bytes({**blocks, **others}, DENSE)
 
@@ -179,8 +170,7 @@ def _matrix_bytes(matrices: Mapping[str, Tensor], matrix_format: MatrixFormat) -
 CHECK = CompressionCheck(
     "C20",
     "large-then-small",
-    "With equal time and equal bytes, is a large encoder that is pruned better than a small one?",
+    "With equal FLOPs and equal bytes, is a large encoder that is pruned better than a small one?",
     "Li et al. 2020",
     run,
-    is_timed=True,
 )

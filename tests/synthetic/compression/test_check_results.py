@@ -74,10 +74,10 @@ def test_baseline_is_quantized_like_the_model_trained_quantized(
         return quantize_after_training(model, quantization, calibration)
 
     monkeypatch.setattr(quantization_aware_training, "quantize_after_training", recorded)
-    names = [value.name for value in run_check(toy, "C11").values]
+    names = [value.baseline for value in run_check(toy, "C11").values]
     assert {q.activations.ranges for q in used if q.activations} == {"static", "token"}
     assert all(q.activations and q.activations.bits == q.bits for q in used)
-    for bits in quantization_aware_training.QUICK_BITS:
+    for bits in quantization_aware_training.BITS:
         assert sum(f"rounded to {bits} bits" in name for name in names) == 2
 
 

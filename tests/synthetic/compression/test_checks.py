@@ -12,7 +12,12 @@ from bertwright.core.errors import TrainingInterrupted, UserError
 from experiments.__main__ import app
 from experiments.analyses.expecting import expect_below, expect_same
 from experiments.compressions import run_checks as checking
-from experiments.compressions.check import CheckOutcome, CompressionCheck, MeasuredValue
+from experiments.compressions.check import (
+    CheckOutcome,
+    CompressionCheck,
+    MeasuredValue,
+    accuracy_claim,
+)
 from experiments.compressions.checks import all_checks, select_checks
 from experiments.compressions.page import plot, write_checks
 from experiments.compressions.toy_models import ToyModels
@@ -79,6 +84,22 @@ def test_opposite_of_the_expected_fails_unless_quick(
         MeasuredValue("score", [0.1], "x", [0.9]),
     ):
         assert outcome_of(make_check(value), monkeypatch).ok
+
+
+def test_claims_are_decided_either_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    same, worse = [0.901, 0.899, 0.9], [0.81, 0.79, 0.8]
+    verdicts = {
+        "seen": accuracy_claim("method", same, "labels", worse),
+        "opposite": accuracy_claim("method", worse, "labels", same),
+        "no difference": accuracy_claim("method", same, "labels", same[::-1]),
+        "invalid design": accuracy_claim("method", [1.0] * 3, "labels", [1.0] * 3),
+    }
+    for label, value in verdicts.items():
+        outcome = outcome_of(make_check(value), monkeypatch)
+        assert outcome.ok
+        (stored,) = outcome.as_dict()["values"]
+        assert stored["verdict"] == label
+        assert MeasuredValue.from_dict(stored) == value
 
 
 def test_passed_checks_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from bertwright.studies.corpora import CorpusFolder
 from bertwright.tasks.catalogue import find_split_file
 from bertwright.tasks.formats.examples import Examples
 from experiments.compressions.toy_models import TASKS
-from experiments.compressions.village import MOODS, VillageCorpus, VillageLanguage
+from experiments.compressions.village import MOODS, OPINIONS, VillageCorpus, VillageLanguage
 
 CORPUS = VillageCorpus(documents=100, second_documents=50)
 
@@ -28,20 +28,28 @@ def test_corpus_is_reproducible(corpus_folder: CorpusFolder, tmp_path: Path) -> 
     again = CorpusFolder(tmp_path)
     CORPUS.write(again)
     files = [file for file in corpus_folder.folder.rglob("*") if file.is_file()]
-    assert len(files) == 10
+    assert len(files) == 12
     for file in files:
         copy = again.folder / file.relative_to(corpus_folder.folder)
         assert copy.read_bytes() == file.read_bytes()
     assert "\n" in (corpus_folder.text / "de.txt").read_text()
 
 
-def test_sentences_have_the_sentiment_of_the_text(corpus_folder: CorpusFolder) -> None:
-    adjectives = VillageLanguage(CORPUS.seed).adjectives
-    for example in dev_examples(corpus_folder, "sentiment"):
+@pytest.mark.parametrize(("task", "num_opinions"), [("sentiment", 2), ("majority", OPINIONS)])
+def test_texts_have_the_mood_of_most_opinions(
+    corpus_folder: CorpusFolder, task: str, num_opinions: int
+) -> None:
+    adjectives, num_unanimous = VillageLanguage(CORPUS.seed).adjectives, 0
+    examples = dev_examples(corpus_folder, task)
+    for example in examples:
+        moods = []
         for sentence in example.text.rstrip(".").split(". "):
             *_, before, adjective = sentence.split()
-            mood = (adjective in adjectives[1]) ^ (before == "not")
-            assert MOODS[mood] == example.label
+            moods.append((adjective in adjectives[1]) ^ (before == "not"))
+        assert len(moods) == num_opinions
+        assert MOODS[2 * sum(moods) > num_opinions] == example.label
+        num_unanimous += len({*moods}) == 1
+    assert (num_unanimous == len(examples)) == (task == "sentiment")
 
 
 def test_hypothesis_follows_if_the_thing_is_of_the_kind(corpus_folder: CorpusFolder) -> None:

@@ -157,7 +157,7 @@ def test_lora_updates_have_low_rank_in_each_part(pretrained) -> None:
     changes = LoraParametrisation(encoder, 2, 4.0, ("attention",)).to(
         next(encoder.parameters()).device
     )
-    changes.init_parameters(seed=1)
+    changes.init_parameters(1, {})
     for up in changes.up:
         torch.nn.init.normal_(up)
     known = dict(encoder.named_parameters())

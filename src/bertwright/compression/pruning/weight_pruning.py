@@ -41,10 +41,9 @@ class WeightPruning(AdaptationConfig):
         """How many times faster scores are trained than weights."""
         return 1.0
 
-    @property
-    def score_offset(self) -> float:
-        """The initial score."""
-        return 0.0
+    def init_scores(self, weight: Tensor) -> Tensor:
+        """Return the initial scores of a matrix."""
+        return torch.zeros_like(weight)
 
     def level(self, fraction: float) -> float:
         """Return the density, threshold or penalty at this fraction of the training."""
@@ -86,9 +85,9 @@ class WeightPruning(AdaptationConfig):
 class PruningGates(WeightParametrisation):
     """The gates of weight pruning, for matrices of given shapes.
 
-    The trained parameters are (scores - ``score_offset``) / ``score_scale``: Adam changes every
-    parameter by about the learning rate, so the scores change faster. Their gradient is the scores'
-    gradient, so it is clipped together with the gradient of the weights.
+    The trained parameters are scores / ``score_scale``: Adam changes every parameter by about the
+    learning rate, so the scores change faster. Their gradient is the scores' gradient, so it is
+    clipped together with the gradient of the weights.
     """
 
     def __init__(self, config: WeightPruning, shapes: Mapping[str, torch.Size]) -> None:
@@ -115,10 +114,12 @@ class PruningGates(WeightParametrisation):
         return self.config.has_penalty
 
     @torch.no_grad()
-    def init_parameters(self, seed: int) -> None:
+    def init_parameters(self, seed: int, weights: Mapping[str, Tensor]) -> None:
         self.schedule.reset(seed)
-        for score in self.learned_scores:
-            score.zero_()
+        for name, parameter in zip(
+            self.matrix_names, self.learned_scores, strict=self.config.learns_scores
+        ):
+            parameter.copy_(self.config.init_scores(weights[name]) / self.config.score_scale)
 
     def forward(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         gates = self._gates(weights)
@@ -136,10 +137,10 @@ class PruningGates(WeightParametrisation):
         )
 
     def _scores(self) -> dict[str, Tensor]:
-        scale, offset = self.config.score_scale, self.config.score_offset
+        scale = self.config.score_scale
         values = (parameter.float() for parameter in self.learned_scores)
         return {
-            name: offset + scale * value.detach() + (value - value.detach())
+            name: scale * value.detach() + (value - value.detach())
             for name, value in zip(self.matrix_names, values, strict=True)
         }
 

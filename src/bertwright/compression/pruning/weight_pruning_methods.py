@@ -115,10 +115,17 @@ class MovementPruning(DensityPruning):
     """Movement pruning: keep the weights in each matrix that move away from zero.
 
     The gradient of a weight's score is the weight times its gradient; the weights with the highest
-    scores are kept (Sanh et al. 2020, section 4).
+    scores are kept (Sanh et al. 2020, section 4). There scores start at ``zero``, and rank weights
+    only after tens of thousands of steps: weights that move together are pruned together, which
+    shifts their outputs faster than the others can adapt. With ``magnitude`` they start at the
+    absolute weights (Sehwag et al. 2020), so a short run begins with magnitude pruning.
     """
 
     kind: Literal["movement"] = "movement"
+    initial_scores: Literal["magnitude", "zero"] = "magnitude"
+
+    def init_scores(self, weight: Tensor) -> Tensor:
+        return weight.abs() if self.initial_scores == "magnitude" else super().init_scores(weight)
 
     def gates(
         self, scores: Mapping[str, Tensor], level: float, rng: DropoutRng | None
@@ -183,9 +190,8 @@ class HardConcretePruning(WeightPruning):
     def score_scale(self) -> float:
         return self.score_learning_rate_scale
 
-    @property
-    def score_offset(self) -> float:
-        return self.initial_score
+    def init_scores(self, weight: Tensor) -> Tensor:
+        return torch.full_like(weight, self.initial_score)
 
     def level(self, fraction: float) -> float:
         return self.penalty.at(fraction)

@@ -153,7 +153,7 @@ def _calibrate(
     training = quantization.model_copy(update={"start_fraction": 1.0}).build_parametrisation(
         encoder
     )
-    training.init_parameters(0)
+    training.init_parameters(0, {})
     for batch in batches:
         inputs, model = batch.batch(), batch.model.task_model
         document_ids = inputs.token_info.document_ids

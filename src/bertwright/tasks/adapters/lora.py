@@ -45,7 +45,7 @@ class LoraParametrisation(WeightParametrisation):
         return {name: ParameterRole("matrix") for name, _ in self.named_parameters()}
 
     @torch.no_grad()
-    def init_parameters(self, seed: int) -> None:
+    def init_parameters(self, seed: int, weights: Mapping[str, Tensor]) -> None:
         """Draw A at random and set B to zero, so that the encoder is unchanged at first."""
         for name, down, up in zip(self.matrix_names, self.down, self.up, strict=True):
             generator = torch.Generator().manual_seed(

@@ -31,8 +31,8 @@ class WeightParametrisation(nn.Module):
         """True if a model built now is final, not an intermediate step."""
         return True
 
-    def init_parameters(self, seed: int) -> None:
-        """Initialise the parameters."""
+    def init_parameters(self, seed: int, weights: Mapping[str, Tensor]) -> None:
+        """Initialise the parameters, given all initial weights by name."""
 
     def forward_context(
         self, document_ids: Tensor | None, output_positions: Tensor | None

@@ -229,7 +229,8 @@ class FineTuningRun:
         if self.model.decoder is not None and self.source.model.decoder is not None:
             self.model.decoder.load_state_dict(self.source.model.decoder.state_dict())
         if self.model.parametrisation is not None:
-            self.model.parametrisation.init_parameters(seed)
+            weights = dict(encoder.named_parameters())
+            self.model.parametrisation.init_parameters(seed, weights)
         has_pretrained_input = [
             self._init_head(self.model.head_of(index), encoded_task, seed)
             for index, encoded_task in enumerate(self.encoded_tasks)

@@ -155,13 +155,34 @@ def test_keeping_everything_is_plain_training_bit_for_bit(pretrained, adaptation
 def partly_pruned(kind: str, shape: tuple[int, ...] = (6, 5)) -> PruningGates:
     """Return gates in the middle of a training, with scores of all sizes."""
     pruning = PruningGates(WeightPruning.parse(KINDS[kind]), {"w": torch.Size(shape)})
-    pruning.init_parameters(0)
+    pruning.init_parameters(0, {"w": torch.zeros(shape)})
     pruning.schedule.before_step(Progress(7, 0.6, midpoint=0.65))
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for scores in pruning.learned_scores:
             scores.copy_(3 * torch.randn(shape, generator=generator) / pruning.config.score_scale)
     return pruning
+
+
+def test_movement_starts_from_magnitudes_and_then_counts() -> None:
+    """A short run must not prune by scores that are still all equal, or noise around zero."""
+    weight = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+    gates = {
+        kind: PruningGates(WeightPruning.parse({"kind": kind, "density": 0.3}), {"w": weight.shape})
+        for kind in ("magnitude", "movement")
+    }
+    for pruning in gates.values():
+        pruning.init_parameters(0, {"w": weight})
+    by_magnitude, by_movement = (pruning({"w": weight})["w"] for pruning in gates.values())
+    assert torch.equal(by_movement, by_magnitude)
+    (scores,) = gates["movement"].learned_scores
+    smallest_kept = weight.abs()[by_magnitude != 0].min()
+    pruned = (by_magnitude == 0).nonzero()[0].tolist()
+    with torch.no_grad():
+        scores[tuple(pruned)] += smallest_kept
+    assert gates["movement"]({"w": weight})["w"][tuple(pruned)] != 0
+    zero = MovementPruning(density=0.3, initial_scores="zero")
+    assert not zero.init_scores(weight).any()
 
 
 @pytest.mark.parametrize("kind", TRAINED_SCORES)

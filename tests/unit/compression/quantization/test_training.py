@@ -133,7 +133,7 @@ def test_padding_does_not_change_ranges(pretrained) -> None:
     document_ids = torch.tensor([[0, 0, 0, 0, 0], [0, 0, 0, -1, -1]])
 
     def ranges(first: int, length: int) -> dict[str, torch.Tensor]:
-        net.parametrisation.init_parameters(0)
+        net.parametrisation.init_parameters(0, {})
         batch = token_ids[first:, :length]
         token_info = replace(
             TokenInfo.from_token_ids(batch), document_ids=document_ids[first:, :length]
@@ -151,7 +151,7 @@ def test_shared_layers_have_one_range_of_all_their_uses(pretrained) -> None:
     token_info = replace(
         TokenInfo.from_token_ids(token_ids), document_ids=torch.zeros_like(token_ids)
     )
-    net.parametrisation.init_parameters(0)
+    net.parametrisation.init_parameters(0, {})
     net.hidden_states(0, token_ids, token_info)
     counts = sorted(int(observer.count) for observer in net.parametrisation.observers)
     assert counts == [1, 1, *[2] * 8]

@@ -50,7 +50,7 @@ class QuantizationAwareTraining(WeightParametrisation):
     def is_final(self) -> bool:
         return self.observation.is_enabled
 
-    def init_parameters(self, seed: int) -> None:
+    def init_parameters(self, seed: int, weights: Mapping[str, Tensor]) -> None:
         self.observation.is_enabled, self.observation.is_observing = self.start_fraction <= 0, False
         for hook in self._observer_hooks:
             hook.reset()
