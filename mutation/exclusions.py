@@ -46,8 +46,9 @@ def _default_numbers(tree: ast.Module) -> Iterator[ast.AST]:
             match node:
                 case ast.AnnAssign(value=ast.Constant(value=int() | float()) as number):
                     yield number
-                case ast.AnnAssign(value=ast.Call(func=ast.Name(id="Field")) as call):
-                    yield from (k.value for k in call.keywords if k.arg == "default")
+                case ast.AnnAssign(value=ast.Call(keywords=keywords)):
+                    # Field(default=0.1), ConstantSchedule(value=0.1)
+                    yield from (k.value for k in keywords if k.arg in ("default", "value"))
                 case _:
                     pass
 
@@ -76,6 +77,7 @@ def _excluded_nodes(tree: ast.Module) -> Iterator[ast.AST]:
             case ast.ClassDef():
                 yield from node.decorator_list
                 yield from node.bases
+                yield from (n for n in node.body if _is_drawing(n))
             case ast.Raise() | ast.Assert():
                 yield node
             case ast.If(test=ast.Name(id="TYPE_CHECKING")):
@@ -90,6 +92,11 @@ def _excluded_nodes(tree: ast.Module) -> Iterator[ast.AST]:
                 yield node
             case _:
                 pass
+
+
+def _is_drawing(node: ast.stmt) -> bool:
+    """Return whether a statement of a class lists the panels of its plot."""
+    return isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "plots"
 
 
 def _is_type_alias(node: ast.Assign) -> bool:

@@ -4,6 +4,7 @@ import ast
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -65,16 +66,19 @@ def find_mutants(
     """Return the mutants of the modules in ``src/bertwright/PACKAGE``."""
     named = [(name, build_operator(name)) for name in operators]
     known = {(e["file"], e["from"], e["to"]) for e in equivalent}
-    files_with_equivalents = {file for file, _, _ in known}
+    changed_lines = {(file, before) for file, before, _ in known}
     mutants: list[Mutant] = []
     for file in sorted((checkout / "src/bertwright" / package).rglob("*.py")):
         path = str(file.relative_to(checkout))
         source = file.read_text(encoding="utf-8")
         excluded = excluded_spans(source, excludes_defaults)
+        lines = [line.strip() for line in source.splitlines()]
         for mutant in _mutants_of_file(package, path, source, named, excluded):
-            if path in files_with_equivalents and (path, *changed_line(mutant, source)) in known:
-                continue
-            mutants.append(mutant)
+            around = lines[mutant.start[0] - 1 : mutant.stop[0]]
+            if not any((path, line) in changed_lines for line in around) or (
+                (path, *changed_line(mutant, source)) not in known
+            ):
+                mutants.append(mutant)
     return mutants
 
 
@@ -123,7 +127,14 @@ def read_equivalent() -> list[Mapping[str, Any]]:
 
 
 def in_random_order(mutants: Iterable[Mutant], seed: int) -> list[Mutant]:
-    """Return mutants so that the first N are a random sample, for every N."""
-    shuffled = sorted(mutants, key=lambda m: (m.path, m.operator, m.occurrence))
-    random.Random(seed).shuffle(shuffled)
-    return shuffled
+    """Return mutants so that the first N are a random sample of each package, for every N.
+
+    The packages take turns, so that a small one is sampled as often as a large one.
+    """
+    by_package: dict[str, list[Mutant]] = {}
+    for mutant in sorted(mutants, key=lambda m: (m.path, m.operator, m.occurrence)):
+        by_package.setdefault(mutant.package, []).append(mutant)
+    for of_package in by_package.values():
+        random.Random(seed).shuffle(of_package)
+    turns = zip_longest(*by_package.values())
+    return [mutant for turn in turns for mutant in turn if mutant is not None]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from mutation.trials import Outcome, Trial
 
@@ -19,20 +20,18 @@ def wilson_interval(num_successes: int, number: int, z: float = 1.96) -> tuple[f
     return (centre - width) / (1 + z**2 / number), (centre + width) / (1 + z**2 / number)
 
 
-def summary(
-    trials: Sequence[Trial], num_mutants: Mapping[str, int]
-) -> list[dict[str, str | int | float]]:
-    """Return a line for each package and one for all."""
-    lines: list[dict[str, str | int | float]] = []
-    for name in (*num_mutants, "all"):
-        of_package = [t for t in trials if name in ("all", t.mutant.package)]
+def summary(trials: Sequence[Trial], num_mutants: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Return a line for each package."""
+    lines: list[dict[str, Any]] = []
+    for name, number in num_mutants.items():
+        of_package = [t for t in trials if t.mutant.package == name]
         counts = {o: sum(t.outcome == o for t in of_package) for o in OUTCOMES}
         detected = sum(counts[outcome] for outcome in DETECTED)
         low, high = wilson_interval(detected, len(of_package))
         lines.append(
             {
                 "package": name,
-                "mutants": num_mutants.get(name, sum(num_mutants.values())),
+                "mutants": number,
                 "sampled": len(of_package),
                 **counts,
                 "detected": f"{detected / max(len(of_package), 1):.1%}",

@@ -3,13 +3,14 @@
 import importlib
 import multiprocessing
 import os
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -19,7 +20,8 @@ from mutation.mutants import Mutant
 Outcome = Literal["killed", "survived", "timeout", "not covered"]
 
 LIBRARIES = ("torch", "scipy.stats", "sklearn.linear_model", "tokenizers", "transformers", "pytest")
-"""Modules that are imported once, if the tests need them."""
+LIBRARIES += ("hypothesis", "anyio.pytest_plugin", "xdist.plugin")
+"""Modules that are imported once, if the tests need them, which takes most of a fast trial."""
 
 COPIED = ("src", "tests", "experiments", "benchmarks", "docs", "fuzz", "mutation", "pyproject.toml")
 
@@ -63,7 +65,7 @@ class TrialServer:
     Packages import one way: those below the mutated one cannot depend on it.
     """
 
-    def __init__(self, tree: Path, modules: Sequence[str], packages_below: Sequence[str]) -> None:
+    def __init__(self, tree: Path, modules: Collection[str], packages_below: Sequence[str]) -> None:
         context = multiprocessing.get_context("fork")
         self._connection, other = context.Pipe()
         self._process = context.Process(
@@ -71,14 +73,17 @@ class TrialServer:
         )
         self._process.start()
 
-    def try_mutant(self, mutant: Mutant, tests: Sequence[str], timeout_seconds: float) -> Trial:
-        """Mutate a file of the copied checkout, run tests until one fails, and restore the file."""
-        self._connection.send((mutant, tests, timeout_seconds))
+    def try_mutant(self, mutant: Mutant, tests: Sequence[str], max_seconds: int) -> Trial:
+        """Mutate a file of the copied checkout, run tests until one fails, and restore the file.
+
+        A timeout is ``max_seconds`` of the processor, so that it does not depend on other programs.
+        """
+        self._connection.send((mutant, tests, max_seconds))
         return self._connection.recv()
 
     def run(self, tests: Sequence[str]) -> bool:
         """Return whether tests succeed without a mutant."""
-        self._connection.send((None, tests, 600.0))
+        self._connection.send((None, tests, 600))
         return self._connection.recv().outcome == "survived"
 
     def stop(self) -> None:
@@ -88,7 +93,7 @@ class TrialServer:
 
 
 def _serve(
-    connection: Any, tree: Path, modules: Sequence[str], packages_below: Sequence[str]
+    connection: Any, tree: Path, modules: Collection[str], packages_below: Sequence[str]
 ) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     os.chdir(tree)
@@ -103,37 +108,37 @@ def _serve(
         connection.send(try_mutant(*job, tree))
 
 
-def try_mutant(
-    mutant: Mutant | None, tests: Sequence[str], timeout_seconds: float, tree: Path
-) -> Trial:
+def try_mutant(mutant: Mutant | None, tests: Sequence[str], max_seconds: int, tree: Path) -> Trial:
     """Run tests with a mutated file, or without a mutant, and restore the file."""
     if not tests:
         return Trial(mutant, "not covered", 0, 0.0)
     start = time.monotonic()
     if mutant is None:
-        status = _run_forked(tests, tree, timeout_seconds)
+        status = _run_forked(tests, tree, max_seconds)
     else:
         file = tree / mutant.path
         original = file.read_text(encoding="utf-8")
         file.write_text(mutant.mutated_source(original), encoding="utf-8")
         try:
-            status = _run_forked(tests, tree, timeout_seconds)
+            status = _run_forked(tests, tree, max_seconds)
         finally:
             file.write_text(original, encoding="utf-8")
     outcome: Outcome = "timeout" if status is None else "killed" if status else "survived"
     return Trial(mutant, outcome, len(tests), time.monotonic() - start)
 
 
-def _run_forked(tests: Sequence[str], tree: Path, timeout_seconds: float) -> int | None:
-    """Return the exit status of pytest; None if it took too long."""
+def _run_forked(tests: Sequence[str], tree: Path, max_seconds: int) -> int | None:
+    """Return the exit status of pytest; None if it took too long, or waits for ever."""
     child = os.fork()
     if child == 0:
+        resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds + 1))
         _run_tests(tests, tree)
-    deadline = time.monotonic() + timeout_seconds
+    deadline = time.monotonic() + 10 * max_seconds
     while time.monotonic() < deadline:
         finished, status = os.waitpid(child, os.WNOHANG)
         if finished:
-            return os.waitstatus_to_exitcode(status)
+            code = os.waitstatus_to_exitcode(status)
+            return None if -code in (signal.SIGXCPU, signal.SIGKILL) else code
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)

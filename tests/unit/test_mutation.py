@@ -10,7 +10,7 @@ from cosmic_ray.mutating import mutate_code
 from scipy.stats import binomtest
 
 from checkout import CHECKOUT
-from mutation.coverage_map import CoverageMap
+from mutation.coverage_map import CoverageMap, measure_coverage
 from mutation.mutants import (
     OUR_OPERATORS,
     Mutant,
@@ -32,6 +32,7 @@ LIMIT = 3
 
 
 class Range(Settings):
+    plots = (Curve(size + 1, 3),)
     size: int | None = Field(default=1, ge=0)
 
     def scale(self, x: Any, y: float | None = 2.0) -> Any:
@@ -65,6 +66,7 @@ def test_operators_change_what_their_examples_say(name: str) -> None:
     "code",
     [
         "np.maximum(a, b)",
+        "max(a, 1)",
         "f(a, key=b)",
         "f(a, a)",
         "len(x)",
@@ -98,7 +100,7 @@ def test_annotations_messages_and_limits_are_not_mutated(checkout: Path) -> None
         "return np.where(x, (x), y)",
         "return np.where(x, y, softmax(x))",
     }
-    assert {m.function_lines for m in mutants if m.start[0] > 12} == {(13, 17)}
+    assert {m.function_lines for m in mutants if m.start[0] > 13} == {(14, 18)}
     without = find_mutants(checkout, "small", operators, [], excludes_defaults=True)
     assert changes - {changed_line(m, SOURCE) for m in without} == {
         (
@@ -123,27 +125,31 @@ def mutant(line: int = 10, package: str = "small") -> Mutant:
     return Mutant(package, "module.py", "AddNot", line, (line, 0), (line, 9), (8, 12))
 
 
-def test_samples_are_nested_and_repeatable() -> None:
-    mutants = [mutant(line) for line in range(100)]
-    order = in_random_order(mutants, 1)
-    assert order == in_random_order(reversed(mutants), 1)
-    assert sorted(order, key=lambda m: m.start) == mutants
-    assert order != in_random_order(mutants, 2)
+def test_samples_are_nested_and_repeatable_with_equal_parts_of_every_package() -> None:
+    small = [mutant(line) for line in range(20)]
+    large = [mutant(line, "large") for line in range(100)]
+    order = in_random_order(small + large, 1)
+    assert order == in_random_order(reversed(large + small), 1)
+    assert sorted(order, key=lambda m: (m.package, m.start)) == large + small
+    assert order != in_random_order(small + large, 2)
+    assert sorted(m.package for m in order[:40]) == ["large"] * 20 + ["small"] * 20
 
 
 def test_the_fastest_tests_of_a_line_run_first() -> None:
     durations = {"a.py::slow": 5.0, "a.py::fast": 1.0, "b.py::test": 2.0, "c.py::test": 1.0}
     durations |= {"a.py::other": 0.5}
     lines = {"module.py": {"10": ["a.py::slow", "a.py::fast", "b.py::test"], "20": ["c.py::test"]}}
-    tests = CoverageMap(durations, lines, [])
-    of_line = ["a.py::fast", "b.py::test", "a.py::slow", "a.py::other"]
+    tests = CoverageMap(durations, lines, {"module.py": {1, 10, 12}}, [])
+    of_line = ["a.py::fast", "b.py::test", "a.py::slow"]
     assert tests.tests_of(mutant(10), 100) == of_line
-    assert tests.tests_of(mutant(10), 4) == [*of_line[:2], "a.py::other"]
+    assert tests.tests_of(mutant(10), 4) == of_line[:2]
     assert tests.tests_of(mutant(11), 100) == []
     outside = Mutant("small", "module.py", "AddNot", 0, (1, 0), (1, 9), None)
     of_file = ["a.py::fast", "c.py::test", "b.py::test", "a.py::slow"]
     assert tests.tests_of(outside, 100) == [*of_file, "a.py::other"]
     assert tests.tests_of(outside, 5) == [*of_file[:2], "a.py::other"]
+    # A function that runs when the module is imported.
+    assert tests.tests_of(mutant(12), 100) == [*of_file, "a.py::other"]
 
 
 @pytest.mark.parametrize(("num_successes", "number"), [(0, 5), (3, 7), (85, 100), (9, 9)])
@@ -155,9 +161,48 @@ def test_intervals_are_those_of_wilson(num_successes: int, number: int) -> None:
 def test_mutants_without_a_test_count_as_missed() -> None:
     outcomes = ("killed", "killed", "timeout", "survived", "not covered")
     trials = [Trial(mutant(n), outcome, 1, 1.0) for n, outcome in enumerate(outcomes)]
-    of_package, of_all = summary(trials, {"small": 30})
-    assert of_package == {**of_all, "package": "small"}
-    assert (of_all["detected"], of_all["sampled"], of_all["mutants"]) == ("60.0%", 5, 30)
+    of_small, of_other = summary(trials, {"small": 30, "other": 9})
+    assert (of_small["detected"], of_small["sampled"], of_small["mutants"]) == ("60.0%", 5, 30)
+    assert (of_other["sampled"], of_other["interval"]) == (0, "0.0% to 100.0%")
+
+
+def test_a_test_file_runs_again_when_it_or_the_code_that_it_runs_has_changed(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b"):
+        (checkout / f"test_{name}.py").write_text("")
+    code = "src/bertwright/small/module.py"
+    runs: list[list[str]] = []
+
+    def run(tree: Path, packages: object, files: list[str], output: Path) -> dict[str, object]:
+        runs.append(files)
+        lines = {code: {"15": ["test_a.py::test"]}, "other.py": {"1": []}}
+        durations = {f"{file}::test": 2.0 for file in files}
+        imported = {code: [1], "other.py": [1]}
+        shared = {"imported": imported, "modules": ["json"]}
+        return {"durations": durations, "lines": lines, **shared}
+
+    monkeypatch.setattr("mutation.coverage_map._run_with_coverage", run)
+
+    def measure() -> list[list[str]]:
+        runs.clear()
+        tests = {"small": ["test_a.py", "test_b.py"], "other": ["test_b.py"]}
+        maps = measure_coverage(checkout, tests, ["small"], checkout / "cache")
+        assert maps["small"].durations == {"test_a.py::test": 2.0, "test_b.py::test": 2.0}
+        assert maps["small"].lines == {code: {"15": ["test_a.py::test"]}}
+        return list(runs)
+
+    assert measure() == [["test_a.py", "test_b.py"]]
+    assert measure() == []
+    (checkout / code).write_text(SOURCE.replace("4", "5"))
+    assert measure() == [["test_a.py"]]
+    (checkout / "test_b.py").write_text("# changed")
+    assert measure() == [["test_b.py"]]
+    (checkout / "src/bertwright/small/added.py").write_text("")
+    assert measure() == [["test_a.py", "test_b.py"]]
+    (checkout / "src/bertwright/large").mkdir()
+    (checkout / "src/bertwright/large/module.py").write_text("")
+    assert measure() == []
 
 
 TRIALS = """
@@ -167,8 +212,8 @@ from mutation.mutants import Mutant
 from mutation.trials import TrialServer
 tree = Path(sys.argv[1])
 server = TrialServer(tree, ["bertwright.below.module"], ["below"])
-mutants = [("ReplaceBinaryOperator_Add_Sub", 2, 60.0), ("NumberReplacer", 3, 60.0)]
-mutants += [("ReplaceBinaryOperator_Sub_Add", 4, 1.0)]
+mutants = [("ReplaceBinaryOperator_Add_Sub", 2, 60), ("NumberReplacer", 3, 60)]
+mutants += [("ReplaceBinaryOperator_Sub_Add", 4, 2)]
 outcomes = [server.run(["test_module.py"])]
 for name, line, seconds in mutants:
     mutant = Mutant("small", "src/bertwright/module.py", name, 0, (line, 0), (line, 1), None)

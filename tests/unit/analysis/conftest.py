@@ -1,4 +1,4 @@
-"""All analyses of one small model, run once."""
+"""Analyses of one small model, each run once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.result import StoredResult, read_result
 from bertwright.analysis.core.runner import AnalysisReport, run_analyses, select_analyses
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.tasks.formats.examples import Example
@@ -20,21 +21,27 @@ FEW_STORIES = {
 
 @dataclass(frozen=True)
 class SmallRun:
-    """All analyses of an untrained model on a few sentences, and the folder of their results."""
+    """Analyses of an untrained model on a few sentences, which run when they are needed."""
 
     inputs: AnalysisInput
-    reports: list[AnalysisReport]
     folder: Path
+
+    def reports(self, *kinds: str) -> list[AnalysisReport]:
+        """Return the reports of some analyses, or of all; results in the folder are reused."""
+        analyses = [
+            Analysis.parse({"kind": one.kind_name(), **FEW_STORIES.get(one.kind_name(), {})})
+            for one in select_analyses(kinds)
+        ]
+        return run_analyses(self.inputs, analyses, self.folder, lambda line: None)
+
+    def result(self, kind: str) -> StoredResult:
+        """Return the stored result of an analysis."""
+        self.reports(kind)
+        return read_result(self.folder, kind)
 
 
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> SmallRun:
     model = small_model()
     inputs = AnalysisInput(model, encode_texts(model, [Example(text) for text in SENTENCES]))
-    folder = tmp_path_factory.mktemp("analyses")
-    analyses = [
-        Analysis.parse({"kind": one.kind_name(), **FEW_STORIES.get(one.kind_name(), {})})
-        for one in select_analyses([])
-    ]
-    reports = run_analyses(inputs, analyses, folder, lambda line: None)
-    return SmallRun(inputs, reports, folder)
+    return SmallRun(inputs, tmp_path_factory.mktemp("analyses"))

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from zlib import crc32
 
 import numpy as np
 import pytest
@@ -125,6 +126,42 @@ def test_known_facts_with_and_without_negation(
     result = values(Analysis.parse("facts").run(make_inputs()))
     assert result["precision at 1"] == 1
     assert (result["same answer when negated"] == 1) != negates
+
+
+def test_facts_follow_their_definitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    def score(words: Sequence[str]) -> float:
+        return float(crc32(" ".join(words).encode()))
+
+    monkeypatch.setattr(
+        "bertwright.analysis.behaviour.facts.word_log_probabilities",
+        lambda _, sentences, __: np.array([score(words) for words in sentences]),
+    )
+    result = Analysis.parse("facts").run(make_inputs())
+    expected: dict[str, float] = {}
+    correct, most_frequent, same = [], [], []
+    for relation in FACT_RELATIONS:
+        ranks, answers = [], Counter(answer for _, answer in relation.facts)
+        for subject, answer in relation.facts:
+            orders = [
+                sorted(
+                    relation.candidates,
+                    key=lambda other: -score(relation.sentence(subject, other, negated)),
+                )
+                for negated in (False, True)
+            ]
+            ranks.append(1 + orders[0].index(answer))
+            same.append(orders[0][0] == orders[1][0])
+        correct += [rank == 1 for rank in ranks]
+        most_frequent += [max(answers.values()) / len(ranks)] * len(ranks)
+        expected[f"precision at 1, {relation.name}"] = np.mean([rank == 1 for rank in ranks])
+        expected[f"mean reciprocal rank, {relation.name}"] = np.mean([1 / rank for rank in ranks])
+    expected["precision at 1"] = np.mean(correct)
+    expected["precision at 1, minus the most frequent answer"] = np.mean(correct) - np.mean(
+        most_frequent
+    )
+    expected["same answer when negated"] = np.mean(same)
+    assert values(result) == pytest.approx(expected)
+    assert len(set(expected.values())) > 8
 
 
 def test_equal_scores_are_no_knowledge(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bertwright.analysis.core.result import StoredResult, read_result
+from bertwright.analysis.core.result import StoredResult
 
 Expected = Mapping[str, float]
 
@@ -259,7 +259,7 @@ LAWS: Mapping[str, Callable[[Results], Expected]] = {
 
 @pytest.mark.parametrize("kind", LAWS)
 def test_findings_follow_from_arrays(small_run, kind: str) -> None:
-    results = Results(read_result(small_run.folder, kind))
+    results = Results(small_run.result(kind))
     expected = LAWS[kind](results)
     assert expected
     actual = {metric: results.value(metric) for metric in expected}
@@ -267,7 +267,7 @@ def test_findings_follow_from_arrays(small_run, kind: str) -> None:
 
 
 def test_loss_increases_by_head_are_relative_to_the_whole_model(small_run) -> None:
-    results = Results(read_result(small_run.folder, "single-heads"))
+    results = Results(small_run.result("single-heads"))
     total = results["num_targets"].sum()
     expected = (results["losses"].sum(-1) - results["full"].sum()) / total
     by_head = {(f["layer"], f["head"]): f["value"] for f in results.findings if "head" in f}
@@ -276,7 +276,7 @@ def test_loss_increases_by_head_are_relative_to_the_whole_model(small_run) -> No
 
 @pytest.mark.parametrize("part", ["layer", "attention", "feed_forward"])
 def test_layers_are_removed_one_at_a_time(small_run, part: str) -> None:
-    results = Results(read_result(small_run.folder, "layer-redundancy"))
+    results = Results(small_run.result("layer-redundancy"))
     metric = f"loss increase without {part.replace('_', '-')}"
     values = [f["value"] for f in results.findings if f["metric"] == metric]
     increases = (results[part] - results["full"]).sum(1)

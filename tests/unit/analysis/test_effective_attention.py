@@ -1,15 +1,19 @@
 """Effective attention: the output stays the same, also with causal attention."""
 
+import numpy as np
 import pytest
 import torch
 
+from bertwright.analysis.core.result import BaselineValue
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.analysis.identifiability.effective_attention import (
+    CORRELATION_DROP,
+    EffectiveAttention,
     effective_attention,
     head_output_factors,
 )
 from bertwright.tasks.formats.examples import Example
-from experiments.analyses.models import WORDS, small_model
+from experiments.analyses.models import WORDS, small_inputs, small_model
 
 ALL = torch.ones(1, 20, 20, dtype=torch.bool)
 
@@ -54,3 +58,30 @@ def test_a_change_in_the_null_space_changes_no_output() -> None:
         model.encoder.replace("blocks.1.attention.weights", lambda w: effective[None].to(w.dtype)),
     ):
         torch.testing.assert_close(model.encoder(token_ids), expected, rtol=1e-6, atol=1e-7)
+
+
+def test_correlations_are_averaged_by_length_and_by_head() -> None:
+    """Texts are short if attention is determined: up to a head's width, which is 8."""
+    generator, lengths = np.random.default_rng(0), [8, 9, 16, 17, 32, 33, 65]
+    inputs = small_inputs(texts=[" ".join(generator.choice(WORDS, n - 2)) for n in lengths])
+    shape = (len(lengths), 2, 4)
+    measured = {name: generator.random(shape) for name in ("correlations", "null_space_size")}
+    measured |= {name: generator.random((*shape, 6)) for name in ("raw", "effective")}
+    result = EffectiveAttention().summarise(inputs, measured)
+    means = measured["correlations"].mean((1, 2))
+    ranges = {(1, 16): means[:3], (17, 32): means[3:5], (33, 48): means[5:6], (65, 96): means[6:]}
+    values = {f.metric: f.value for f in result.findings if f.layer is None}
+    assert values == pytest.approx(
+        {
+            CORRELATION_DROP: means[0] - means[3:].mean(),
+            **{
+                f"correlation, texts of {low} to {high} tokens": of_range.mean()
+                for (low, high), of_range in ranges.items()
+            },
+        }
+    )
+    by_head = {(f.metric, f.layer, f.head): f for f in result.findings if f.layer is not None}
+    assert len(by_head) == 2 * 4 * 6
+    separator = by_head["effective, separator", 1, 2]
+    assert separator.value == pytest.approx(measured["effective"][:, 1, 2, 1].mean())
+    assert separator.baseline == BaselineValue("raw", measured["raw"][:, 1, 2, 1].mean())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
@@ -16,9 +17,10 @@ from bertwright.analysis.core.runner import (
     OTHER_MODEL_FOLDER,
     pair_reports,
     run_analyses,
-    select_analyses,
 )
 from bertwright.analysis.core.texts import encode_texts
+from bertwright.analysis.core.word_states import compute_word_states
+from bertwright.analysis.dynamics.model_change import ATTENTION_CHANGE, PARAMETER_CHANGE
 from bertwright.tasks.formats.examples import Example
 from experiments.analyses.models import SENTENCES, small_model
 
@@ -45,6 +47,37 @@ def test_a_copy_has_no_changes(system: str) -> None:
     assert set(last.values()) == {3}
 
 
+def test_a_scaled_layer_changes_by_its_factor() -> None:
+    """Changes are relative to the other model, and those of attention are 1 - cosine."""
+    inputs, generator = pair(), torch.Generator().manual_seed(0)
+    assert inputs.other_model is not None
+    encoders = inputs.model.encoder, inputs.other_model.encoder
+    with torch.no_grad():
+        for parameters in zip(*(e.blocks.parameters() for e in encoders), strict=True):
+            values = torch.randn(parameters[0].shape, generator=generator, dtype=torch.float64)
+            for parameter in parameters:
+                parameter.copy_(values)
+        for parameter in encoders[0].blocks[2].parameters():
+            parameter.mul_(1.5)
+    result = Analysis.parse("change").run(inputs)
+    layers = values_of(result, "relative parameter change")
+    assert layers[:3].tolist() == pytest.approx([0, 0, 0.5])
+    assert values_of(result, PARAMETER_CHANGE) == pytest.approx(0.25)
+    (first, second, third), (cosines,) = (
+        result.arrays["attention"].mean(1),
+        values_of(result, ATTENTION_CHANGE)[None],
+    )
+    assert (first, second) == pytest.approx((1, 1))
+    assert cosines == pytest.approx((1 - third) / 2)
+    assert third < 0.999
+    states = [
+        compute_word_states(replace(inputs, model=model)).states
+        for model in (inputs.model, inputs.other_model)
+    ]
+    expected = torch.cosine_similarity(*(torch.from_numpy(s).double() for s in states), dim=-1)
+    assert values_of(result, "cosine of hidden states") == pytest.approx(expected.mean(1).numpy())
+
+
 def test_two_models_of_the_same_size_are_needed() -> None:
     inputs, analysis = pair(), Analysis.parse("change")
     reason = analysis.not_applicable(replace(inputs, other_model=None))
@@ -56,7 +89,8 @@ def test_two_models_of_the_same_size_are_needed() -> None:
 def test_a_report_of_two_models_has_both(tmp_path: Path) -> None:
     inputs = pair()
     assert inputs.other_model is not None
-    analyses = select_analyses(["change", "attention-entropy", "agreement"])
+    kinds = ("change", "attention-entropy", {"kind": "agreement", "num_pairs": 5})
+    analyses = [Analysis.parse(kind) for kind in kinds]
     reports = run_analyses(inputs, analyses, tmp_path, lambda line: None)
     other_reports = run_analyses(
         AnalysisInput(inputs.other_model, inputs.texts),

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -43,6 +44,9 @@ def test_order_matters_to_a_reader_of_the_first_word(
     model = small_model()
     result = Analysis.parse("malformed-input").run(AnalysisInput(model, encode_texts(model, TEXTS)))
     values = {finding.metric: finding.value for finding in result.findings}
+    # "lamp" is in two of six sentences, and four begin with "the".
+    (chance,) = {f.baseline.value for f in result.findings if f.baseline is not None}
+    assert chance == pytest.approx((1 / 3) ** 2 + (2 / 3) ** 2)
     shuffled = values["unchanged predictions, words shuffled"]
     if reads == "bag":
         assert all(values[f"unchanged predictions, {name}"] == 1 for name in PERTURBATIONS)
@@ -61,6 +65,31 @@ def test_words_are_moved_or_removed_but_never_added(name: str) -> None:
         removed = Counter(words[:length]) - Counter(perturbed)
         assert not Counter(perturbed) - Counter(words[:length])
         assert not removed or name == "without function words"
+
+
+@pytest.mark.parametrize(("name", "size"), [("words", 1), ("twos", 2), ("threes", 3)])
+def test_groups_of_words_are_shuffled_whole(name: str, size: int) -> None:
+    generator, words = np.random.default_rng(0), list("abcdefg")
+    groups = ["".join(words[n : n + size]) for n in range(0, len(words), size)]
+    orders = {
+        "".join(PERTURBATIONS[f"{name} shuffled"](words, generator))
+        for _ in range(40 if size < 3 else 100)
+    }
+    expected = {"".join(order) for order in permutations(groups)}
+    assert orders <= expected
+    assert len(orders) > 10 or orders == expected
+
+
+def test_any_two_neighbours_are_swapped_and_function_words_are_removed() -> None:
+    generator = np.random.default_rng(0)
+    swap, remove = (
+        PERTURBATIONS[name] for name in ("two neighbours swapped", "without function words")
+    )
+    assert {"".join(swap(list("abcd"), generator)) for _ in range(50)} == {"bacd", "acbd", "abdc"}
+    assert "".join(swap(list("ab"), generator)) == "ba"
+    assert PERTURBATIONS["reversed"](list("abc"), generator) == list("cba")
+    assert remove(["The", "cat", "is", "on", "theirs", "."], generator) == ["cat", "theirs", "."]
+    assert remove(["Is", "it"], generator) == ["Is", "it"]
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,20 @@
 """Heads for dependency relations: predictions are other words, and treebanks are read."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
 import torch
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.result import BaselineValue
 from bertwright.analysis.core.texts import encode_texts
-from bertwright.analysis.syntax.relation_heads import predicted_dependency_heads
+from bertwright.analysis.syntax.relation_heads import RelationHeads, predicted_dependency_heads
+from bertwright.core.significance import split_halves
+from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
 from experiments.analyses.models import small_model
+from experiments.analyses.trees import RELATIONS, plant_tree_attention, random_trees
 
 
 def test_predictions_ignore_the_scale_and_the_word_itself() -> None:
@@ -18,6 +24,47 @@ def test_predictions_ignore_the_scale_and_the_word_itself() -> None:
         predicted[0], predicted_dependency_heads(weights * torch.rand(2, 5, 1))[0]
     )
     assert (predicted != np.arange(5)).all()
+
+
+def test_words_are_counted_by_relation_and_the_best_offset_is_selected_on_the_other_half() -> None:
+    trees, model = random_trees(40), small_model()
+    inputs = AnalysisInput(model, encode_texts(model, trees), seed=3)
+
+    def attend(weights: torch.Tensor, tree: DependencyTree) -> None:
+        """Let head 0 attend from each word to its dependents."""
+        weights[0] = 0
+        for word, head in enumerate(tree.heads):
+            if head >= 0:
+                weights[0, 1 + head, 1 + word] = 0.1
+
+    with plant_tree_attention(model, trees), plant_tree_attention(model, trees, attend, layer=0):
+        result = RelationHeads(min_words=1).run(inputs)
+    train, test = split_halves(len(trees), 3)
+    assert len(result.findings) == len(RELATIONS)
+    for number, relation in enumerate(sorted(RELATIONS)):
+        offsets = [
+            [
+                head - word
+                for word, head in enumerate(tree.heads)
+                if tree.relations[word] == relation
+            ]
+            for tree in trees
+        ]
+        num_words = sum(map(len, offsets))
+        assert result.arrays["num_words"][number] == num_words
+        correct = result.arrays["num_correct"][..., number]
+        # By layer, head and direction.
+        assert np.argwhere(correct == num_words).tolist() == [[0, 0, 1], [1, 2, 0]]
+        counts = Counter(offset for n in train for offset in offsets[n] if abs(offset) <= 5)
+        best = max(sorted(counts), key=counts.__getitem__)
+        tested = [offset for n in test for offset in offsets[n]]
+        (finding,) = (f for f in result.findings if f.metric == f"accuracy of {relation}")
+        assert finding.baseline == BaselineValue(
+            f"the word at {best:+d}", tested.count(best) / len(tested)
+        )
+        assert finding.difference_interval is not None
+        assert finding.difference_interval[0] < 1 - finding.baseline.value
+        assert finding.difference_interval[1] > 1 - finding.baseline.value
 
 
 def test_plain_texts_have_no_relations() -> None:

@@ -46,7 +46,7 @@ def test_analyses_are_selected_by_kind_survey_id_and_group() -> None:
 
 
 def test_all_analyses_write_files_and_one_page(small_run) -> None:
-    reports, folder = small_run.reports, small_run.folder
+    reports, folder = small_run.reports(), small_run.folder
     page = write_report(small_run.inputs, reports, folder, "now").read_text()
     assert "http" not in page.replace("https://", "http://").split("</head>")[1]
     for report in reports:

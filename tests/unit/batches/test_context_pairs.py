@@ -71,3 +71,15 @@ def test_noise_follows_the_power_of_frequencies():
     drawn = noise_ids(np.arange(10_000) / 10_000, VOCABULARY, 0.75)
     expected = COUNTS[5:] ** 0.75 / (COUNTS[5:] ** 0.75).sum()
     assert np.allclose(np.bincount(drawn)[5:] / 10_000, expected, atol=1e-3)
+
+
+def test_first_and_last_words_have_pairs_too():
+    token_ids = np.tile(np.array([5, 6, 7, 8], np.int32), (400, 1))
+    batch = SequenceBatch(token_ids, TokenInfoArrays(), np.zeros(token_ids.shape, np.bool_))
+    targets = context_pairs(batch, VOCABULARY, CounterRng(0, 0, np.arange(400)), 2, 0.0, 0.75)
+    has_weight = targets.weights > 0
+    centres = targets.positions[has_weight]
+    contexts = targets.extra_inputs["context_positions"][has_weight]
+    pairs = set(zip((centres % 4).tolist(), (contexts % 4).tolist(), strict=True))
+    assert pairs == {(a, b) for a in range(4) for b in range(4) if 0 < abs(a - b) <= 2}
+    assert (centres // 4 == contexts // 4).all()

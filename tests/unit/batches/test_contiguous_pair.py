@@ -90,3 +90,25 @@ def test_the_second_text_continues_the_first_or_is_random(fraction):
     again = source.sequences(np.arange(source.num_sequences), 1)
     assert (again.token_ids != batch.token_ids).any()
     assert batch.token_info.is_backward is None
+
+
+def test_the_first_text_ends_and_the_random_one_begins_at_any_sentence():
+    text = [[[1]] * 3000]
+    lengths, starts = [], []
+    for fraction in (1.0, 0.0):
+        source, split = plan_text(ContiguousPair(length=LENGTH, next=fraction), text)
+        for token_ids in all_sequences(source).token_ids:
+            first, second = np.split(token_ids[:-2], np.flatnonzero(token_ids[:-2] == SEP))
+            num_first, num_second = len(first) - NUM_KEPT, len(second) - 1
+            # Together they fill the sequence.
+            assert num_first + num_second == NUM_PAIR
+            lengths.append(num_first)
+            if fraction == 1.0:
+                assert second[1] == first[-1] + 1
+            else:
+                starts.append(second[1] - FIRST_TOKEN)
+    counts = np.bincount(lengths, minlength=NUM_PAIR)[1:] / len(lengths)
+    assert counts.tolist() == pytest.approx([1 / (NUM_PAIR - 1)] * (NUM_PAIR - 1), abs=0.06)
+    quarters = np.histogram(starts, 4, (0, split.num_tokens))[0] / len(starts)
+    assert quarters.tolist() == pytest.approx([0.25] * 4, abs=0.08)
+    assert max(starts) + NUM_PAIR >= 0.98 * split.num_tokens

@@ -1,5 +1,6 @@
 """Noised text and decoder targets together make up the text."""
 
+import math
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -141,6 +142,33 @@ def test_infilling_masks_at_the_rate_in_spans_of_the_mean():
     assert covered.sum() / num_masks == pytest.approx(3.0, rel=0.1)
     assert inserted.sum() / num_masks == pytest.approx(np.exp(-3.0), rel=0.25)
     assert (noised.token_ids == MASK).any(axis=1).all()
+
+
+def test_spans_of_infilling_have_poisson_lengths_and_lie_anywhere():
+    """Lewis et al. 2020, section 2.2; a mask may also be inserted after the last word."""
+    num_words = np.full(3000, 60)
+    covered, starts, inserted = Infilling(mean=2.0)._sample_spans(
+        num_words, 64, CounterRng(0, 0, np.arange(3000))
+    )
+    assert not covered[:, 60:].any()
+    assert not (starts & ~covered).any()
+    # A span ends where another begins, or where words are kept.
+    is_end = covered & ~np.pad(covered & ~starts, ((0, 0), (0, 1)))[:, 1:]
+    lengths = np.nonzero(is_end)[1] - np.nonzero(starts)[1] + 1
+    num_spans = np.bincount(lengths, minlength=7)
+    num_spans[0] = inserted.sum()
+    expected = [math.exp(-2) * 2**n / math.factorial(n) for n in range(7)]
+    # The last span of a sequence is truncated.
+    assert num_spans[:7] / num_spans.sum() == pytest.approx(expected, abs=0.04)
+    # Fewer spans reach the first and the last words than those between.
+    frequencies = covered[:, :60].mean(axis=0)
+    assert frequencies[5:55].tolist() == pytest.approx([frequencies[5:55].mean()] * 50, abs=0.04)
+    assert frequencies[:5].tolist() == pytest.approx(frequencies[:54:-1].tolist(), abs=0.04)
+    before = inserted[:, :61].mean(axis=0)
+    assert before.tolist() == pytest.approx([before.mean()] * 61, rel=0.6)
+    assert not inserted[:, 61:].any()
+    one_word = Infilling()._sample_spans(np.ones(50, np.int64), 4, CounterRng(0, 0, np.arange(50)))
+    assert one_word[0][:, 0].all()
 
 
 @given(documents, integers(0, 9))

@@ -1,12 +1,24 @@
 """Targets of small batches."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bertwright.batches.formats import Packed, SegmentPair
 from bertwright.batches.masking import TokenSelection
 from bertwright.batches.masking.corruption import TokenReplacement
-from bertwright.batches.targets import mask_tokens, next_token_targets, relation_targets
+from bertwright.batches.targets import (
+    Targets,
+    all_position_targets,
+    all_transition_targets,
+    bidirectional_targets,
+    mask_tokens,
+    next_token_targets,
+    previous_token_targets,
+    relation_targets,
+    span_boundary_targets,
+)
 from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.errors import UserError
@@ -71,6 +83,53 @@ def test_next_token_within_a_document():
     assert targets.positions.tolist() == [0, 1, 2, 4, 5, 6]
     assert targets.labels.tolist() == [10, 11, SEP, 12, SEP, 0]
     assert targets.weights.tolist() == [1, 1, 1, 1, 1, 0]
+
+
+def test_previous_tokens_are_next_tokens_read_backwards():
+    following, previous, both = (
+        make(BATCH) for make in (next_token_targets, previous_token_targets, bidirectional_targets)
+    )
+    assert previous.positions.tolist() == [1, 2, 3, 5, 6, 7]
+    assert previous.labels.tolist() == [CLS, 10, 11, CLS, 12, SEP]
+    assert previous.weights.tolist() == [1, 1, 1, 1, 1, 0]
+    for name in ("positions", "labels", "weights"):
+        values = [*getattr(following, name), *getattr(previous, name)]
+        assert getattr(both, name).tolist() == values
+    assert both.extra_inputs["is_next"].tolist() == [1] * 6 + [0] * 6
+
+
+def test_targets_without_labels_are_at_real_positions():
+    everywhere, transitions = all_position_targets(BATCH), all_transition_targets(BATCH)
+    assert everywhere.positions.tolist() == list(range(8))
+    assert everywhere.weights.tolist() == [1] * 7 + [0]
+    assert transitions.positions.tolist() == [0, 1, 2, 4, 5, 6]
+    assert transitions.weights.tolist() == [1, 1, 1, 1, 1, 0]
+    assert not everywhere.labels.any()
+    assert not transitions.labels.any()
+
+
+@pytest.mark.parametrize(("max_offset", "scored", "offsets"), [(2, [1, 1], 1), (1, [1, 0], 0)])
+def test_spans_between_unmasked_tokens_are_predicted_from_both_sides(max_offset, scored, offsets):
+    token_ids = np.array([[CLS, 10, 11, 12, 13, 14, 15, SEP]] * 2, np.int32)
+    batch = SequenceBatch(token_ids, TokenInfoArrays(), token_ids < 10)
+    # The first token of a text and its last one are next to special tokens.
+    masked = Targets(
+        np.array([2, 3, 6, 9, 11, 12]), np.array([11, 12, 15, 10, 12, 13]), np.ones(6, np.float32)
+    )
+    targets = span_boundary_targets(batch, masked, max_offset)
+    assert targets.weights.tolist() == [*scored, 0, 0, *scored]
+    assert targets.extra_inputs["left_positions"].tolist() == [1, 1, 5, 8, 10, 10]
+    assert targets.extra_inputs["right_positions"].tolist() == [4, 4, 7, 10, 13, 13]
+    assert targets.extra_inputs["span_offsets"].tolist() == [0, offsets, 0, 0, 0, offsets]
+    unweighted = replace(masked, weights=np.array([1, 1, 1, 1, 0, 1], np.float32))
+    targets = span_boundary_targets(batch, unweighted, 2)
+    assert targets.weights.tolist() == [1, 1, 0, 0, 0, 1]
+    assert targets.extra_inputs["left_positions"][-1] == 11
+
+
+def test_other_relations_have_no_weight():
+    targets = relation_targets(replace(BATCH, relation=np.array([2, 0])), ("next", "random"))
+    assert (targets.labels.tolist(), targets.weights.tolist()) == ([0, 0], [0, 1])
 
 
 def test_next_token_stops_at_documents():

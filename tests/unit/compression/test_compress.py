@@ -100,6 +100,13 @@ def test_every_method_leaves_a_smaller_model(
     keeps_size = config.student or config.stages[0].settings.get("adaptation")
     assert result["compression_ratio"] > 1 or keeps_size
     assert len(result["baseline_scores"]) == len(result["scores"]) == 1
+    assert result["mean"] == result["scores"][0]
+    assert result["retention"] == pytest.approx(100 * result["mean"] / result["teacher_score"])
+    assert result["lead_over_baseline"] == result["mean"] - result["baseline_scores"][0]
+    num_teacher, num_student = (
+        sum(p.numel() for p in model.task_model.parameters()) for model in (teacher, student)
+    )
+    assert result["compression_ratio"] == num_teacher / num_student
 
 
 @pytest.mark.parametrize("name", ["tiny-task", "heads-units-iterative", "albert-share"])

@@ -39,7 +39,7 @@ def test_loss_follows_the_equations_of_the_paper(system):
     batch, names = toy_batch(recipe, 0), dict(model.named_parameters())
     head = "heads.neighbouring-sentences"
     table = names["encoder.embeddings.tokens.weight"]
-    total, num_tokens = torch.zeros((), dtype=torch.float64), 0
+    total, num_tokens, num_correct = torch.zeros((), dtype=torch.float64), 0, 0
     for tokens, documents in zip(batch.token_ids, batch.token_info.document_ids, strict=True):
         sentences = [tokens[documents == number] for number in range(int(documents.max()) + 1)]
         mixer = model.encoder.blocks[0].sublayers["attention"]
@@ -56,6 +56,14 @@ def test_loss_follows_the_equations_of_the_paper(system):
                 logits = states @ names[f"{head}.output.weight"].T + names[f"{head}.bias"]
                 total += torch.nn.functional.cross_entropy(logits, sentence[1:], reduction="sum")
                 num_tokens += len(sentence) - 1
+                num_correct += int((logits.argmax(1) == sentence[1:]).sum())
     loss = model.losses(batch, recipe.objectives)["neighbouring-sentences"]
     assert loss.count == num_tokens > 0
     assert float(loss.sum.detach()) == pytest.approx(float(total.detach()), rel=1e-6)
+    assert int(loss.num_correct) == num_correct
+    objective = recipe.objectives["neighbouring-sentences"]
+    flops = objective.head_flops(recipe.encoder, VOCABULARY, 24, recipe.objectives)
+    decoders = model.heads["neighbouring-sentences"].decoders
+    num_weights = sum(weight.numel() for weight in decoders.parameters() if weight.ndim == 2)
+    # Both decoders read the same output table.
+    assert flops == 2 * (num_weights + 2 * names[f"{head}.output.weight"].numel())

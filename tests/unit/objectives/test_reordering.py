@@ -92,6 +92,20 @@ def test_numbers_of_segments_are_equally_frequent() -> None:
     assert counts == pytest.approx(expected, abs=0.06)
 
 
+def test_segments_begin_at_any_sentence() -> None:
+    batch, rng = format_batch([[[1], [1], [1], [1]]] * 2000)
+    reordered, targets = reorder_segments(batch, 3, rng)
+    is_swapped = targets.labels == 2  # two segments, the second one first
+    first = reordered.token_ids[is_swapped, 1] - batch.token_ids[is_swapped, 1]
+    counts = np.bincount(first, minlength=4) / is_swapped.sum()
+    assert counts.tolist() == pytest.approx([0] + [1 / 3] * 3, abs=0.1)
+    is_reversed = targets.labels == 8  # three segments from the last to the first
+    moved = reordered.token_ids[is_reversed, 1:5] - batch.token_ids[is_reversed, 1:2]
+    orders, numbers = np.unique(moved, axis=0, return_counts=True)
+    assert orders.tolist() == [[2, 3, 1, 0], [3, 1, 2, 0], [3, 2, 0, 1]]
+    assert (numbers / is_reversed.sum()).tolist() == pytest.approx([1 / 3] * 3, abs=0.12)
+
+
 def test_single_sentence_is_unchanged() -> None:
     batch, rng = format_batch([[[1] * 9]] * 10)
     reordered, targets = reorder_segments(batch, 3, rng)

@@ -49,8 +49,24 @@ def test_spans_are_permuted_and_predicted(text, of, size, rate):
     assert set((num_targets % size).tolist()) <= {0}
     budget = np.maximum(np.rint(rate * batch.is_real.sum(axis=1)) // size, 1) * size
     assert (num_targets <= budget).all()
-    for span in targets.positions[targets.weights > 0].reshape(-1, size):
-        assert sorted(shuffled.token_ids.ravel()[span]) == sorted(batch.token_ids.ravel()[span])
+    is_blocked = batch.is_special | is_excluded
+    spans = targets.positions[targets.weights > 0].reshape(-1, size)
+    num_places = (24 - size + 1) // size  # of spans side by side, wherever the first one starts
+    for row, number in enumerate((num_targets // size).tolist()):
+        firsts = set((spans[spans[:, 0] // 24 == row, 0] % 24 % size).tolist())
+        assert len(firsts) == (number > 0)
+        num_free = [
+            sum(
+                not is_blocked[row, start : start + size].any()
+                for start in range(first, first + num_places * size, size)
+            )
+            for first in firsts or range(size)
+        ]
+        assert number in [min(free, budget[row] // size) for free in num_free]
+    for span in spans:
+        before, after = batch.token_ids.ravel()[span], shuffled.token_ids.ravel()[span]
+        assert sorted(after) == sorted(before)
+        assert after.tolist() != before.tolist() or len(set(before)) < size
 
 
 def test_a_short_text_has_one_span():

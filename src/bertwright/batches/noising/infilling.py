@@ -111,12 +111,11 @@ class Infilling(Noising):
             np.broadcast_to(slots < num_items, (len(words), len(slots))), rng
         )
         spans = np.zeros((len(words), len(slots)), np.bool_)
+        sizes = np.ones(spans.shape, np.int64)
         sequence, nth = np.nonzero(np.arange(max_spans) < num_spans)
-        spans[sequence, ranking[sequence, nth]] = True
-        span_index = np.maximum(np.cumsum(spans, axis=1) - 1, 0)
-        sizes = np.where(
-            spans, np.take_along_axis(lengths, np.minimum(span_index, max_spans - 1), 1), 1
-        )
+        slot = ranking[sequence, nth]
+        spans[sequence, slot] = True
+        sizes[sequence, slot] = lengths[sequence, nth]
         starts = np.cumsum(sizes, axis=1) - sizes
 
         starts_span = np.zeros((len(words), length), np.bool_)

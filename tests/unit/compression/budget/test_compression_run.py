@@ -104,6 +104,26 @@ def test_goal_is_parsed(
     assert len(goal.unmet(2 * goal.max_bytes, 2 * goal.max_milliseconds, 1)) == 3
 
 
+def test_units_defaults_and_the_largest_and_smallest_batch() -> None:
+    sizes = {"2KB": 2e3, "2.5MB": 2.5e6, "1GB": 1e9}
+    assert {size: Goal.parse(f"size<={size}").max_bytes for size in sizes} == sizes
+    goal = Goal.parse(text := "loss<=1.5")
+    assert goal == Goal(None, None, 1, 64, 1.5, text)
+    assert goal.is_met(1e12, None)
+    assert Goal(max_milliseconds=1).is_met(1e12, None)
+    for shape in ("1x3", "512x128", "1x65536"):
+        goal = Goal.parse(f"latency<=5ms@{shape}")
+        assert f"{goal.batch_size}x{goal.sequence_length}" == shape
+    for shape in ("1x2", "0x3", "1x65537"):
+        with pytest.raises(UserError):
+            Goal.parse(f"latency<=5ms@{shape}")
+    assert Goal(2e6, 5, max_lost_points=1).unmet(2_500_000, 5.25, 0.03) == [
+        "size<=2 MB is not met: it is 2.5 MB, 0.5 MB too much",
+        "latency<=5 ms is not met: it is 5.25 ms, 0.25 ms too much",
+        "loss<=1 points is not met: it is 3 points, 2 points too much",
+    ]
+
+
 @given(st.integers(1, 2000), st.data())
 def test_rounding_does_not_break_the_limit_of_lost_points(
     num_examples: int, data: st.DataObject

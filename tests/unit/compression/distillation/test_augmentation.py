@@ -4,6 +4,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from types import SimpleNamespace
 
 import numpy as np
@@ -136,6 +137,22 @@ def test_an_ngram_is_a_part_of_its_text(text: str, max_ngram: int) -> None:
         assert copy in text
         assert 1 <= len(split_words(copy)) <= max_ngram
         assert any(word[0].isalnum() for word in split_words(copy))
+
+
+def test_ngrams_have_every_length_and_start_anywhere() -> None:
+    """The spaces before the first word and after the last one stay."""
+    settings = {"kind": "words", "mask_probability": 0, "replace_probability": 0}
+    settings |= {"ngram_probability": 0.9, "max_ngram": 3, "num_copies": 400}
+    whole = "  red blue   green old\tnew "
+    (augmented,) = copies(settings, [whole])
+    ngrams = [
+        ["  red", "blue", "green", "old", "new "],
+        ["  red blue", "blue   green", "green old", "old\tnew "],
+        ["  red blue   green", "blue   green old", "green old\tnew "],
+    ]
+    assert set(augmented) == {whole, *chain(*ngrams)}
+    for of_size in ngrams:
+        assert sum(copy in of_size for copy in augmented) / 400 == pytest.approx(0.3, abs=0.08)
 
 
 def test_words_are_masked_and_replaced_with_their_probabilities() -> None:

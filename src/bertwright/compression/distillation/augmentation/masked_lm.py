@@ -163,12 +163,12 @@ class _ReplacementCandidates:
         return candidates
 
     def _nearest_words(self, text_words: Sequence[tuple[list[int], _Word]]) -> list[list[str]]:
-        """Return candidates for words of several tokens."""
+        """Return candidates for words of several tokens: those with the largest cosine."""
         if not text_words:
             return []
         means = torch.stack([self._embeddings[word.token_ids].mean(0) for _, word in text_words])
         candidates = F.normalize(self._embeddings[self._word_token_ids], dim=-1)
-        return self._top_words(F.normalize(means, dim=-1) @ candidates.T)
+        return self._top_words(means @ candidates.T)
 
     def _top_words(self, scores: Tensor) -> list[list[str]]:
         """Return the words with the highest scores (N, W)."""
