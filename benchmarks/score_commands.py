@@ -223,3 +223,21 @@ def default(
     if document is not None:
         write_section(document, "bench default", lines, stored["provenance"])
     print_results(choice.rows(), choice.columns(), as_json)
+
+
+@app.command()
+def stored(
+    folders: Annotated[list[Path], typer.Argument(help="Model folders that finetune wrote.")],
+    section: Annotated[str, typer.Option(help="Name of the section in the document.")] = "scores",
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Collect the scores that finetune stored with its models."""
+    from benchmarks.markdown_sections import write_section
+    from benchmarks.stored_scores import COLUMNS, score_rows
+    from bertwright.runtime.markdown_report import markdown_table
+
+    rows = score_rows(folders)
+    if document is not None:
+        write_section(document, section, markdown_table(COLUMNS, rows))
+    print_results(rows, COLUMNS, as_json)
