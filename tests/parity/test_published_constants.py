@@ -70,6 +70,7 @@ NEUTRAL: Mapping[str, Any] = {
     "encoder.residual.kind": "plain",
     "encoder.residual.start": 0,
     "encoder.sliding_window": None,
+    "encoder.value_embeddings": None,
     "decoder": None,
     "decoder.kind": "transformer",
     "output.norm": None,

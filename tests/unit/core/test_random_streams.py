@@ -19,13 +19,13 @@ STREAMS_OF_A_SEED = """
     augmentation/*/*; bands; bits-per-byte; control tags/*; coreference; coreference names;
     coreference probe; doctor; dropout/*; effective context; exchange/*/*; finetuning/batches;
     finetuning/held-out; finetuning/rows; finetuning/turns/*; gates; generate/*/*; held-out;
-    initialisation/*; items; knowledge-adapters/*; learned masks; lexicon/*; long;
+    held-out halves; initialisation/*; items; knowledge-adapters/*; learned masks; lexicon/*; long;
     long/questions/*; low-rank/*; main auxiliary; mixing/*; mixture/*/*; near duplicates; numbers;
     open; order *; order of heads; order/*; orders; other words/*; overlap; pairs; parity/*;
     permuted/*; perturbation; random features/*; ranking; ratio of medians; reranking/order/*;
     reranking/validation; restoration/split; retrieval; runs; sample; saying; sentence;
-    sharpness/*/*; shots; states/*; stories/*; structural probe; suite/*; sweep/*/*/*; talks;
-    tasks; testing/*; tickets/*; transfer/*; triggers/*; turn; variables/*; world
+    sharpness/*/*; shots; states/*; stories/*; structural probe; suite/*; sweep/*/*/*; talks; tasks;
+    testing/*; tickets/*; transfer/*; triggers/*; turn; variables/*; world
 """
 
 STREAMS_OF_A_STREAM = """
