@@ -1,6 +1,5 @@
 """Markdown tables, and the provenance of results."""
 
-import os
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,12 +39,22 @@ def run_provenance() -> str:
 
 
 def command_line() -> str:
-    """Return the running command, with paths relative to the current folder."""
+    """Return the running command, with absolute paths relative to the current folder.
+
+    A path outside of it is reduced to its name, which does not depend on the machine.
+    """
     program, *arguments = sys.argv
     name = Path(program).name
     # With `python -m` the program is the package's __main__.py.
     words = ["python", "-m", Path(program).parent.name] if name == "__main__.py" else [name]
-    return shlex.join([*words, *(os.path.relpath(a) if os.path.isabs(a) else a for a in arguments)])
+    return shlex.join([*words, *map(_without_machine_paths, arguments)])
+
+
+def _without_machine_paths(argument: str) -> str:
+    path = Path(argument)
+    if not path.is_absolute():
+        return argument
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else path.name
 
 
 def _table_line(cells: Iterable[str]) -> str:

@@ -115,10 +115,10 @@ class MovementPruning(DensityPruning):
     """Movement pruning: keep the weights in each matrix that move away from zero.
 
     The gradient of a weight's score is the weight times its gradient; the weights with the highest
-    scores are kept (Sanh et al. 2020, section 4). There scores start at ``zero``, and rank weights
-    only after tens of thousands of steps: weights that move together are pruned together, which
-    shifts their outputs faster than the others can adapt. With ``magnitude`` they start at the
-    absolute weights (Sehwag et al. 2020), so a short run begins with magnitude pruning.
+    scores are kept (Sanh et al. 2020, section 4). There scores start at ``zero``, in runs of tens
+    of thousands of steps; runs of hundreds ended at the majority class. With ``magnitude`` they
+    start at the absolute weights (Sehwag et al. 2020), so a short run begins with magnitude
+    pruning.
     """
 
     kind: Literal["movement"] = "movement"
