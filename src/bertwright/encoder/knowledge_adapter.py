@@ -28,7 +28,7 @@ HEAD_WIDTH = 64
 
 
 class KnowledgeAdapterShape(Settings):
-    """The layers that a knowledge adapter reads, and the size of its own.
+    """The layers that a knowledge adapter reads, and its size.
 
     ``layers`` are numbered as in ``embed``: k is the output of block k. ``depth`` is the number of
     transformer layers of each adapter layer, and ``width`` their width.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class ValueEmbeddingsConfig(Settings):
     """Value embeddings of the first and the last ``tables`` blocks.
 
-    Of n blocks, block i and block n - ``tables`` + i share a table, each with a factor of its own.
+    Of n blocks, block i and block n - ``tables`` + i share a table, each with a separate factor.
     """
 
     tables: int = Field(default=1, ge=1, le=512)
