@@ -1,7 +1,7 @@
 """Write the reference pages from the code: every verb, every recipe key, the public names."""
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
@@ -15,6 +15,12 @@ import bertwright
 from bertwright.cli.app import app
 from bertwright.core.config import Config
 from bertwright.recipes import Recipe
+from bertwright.tasks.ensemble import Ensemble
+from bertwright.tasks.formats.examples import (
+    ExtractiveQuestion,
+    MultipleChoice,
+    TaggedSentence,
+)
 
 
 def write_reference(folder: Path) -> None:
@@ -179,12 +185,19 @@ def python_names() -> list[str]:
         "`import bertwright as bw` imports each of these when it is first used.",
         "",
     ]
-    for name in sorted(bertwright.__all__):
-        value = getattr(bertwright, name)
+    lines += _api_entries(getattr(bertwright, name) for name in sorted(bertwright.__all__))
+    lines += ["The following are imported from the modules in their names.", ""]
+    lines += _api_entries([ExtractiveQuestion, MultipleChoice, TaggedSentence, Ensemble])
+    return lines
+
+
+def _api_entries(values: Iterable[Any]) -> list[str]:
+    lines: list[str] = []
+    for value in values:
         directive = "autoclass" if inspect.isclass(value) else "autofunction"
         members = [":members:"] if directive == "autoclass" else []
         path = f"{value.__module__}.{value.__qualname__}"
-        lines += [f"## {name}", "", "```{eval-rst}", f".. {directive}:: {path}"]
+        lines += [f"## {value.__name__}", "", "```{eval-rst}", f".. {directive}:: {path}"]
         lines += [f"   {member}" for member in members]
         lines += ["```", ""]
     return lines

@@ -17,28 +17,18 @@ if TYPE_CHECKING:
     from bertwright.interop.loading import load
     from bertwright.models.text_model import TextModel
     from bertwright.recipes.schema import Recipe
-    from bertwright.tasks.ensemble import Ensemble
     from bertwright.tasks.evaluation.evaluate import evaluate
     from bertwright.tasks.fine_tuned_model import FineTunedModel
     from bertwright.tasks.finetuning.finetune import finetune
-    from bertwright.tasks.formats.examples import (
-        Example,
-        ExtractiveQuestion,
-        MultipleChoice,
-        TaggedSentence,
-    )
+    from bertwright.tasks.formats.examples import Example
     from bertwright.tasks.task import Task
     from bertwright.training.pretraining.pretrain import pretrain
 
 __all__ = [
     "Dataset",
-    "Ensemble",
     "Example",
-    "ExtractiveQuestion",
     "FineTunedModel",
-    "MultipleChoice",
     "Recipe",
-    "TaggedSentence",
     "Task",
     "TextModel",
     "Tokenizer",
@@ -53,13 +43,9 @@ __all__ = [
 
 _LAZY_IMPORTS = {
     "Dataset": "data.shards.dataset",
-    "Ensemble": "tasks.ensemble",
     "Example": "tasks.formats.examples",
-    "ExtractiveQuestion": "tasks.formats.examples",
     "FineTunedModel": "tasks.fine_tuned_model",
-    "MultipleChoice": "tasks.formats.examples",
     "Recipe": "recipes.schema",
-    "TaggedSentence": "tasks.formats.examples",
     "Task": "tasks.task",
     "TextModel": "models.text_model",
     "Tokenizer": "data.tokenization.tokenizer",
