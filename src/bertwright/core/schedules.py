@@ -82,7 +82,7 @@ class WarmupSchedule(Schedule):
 
     ``warmup`` and ``cooldown`` are fractions of the phase. ``decay`` is ``linear`` (BERT),
     ``cubic`` (Longformer: polynomial of power 3), ``cosine`` (GPT), ``constant``, or ``trapezoid``
-    (warmup-stable-decay): constant, then linear over the ``cooldown``.
+    (warmup-stable-decay): constant, then linear over the ``cooldown``, or what the warmup leaves.
     """
 
     kind: Literal["warmup"] = "warmup"
@@ -95,23 +95,17 @@ class WarmupSchedule(Schedule):
     def turning_points(self) -> tuple[float, ...]:
         return (0.0, self.warmup, 1.0)
 
-    def value_range(self) -> tuple[float, float]:
-        lowest, highest = super().value_range()
-        # A cooldown may begin before the warmup ends, so no turning point reaches 1.
-        return lowest, 1.0 if self.warmup else highest
-
     def at(self, progress: float) -> float:
-        if progress < self.warmup:
+        if progress < self.warmup or self.warmup == 1.0:
             return progress / self.warmup
-        remaining = 1.0 - progress
-        fraction = remaining / max(1.0 - self.warmup, 1e-9)
+        remaining, decay_length = 1.0 - progress, 1.0 - self.warmup
+        fraction = remaining / decay_length
         decayed = {
             "constant": 1.0,
             "linear": fraction,
             "cubic": fraction**3,
-            "cosine": 0.5
-            * (1.0 + math.cos(math.pi * (progress - self.warmup) / max(1.0 - self.warmup, 1e-9))),
-            "trapezoid": min(1.0, remaining / self.cooldown),
+            "cosine": 0.5 * (1.0 + math.cos(math.pi * (progress - self.warmup) / decay_length)),
+            "trapezoid": min(1.0, remaining / min(self.cooldown, decay_length)),
         }[self.decay]
         return self.floor + (1.0 - self.floor) * max(decayed, 0.0)
 

@@ -182,7 +182,7 @@ WARMUPS = TypeAdapter(WarmupSchedule)
     st.floats(0.01, 1),
     st.floats(0, 1),
 )
-def test_warmup_stays_between_0_and_1(
+def test_warmup_stays_between_0_and_1_without_jumps(
     decay: str, warmup: float, cooldown: float, floor: float
 ) -> None:
     schedule = WARMUPS.validate_python(
@@ -190,3 +190,5 @@ def test_warmup_stays_between_0_and_1(
     )
     values = [schedule.at(p) for p in np.linspace(0, 1, 21)]
     assert all(math.isfinite(v) and 0.0 <= v <= 1.0 + 1e-12 for v in values)
+    before = schedule.at(max(schedule.warmup - 1e-9, 0.0))
+    assert schedule.warmup < 1e-3 or before == pytest.approx(schedule.at(schedule.warmup), abs=1e-5)

@@ -15,7 +15,7 @@ from bertwright.modules.hooks import child_hooks
 from bertwright.modules.mixer import split_heads
 from bertwright.modules.parameter_roles import ParameterRole
 
-GLOBAL_WEIGHTS_STREAM = 7
+GLOBAL_WEIGHTS_STREAM = 72
 """Dropout stream of the attention weights of global queries within a block."""
 
 

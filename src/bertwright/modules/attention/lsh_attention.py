@@ -19,7 +19,7 @@ from bertwright.modules.mixer import MultiHeadConfig, MultiHeadModule, split_hea
 from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
-HASH_DIRECTIONS_STREAM = 8
+HASH_DIRECTIONS_STREAM = 73
 """Random stream of the hash directions within a block."""
 
 SELF_SCORE = -1e5
