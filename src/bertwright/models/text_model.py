@@ -22,6 +22,7 @@ from bertwright.models.generation.sampling import GeneratedText
 from bertwright.models.inference import inference_encoder
 from bertwright.models.layer_selection import LayerReduction, LayerSelection, select_layers
 from bertwright.models.model import Model
+from bertwright.models.retrieval_encoder import DenseEncoder, RetrievalEncoder
 from bertwright.models.saving import save_model
 from bertwright.models.scoring.likelihood import log_likelihoods, pseudo_log_likelihoods
 from bertwright.models.scoring.masked_states import final_objective, masked_hidden_states
@@ -271,6 +272,10 @@ class TextModel:
         self.require_lm_head("score")
         scores = log_likelihoods if self.is_causal else pseudo_log_likelihoods
         return scores(self.model, self.tokenizer, _as_list(texts), self.language_id(language))
+
+    def retrieval_encoder(self) -> RetrievalEncoder:
+        """Return the encoder of texts and queries for a search index: by default :meth:`embed`."""
+        return DenseEncoder(self)
 
     def record(self, *patterns: str) -> AbstractContextManager[dict[str, Tensor]]:
         """Record values by tap name while texts are encoded; see ``Encoder.record``."""
