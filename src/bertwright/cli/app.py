@@ -36,7 +36,6 @@ from bertwright.cli.verbs import (
     recipes,
     rerank,
     sample,
-    search,
     sensitivity,
     serve,
     static,
@@ -44,6 +43,7 @@ from bertwright.cli.verbs import (
     tokenizer,
     trace,
     trim,
+    tune,
     view,
 )
 
@@ -101,12 +101,12 @@ VERBS: dict[str, Callable[..., None]] = {
     "quickstart": quickstart.quickstart,
     "rerank": rerank.rerank,
     "sample": sample.sample,
-    "search": search.search,
     "sensitivity": sensitivity.sensitivity,
     "serve": serve.serve,
     "static": static.static,
     "trace": trace.trace,
     "trim": trim.trim,
+    "tune": tune.tune,
     "view": view.view,
 }
 VERBS_WITHOUT_TORCH = ("get", "prepare", "sample")

@@ -24,16 +24,16 @@ def test_finetune_repeats_over_seeds(folder: Path, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "model.safetensors").is_file()
 
 
-def test_search_writes_the_best_model_and_all_trials(folder: Path, tmp_path: Path) -> None:
+def test_tune_writes_the_best_model_and_all_trials(folder: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     result = invoke_json(
-        "search", folder / "model", "--train", folder / "train.tsv", "-o", output, "--trials", 2,
+        "tune", folder / "model", "--train", folder / "train.tsv", "-o", output, "--trials", 2,
         "epochs=1",
     )  # fmt: skip
     assert len(result["trials"]) == 2
     best = max(result["trials"], key=lambda trial: trial["mean"] or 0.0)
     assert result["best_settings"]["learning_rate"] == best["learning_rate"]
-    written = json.loads((output / "search.json").read_text())
+    written = json.loads((output / "tuning.json").read_text())
     assert written["best_settings"] == result["best_settings"]
     assert (output / "model.safetensors").is_file()
 
@@ -202,9 +202,9 @@ def test_a_wrong_setting_is_named(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("search", "--grid", "bert", "--trials", "3"), "search needs either --grid or --trials"),
-        (("search",), "search needs either --grid or --trials"),
-        (("search", "--grid", "brt"), "--grid brt: did you mean 'bert'"),
+        (("tune", "--grid", "bert", "--trials", "3"), "tune needs either --grid or --trials"),
+        (("tune",), "tune needs either --grid or --trials"),
+        (("tune", "--grid", "brt"), "--grid brt: did you mean 'bert'"),
         (("learning-curve", "--sizes", "a,b"), "--sizes a,b: write numbers separated by commas"),
         (("learning-curve", "--sizes", "4,all", "seed=abc"), "finetune: seed: must be"),
         (("cross-validate", "--folds", "2", "seed=abc"), "finetune: seed: must be"),

@@ -165,7 +165,7 @@ def search_optuna(
     try:
         import optuna
     except ImportError as error:
-        raise MissingExtra("optuna", "search") from error
+        raise MissingExtra("optuna", "tune") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     config, search_result = FineTuningConfig.from_settings(settings), SearchResult()
     default = config.learning_rate_for(model.model.recipe)

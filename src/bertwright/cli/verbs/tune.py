@@ -1,4 +1,4 @@
-"""``bertwright search``: search the settings of fine-tuning."""
+"""``bertwright tune``: search the settings of fine-tuning."""
 
 import json
 from typing import Annotated, Any
@@ -13,7 +13,7 @@ from bertwright.core.errors import UserError
 
 
 @with_options
-def search(
+def tune(
     context: typer.Context,
     model: ModelArgument,
     output: OutputOption,
@@ -33,7 +33,7 @@ def search(
     from bertwright.tasks.tuning.search import GRIDS, search_grid, search_optuna
 
     if (grid is None) == (trials is None):
-        raise UserError("search needs either --grid or --trials")
+        raise UserError("tune needs either --grid or --trials")
     if grid is not None and grid not in GRIDS:
         raise UserError(f"--grid {grid}{did_you_mean(grid, GRIDS)}")
     parsed = options.parse_settings()
@@ -48,5 +48,5 @@ def search(
         else:
             result = search_optuna(loaded, task_data, trials, make_reporter, parsed.finetuning)
     summary: dict[str, Any] = result.as_dict()
-    result.best_result.write(output, {"search.json": json.dumps(summary, indent=1) + "\n"})
+    result.best_result.write(output, {"tuning.json": json.dumps(summary, indent=1) + "\n"})
     print_result({**result.best_result.as_dict(), **summary}, as_json)
