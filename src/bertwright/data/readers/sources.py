@@ -31,6 +31,7 @@ class TextSource:
         event_columns: The columns of user, item and time, if rows are events.
         annotations_column: The column of the annotations of each text, if any.
         is_dialogue: True if texts are dialogues with one turn per line.
+        optional_columns: Further columns, read after the others; None where a row lacks one.
     """
 
     name: str
@@ -42,6 +43,7 @@ class TextSource:
     event_columns: tuple[str, str, str] | None = None
     annotations_column: str | None = None
     is_dialogue: bool = False
+    optional_columns: tuple[str, ...] = ()
 
     @property
     def column_options(self) -> dict[str, str]:

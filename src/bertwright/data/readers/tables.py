@@ -35,7 +35,7 @@ from bertwright.data.readers.sources import STANDARD_INPUT, TextSource
 from bertwright.data.readers.streams import bounded_lines, decode_text, read_bytes, split_lines
 from bertwright.data.readers.text_lines import require_unique_keys
 
-_MAX_ROW_LENGTH = 1 << 25
+MAX_ROW_LENGTH = 1 << 25
 """Maximum characters of a row."""
 
 _MAX_JSON_LENGTH = 1 << 28
@@ -55,7 +55,7 @@ def read_documents(sources: Sequence[TextSource], counts: ReadCounts) -> Iterato
         if source.translation_path is not None:
             yield from _read_translations(source, source.translation_path, counts)
         elif source.format == "txt":
-            with _open_source(source.name) as raw:
+            with open_source(source.name) as raw:
                 yield from _read_txt(raw, source, counts)
         else:
             for location, values in read_rows(source, counts):
@@ -64,12 +64,13 @@ def read_documents(sources: Sequence[TextSource], counts: ReadCounts) -> Iterato
 
 def read_rows(source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
     """Yield the rows of a table."""
-    with _open_source(source.name) as raw:
+    with open_source(source.name) as raw:
         yield from _TABLE_READERS[source.format](raw, source, counts)
 
 
 @contextmanager
-def _open_source(name: str) -> Generator[BinaryIO]:
+def open_source(name: str) -> Generator[BinaryIO]:
+    """Open a file or standard input; UserError if it cannot be read."""
     if name == STANDARD_INPUT:
         yield sys.stdin.buffer
         return
@@ -102,10 +103,10 @@ def _read_translations(
 ) -> Iterator[Document]:
     """Yield line n of one file with line n of the other as its translation."""
     names = (source.name, translation_path)
-    with _open_source(source.name) as first, _open_source(translation_path) as second:
+    with open_source(source.name) as first, open_source(translation_path) as second:
         sides = [
             split_lines(
-                decode_text(read_bytes(raw, name, counts), name, counts), name, _MAX_ROW_LENGTH
+                decode_text(read_bytes(raw, name, counts), name, counts), name, MAX_ROW_LENGTH
             )
             for raw, name in zip((first, second), names, strict=True)
         ]
@@ -121,7 +122,7 @@ def _read_translations(
 
 def _read_jsonl(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
     texts = decode_text(read_bytes(raw, source.name, counts), source.name, counts)
-    for number, line in enumerate(split_lines(texts, source.name, _MAX_ROW_LENGTH), start=1):
+    for number, line in enumerate(split_lines(texts, source.name, MAX_ROW_LENGTH), start=1):
         if not line.strip():
             continue
         location = f"{source.name}, line {number}"
@@ -168,19 +169,20 @@ def _read_json(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterato
 
 def _read_separated(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
     texts = decode_text(read_bytes(raw, source.name, counts), source.name, counts)
-    lines = split_lines(texts, source.name, _MAX_ROW_LENGTH)
-    header, indices = list[str](), list[int]()
+    lines = split_lines(texts, source.name, MAX_ROW_LENGTH)
+    header, indices = list[str](), list[int | None]()
     for line, row in separated_rows(lines, source.name, is_tsv=source.format == "tsv"):
         if not row:
             continue
         if not header:
-            _require_unique_columns(source.name, source.columns, row)
-            header, indices = row, [_column_index(row, name, source) for name in source.columns]
+            columns = (*source.columns, *source.optional_columns)
+            _require_unique_columns(source.name, columns, row)
+            header, indices = row, [_column_index(row, name, source) for name in columns]
             continue
         location = f"{source.name}, line {line}"
         if len(row) != len(header):
             raise UserError(f"{location} has {len(row)} columns, and the first line {len(header)}")
-        yield location, [row[index] for index in indices]
+        yield location, [None if index is None else row[index] for index in indices]
 
 
 def separated_rows(
@@ -200,11 +202,11 @@ def separated_rows(
         nonlocal size
         for line in lines:
             size += len(line)
-            if size > _MAX_ROW_LENGTH:
-                raise csv.Error(f"it has more than {_MAX_ROW_LENGTH:,} characters")
+            if size > MAX_ROW_LENGTH:
+                raise csv.Error(f"it has more than {MAX_ROW_LENGTH:,} characters")
             yield f"{line}\n"
 
-    csv.field_size_limit(_MAX_ROW_LENGTH)
+    csv.field_size_limit(MAX_ROW_LENGTH)
     rows, number = csv.reader(bounded_lines(), strict=True), 1
     try:
         for row in rows:
@@ -225,7 +227,8 @@ def _read_parquet(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iter
 
     def select(schema: Any) -> list[str]:
         column_names.extend(schema.names)
-        columns = [name for name in (*source.columns, source.column) if name in schema.names]
+        names = (*source.columns, source.column, *source.optional_columns)
+        columns = [name for name in names if name in schema.names]
         _require_unique_columns(source.name, columns, schema.names)
         for field in schema:
             if field.name in columns and types.is_struct(field.type):
@@ -311,7 +314,7 @@ def _select_columns(
     for column in source.columns:
         if column not in row:
             raise _missing_column_error(location, column, column_names or list(row), source)
-    return [row[column] for column in source.columns]
+    return [row.get(column) for column in (*source.columns, *source.optional_columns)]
 
 
 def _row_to_documents(
@@ -368,8 +371,11 @@ def _cell_to_texts(value: Any, column: str, location: str, counts: ReadCounts) -
     return split_long_text(value, counts)
 
 
-def _column_index(header: Sequence[str], column: str, source: TextSource) -> int:
+def _column_index(header: Sequence[str], column: str, source: TextSource) -> int | None:
+    """Return the index of a column; None for a missing optional one."""
     if column not in header:
+        if column in source.optional_columns:
+            return None
         raise _missing_column_error(source.name, column, header, source)
     return header.index(column)
 

@@ -338,7 +338,7 @@ def test_long_lines_without_sentences_are_split(filler: str, tmp_path: Path) -> 
 
 
 def test_too_long_row_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_MAX_ROW_LENGTH", 1000)
+    monkeypatch.setattr(readers, "MAX_ROW_LENGTH", 1000)
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "x" * 2000}))
     with pytest.raises(UserError, match="more than 1,000 characters"):
         read(tmp_path)

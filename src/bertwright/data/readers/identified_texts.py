@@ -1,0 +1,84 @@
+"""Texts with an id and perhaps a title: one per line of plain text, or per row of a table."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bertwright.core.config import quote
+from bertwright.core.errors import UserError
+from bertwright.data.document import ReadCounts
+from bertwright.data.readers.sources import TextSource
+from bertwright.data.readers.streams import decode_text, read_bytes, split_lines
+from bertwright.data.readers.tables import MAX_ROW_LENGTH, open_source, read_rows
+
+ID_COLUMN, TITLE_COLUMN = "id", "title"
+
+
+@dataclass(frozen=True, slots=True)
+class IdentifiedText:
+    """A text with its id, and with its title if it has one."""
+
+    id: str
+    text: str
+    title: str | None = None
+
+    @property
+    def content(self) -> str:
+        """Return the title and the text, as they are encoded."""
+        return f"{self.title} {self.text}" if self.title else self.text
+
+
+def read_identified_texts(
+    sources: Sequence[TextSource], counts: ReadCounts
+) -> Iterator[IdentifiedText]:
+    """Yield the texts of all sources in order, in bounded memory; empty ones are left out.
+
+    The id is that of the column ``id``, or else the file's name with the number of the line or row,
+    such as ``news.txt:17``; the title is that of the column ``title``.
+    Errors: UserError for translations, which are two texts.
+    """
+    for source in sources:
+        if source.translation_path is not None or len(source.languages) == 2:
+            raise UserError(f"{source.name} holds translations: name the file of one language")
+        name = Path(source.name).name
+        rows = (
+            _read_lines(source, counts) if source.format == "txt" else _read_table(source, counts)
+        )
+        for number, (location, text, id_value, title) in enumerate(rows, start=1):
+            text = _as_text(text, source.column, location)
+            if not text.strip():
+                counts.empty_rows += 1
+                continue
+            identifier = _as_text(id_value, ID_COLUMN, location) or f"{name}:{number}"
+            title = _as_text(title, TITLE_COLUMN, location).strip()
+            yield IdentifiedText(identifier, text.strip(), title or None)
+
+
+_Row = tuple[str, Any, Any, Any]
+"""Location, text, id and title of a row."""
+
+
+def _read_lines(source: TextSource, counts: ReadCounts) -> Iterator[_Row]:
+    with open_source(source.name) as raw:
+        texts = decode_text(read_bytes(raw, source.name, counts), source.name, counts)
+        lines = split_lines(texts, source.name, MAX_ROW_LENGTH)
+        for number, line in enumerate(lines, start=1):
+            yield f"{source.name}, line {number}", line, None, None
+
+
+def _read_table(source: TextSource, counts: ReadCounts) -> Iterator[_Row]:
+    table = replace(source, optional_columns=(ID_COLUMN, TITLE_COLUMN))
+    for location, (text, *_, identifier, title) in read_rows(table, counts):
+        yield location, text, identifier, title
+
+
+def _as_text(value: Any, column: str, location: str) -> str:
+    """Return a text, or a whole number as text; an empty one for None."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if column == ID_COLUMN and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise UserError(f"{location}: {column!r} is not a text: {quote(value)}")
