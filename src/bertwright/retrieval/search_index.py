@@ -1,0 +1,244 @@
+"""A search index: texts, found by the vectors of a model, by their words, or by both."""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from bertwright.core.config import to_user_error
+from bertwright.core.errors import UserError
+from bertwright.data.readers.identified_texts import IdentifiedText
+from bertwright.data.shards.dataset import MAX_BYTES_CHECKED_ON_OPEN
+from bertwright.interop.loading import load
+from bertwright.models.retrieval_encoder import RetrievalEncoder, TextVectors
+from bertwright.models.text_model import TextModel
+from bertwright.retrieval.bm25 import Bm25Index
+from bertwright.retrieval.manifest import (
+    IndexManifest,
+    check_files,
+    damaged_index_error,
+    read_manifest,
+)
+from bertwright.retrieval.rankings import Ranking, fuse_rankings, merge_rankings
+from bertwright.retrieval.settings import IndexKind, IndexSettings
+from bertwright.retrieval.text_segment import TextSegment
+from bertwright.retrieval.vectors import VECTOR_SEGMENTS
+from bertwright.retrieval.writing import IndexWriter, require_same_model
+
+FUSED_TEXTS = 100
+"""Number of texts of each ranking that is fused, at least."""
+
+
+@dataclass(frozen=True)
+class SearchHit:
+    """A text that was found, and its score: higher is better, within one query."""
+
+    id: str
+    score: float
+    text: str
+    title: str | None = None
+
+
+Reranker = Callable[[str, Sequence[SearchHit]], list[SearchHit]]
+"""A function that sorts the hits of a query again."""
+
+
+class SearchIndex:
+    """An index in a folder, opened for search; its files are memory-mapped.
+
+    Calls from several threads must take turns.
+    """
+
+    def __init__(
+        self, folder: Path, manifest: IndexManifest, encoder: RetrievalEncoder | None
+    ) -> None:
+        self.folder, self.manifest, self.encoder = folder, manifest, encoder
+        settings = manifest.settings
+        try:
+            folders = [folder / segment.folder for segment in manifest.segments]
+            self._texts = [TextSegment(path) for path in folders]
+            self._vectors = [
+                VECTOR_SEGMENTS[encoder.representation].open(path, segment.texts, settings)
+                for path, segment in zip(folders, manifest.segments, strict=True)
+                if encoder is not None
+            ]
+            self._words = None
+            if manifest.word_folder is not None:
+                self._words = Bm25Index.open(folder / manifest.word_folder, settings.stop_words)
+        except (OSError, ValueError, KeyError) as error:
+            raise damaged_index_error(folder, str(error)) from None
+        self._starts = [0]
+        for segment in manifest.segments:
+            self._starts.append(self._starts[-1] + segment.texts)
+
+    @classmethod
+    def build(
+        cls,
+        texts: Iterable[str | IdentifiedText],
+        folder: str | Path,
+        model: TextModel | str | Path | None = None,
+        *,
+        kind: IndexKind | None = None,
+        add: bool = False,
+        resume: bool = False,
+        provenance: Mapping[str, str] | None = None,
+        log: Callable[[str], None] = lambda _: None,
+        **settings: Any,
+    ) -> "SearchIndex":
+        """Index texts in a folder, in bounded memory, and open the index.
+
+        ``texts`` without an id get their number, from 1. ``kind`` is by default the representation
+        of the model's vectors. ``settings`` are further fields of
+        :class:`~bertwright.retrieval.settings.IndexSettings`. ``add`` appends to an existing index,
+        with its settings. ``resume`` continues a run that was killed, given the same texts;
+        ``provenance`` is what both runs must share. Errors: UserError for settings that do not fit
+        the model, for no texts, and for a folder in use.
+        """
+        folder = Path(folder)
+        path = None if model is None or isinstance(model, TextModel) else str(model)
+        if add:
+            before = read_manifest(folder)
+            loaded = _load_model(model or before.model, before)
+            index_settings = before.settings
+            if kind is not None or settings:
+                raise UserError("texts are added with the settings of the index: leave others out")
+        else:
+            loaded = None if model is None else _as_model(model)
+            index_settings = _parse_settings(kind, loaded, settings)
+        encoder = None if loaded is None else loaded.retrieval_encoder()
+        writer = IndexWriter(folder, index_settings, encoder, path, log)
+        stated = {"settings": index_settings.model_dump_json(), **(provenance or {})}
+        items = _identified(texts)
+        write = writer.append if add else writer.create
+        return cls(folder, write(items, stated, resume), encoder)
+
+    @classmethod
+    def open(cls, folder: str | Path, model: TextModel | str | Path | None = None) -> "SearchIndex":
+        """Open an index, by default with the model whose path it holds.
+
+        The content of an index of up to a gigabyte is compared with its checksums. Errors:
+        UserError for a folder that is no index, for damaged files, and for another model.
+        """
+        folder = Path(folder)
+        manifest = read_manifest(folder)
+        is_small = manifest.num_bytes <= MAX_BYTES_CHECKED_ON_OPEN
+        check_files(folder, manifest.files, is_content_checked=is_small)
+        loaded = _load_model(model or manifest.model, manifest)
+        if loaded is None:
+            return cls(folder, manifest, None)
+        encoder = loaded.retrieval_encoder()
+        manifest.settings.require_representation(encoder.representation)
+        if encoder.representation != manifest.representation:
+            raise UserError(
+                f"{folder} holds {manifest.representation} vectors, and the model gives "
+                f"{encoder.representation} vectors: name the right one with --model"
+            )
+        index = cls(folder, manifest, encoder)
+        require_same_model(folder, encoder, index.text(0))
+        return index
+
+    def __len__(self) -> int:
+        """Return the number of texts."""
+        return self._starts[-1]
+
+    def text(self, position: int) -> IdentifiedText:
+        """Return the text at a position of a ranking."""
+        segment = bisect_right(self._starts, position) - 1
+        return self._texts[segment][position - self._starts[segment]]
+
+    def search(
+        self,
+        queries: Sequence[str],
+        top: int = 10,
+        *,
+        reranker: Reranker | None = None,
+        rerank_depth: int = 50,
+    ) -> list[list[SearchHit]]:
+        """Return the best texts for each query, best first.
+
+        A ``reranker`` sorts the best ``rerank_depth`` texts again. Words and sparse vectors only
+        find texts that share a term with the query, so there may be fewer than ``top``.
+        """
+        depth = top if reranker is None else max(top, rerank_depth)
+        hits = [self.hits(ranking) for ranking in self.rank(queries, depth)]
+        if reranker is None:
+            return hits
+        return [reranker(query, found)[:top] for query, found in zip(queries, hits, strict=True)]
+
+    def hits(self, ranking: Ranking) -> list[SearchHit]:
+        """Return the texts of a ranking."""
+        hits: list[SearchHit] = []
+        for position, score in zip(
+            ranking.positions.tolist(), ranking.scores.tolist(), strict=True
+        ):
+            text = self.text(position)
+            hits.append(SearchHit(text.id, score, text.text, text.title))
+        return hits
+
+    def rank(
+        self, queries: Sequence[str], top: int, vectors: TextVectors | None = None
+    ) -> list[Ranking]:
+        """Return the ranking of the best texts for each query.
+
+        ``vectors`` are those of the queries, by default computed here.
+        """
+        if not queries:
+            return []
+        if self._words is None:
+            return self._rank_by_vectors(queries, top, vectors)
+        if self.encoder is None:
+            return self._words.rank(queries, top)
+        depth = max(top, FUSED_TEXTS)
+        by_vectors = self._rank_by_vectors(queries, depth, vectors)
+        by_words = self._words.rank(queries, depth)
+        return [fuse_rankings(pair, top) for pair in zip(by_vectors, by_words, strict=True)]
+
+    def _rank_by_vectors(
+        self, queries: Sequence[str], top: int, vectors: TextVectors | None
+    ) -> list[Ranking]:
+        assert self.encoder is not None
+        if vectors is None:
+            vectors = self.encoder.encode_queries(queries)
+        by_segment = [segment.rank(vectors, top) for segment in self._vectors]
+        offsets = self._starts[:-1]
+        return [
+            merge_rankings(rankings, offsets, top) for rankings in zip(*by_segment, strict=True)
+        ]
+
+
+def _identified(texts: Iterable[str | IdentifiedText]) -> Iterable[IdentifiedText]:
+    return (
+        IdentifiedText(str(number), text) if isinstance(text, str) else text
+        for number, text in enumerate(texts, start=1)
+    )
+
+
+def _parse_settings(
+    kind: IndexKind | None, model: TextModel | None, settings: Mapping[str, Any]
+) -> IndexSettings:
+    if kind is None:
+        if model is None:
+            raise UserError("an index needs a model, or kind bm25: name one")
+        kind = model.retrieval_encoder().representation
+    try:
+        return IndexSettings(kind=kind, **settings)
+    except ValidationError as error:
+        raise to_user_error(error, "index") from None
+
+
+def _as_model(model: TextModel | str | Path) -> TextModel:
+    return model if isinstance(model, TextModel) else load(model)
+
+
+def _load_model(model: TextModel | str | Path | None, manifest: IndexManifest) -> TextModel | None:
+    """Return the model of an index; UserError if it is needed and unknown."""
+    if not manifest.settings.uses_model:
+        if isinstance(model, TextModel) or (model is not None and model != manifest.model):
+            raise UserError("an index of kind bm25 uses no model: leave --model out")
+        return None
+    if model is None:
+        raise UserError("the index does not know the path of its model: name it with --model")
+    return _as_model(model)
