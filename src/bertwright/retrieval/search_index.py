@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from bertwright.core.config import to_user_error
+from bertwright.core.config import InferencePrecision, to_user_error
 from bertwright.core.errors import UserError
 from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.data.shards.dataset import MAX_BYTES_CHECKED_ON_OPEN
@@ -40,6 +40,11 @@ class SearchHit:
     score: float
     text: str
     title: str | None = None
+
+    @property
+    def content(self) -> str:
+        """Return the title and the text, as they are encoded."""
+        return IdentifiedText(self.id, self.text, self.title).content
 
 
 Reranker = Callable[[str, Sequence[SearchHit]], list[SearchHit]]
@@ -82,6 +87,7 @@ class SearchIndex:
         model: TextModel | str | Path | None = None,
         *,
         kind: IndexKind | None = None,
+        precision: InferencePrecision | None = None,
         add: bool = False,
         resume: bool = False,
         provenance: Mapping[str, str] | None = None,
@@ -90,33 +96,37 @@ class SearchIndex:
     ) -> "SearchIndex":
         """Index texts in a folder, in bounded memory, and open the index.
 
-        ``texts`` without an id get their number, from 1. ``kind`` is by default the representation
-        of the model's vectors. ``settings`` are further fields of
-        :class:`~bertwright.retrieval.settings.IndexSettings`. ``add`` appends to an existing index,
-        with its settings. ``resume`` continues a run that was killed, given the same texts;
-        ``provenance`` is what both runs must share. Errors: UserError for settings that do not fit
-        the model, for no texts, and for a folder in use.
+        ``texts`` without an id get their number, from 1. ``precision`` is that of a model given by
+        its path. ``kind`` is by default the representation of the model's vectors.
+        ``settings`` are further fields of :class:`~bertwright.retrieval.settings.IndexSettings`.
+        ``add`` appends to an existing index, with its settings. ``resume`` continues a run that was
+        killed, given the same texts; ``provenance`` is what both runs must share. Errors: UserError
+        for settings that do not fit the model, for no texts, and for a folder in use.
         """
         folder = Path(folder)
-        path = None if model is None or isinstance(model, TextModel) else str(model)
         if add:
             before = read_manifest(folder)
-            loaded = _load_model(model or before.model, before)
+            loaded = _load_model(model, before, precision)
             index_settings = before.settings
             if kind is not None or settings:
                 raise UserError("texts are added with the settings of the index: leave others out")
         else:
-            loaded = None if model is None else _as_model(model)
+            loaded = None if model is None else _as_model(model, precision)
             index_settings = _parse_settings(kind, loaded, settings)
         encoder = None if loaded is None else loaded.retrieval_encoder()
-        writer = IndexWriter(folder, index_settings, encoder, path, log)
+        writer = IndexWriter(folder, index_settings, encoder, _model_path(model), log)
         stated = {"settings": index_settings.model_dump_json(), **(provenance or {})}
         items = _identified(texts)
         write = writer.append if add else writer.create
         return cls(folder, write(items, stated, resume), encoder)
 
     @classmethod
-    def open(cls, folder: str | Path, model: TextModel | str | Path | None = None) -> "SearchIndex":
+    def open(
+        cls,
+        folder: str | Path,
+        model: TextModel | str | Path | None = None,
+        precision: InferencePrecision | None = None,
+    ) -> "SearchIndex":
         """Open an index, by default with the model whose path it holds.
 
         The content of an index of up to a gigabyte is compared with its checksums. Errors:
@@ -126,7 +136,7 @@ class SearchIndex:
         manifest = read_manifest(folder)
         is_small = manifest.num_bytes <= MAX_BYTES_CHECKED_ON_OPEN
         check_files(folder, manifest.files, is_content_checked=is_small)
-        loaded = _load_model(model or manifest.model, manifest)
+        loaded = _load_model(model, manifest, precision)
         if loaded is None:
             return cls(folder, manifest, None)
         encoder = loaded.retrieval_encoder()
@@ -209,6 +219,15 @@ class SearchIndex:
         ]
 
 
+def index_model(folder: Path) -> str | None:
+    """Return the path of the model of an index; None for BM25, which has none.
+
+    Errors: UserError for an index that was made by a model without a path.
+    """
+    manifest = read_manifest(folder)
+    return _require_model(manifest) if manifest.settings.uses_model else None
+
+
 def _identified(texts: Iterable[str | IdentifiedText]) -> Iterable[IdentifiedText]:
     return (
         IdentifiedText(str(number), text) if isinstance(text, str) else text
@@ -229,16 +248,33 @@ def _parse_settings(
         raise to_user_error(error, "index") from None
 
 
-def _as_model(model: TextModel | str | Path) -> TextModel:
-    return model if isinstance(model, TextModel) else load(model)
+def _as_model(
+    model: TextModel | str | Path, precision: InferencePrecision | None = None
+) -> TextModel:
+    return model if isinstance(model, TextModel) else load(model, precision)
 
 
-def _load_model(model: TextModel | str | Path | None, manifest: IndexManifest) -> TextModel | None:
+def _model_path(model: TextModel | str | Path | None) -> str | None:
+    """Return the path of a model to store, absolute for a folder."""
+    if model is None or isinstance(model, TextModel):
+        return None
+    return str(Path(model).resolve()) if Path(model).exists() else str(model)
+
+
+def _load_model(
+    model: TextModel | str | Path | None,
+    manifest: IndexManifest,
+    precision: InferencePrecision | None,
+) -> TextModel | None:
     """Return the model of an index; UserError if it is needed and unknown."""
     if not manifest.settings.uses_model:
-        if isinstance(model, TextModel) or (model is not None and model != manifest.model):
+        if model is not None:
             raise UserError("an index of kind bm25 uses no model: leave --model out")
         return None
-    if model is None:
+    return _as_model(model or _require_model(manifest), precision)
+
+
+def _require_model(manifest: IndexManifest) -> str:
+    if manifest.model is None:
         raise UserError("the index does not know the path of its model: name it with --model")
-    return _as_model(model)
+    return manifest.model

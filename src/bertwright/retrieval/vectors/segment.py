@@ -59,10 +59,9 @@ def num_vectors(vectors: TextVectors) -> int:
 def flatten_vectors(vectors: TextVectors) -> NDArray[np.float32]:
     """Return all vectors of a few texts as one vector, to compare models."""
     if issparse(vectors):
-        return cast(csr_matrix, vectors).toarray().ravel().astype(np.float32)
-    if isinstance(vectors, np.ndarray):
-        return vectors.ravel().astype(np.float32)
-    return np.concatenate([matrix.ravel() for matrix in vectors]).astype(np.float32)
+        vectors = cast(FloatMatrix, cast(csr_matrix, vectors).toarray())
+    matrices = [vectors] if isinstance(vectors, np.ndarray) else cast(list[FloatMatrix], vectors)
+    return np.concatenate([matrix.ravel() for matrix in matrices]).astype(np.float32)
 
 
 def normalise_rows(matrix: NDArray[Any], dimensions: int | None = None) -> FloatMatrix:
