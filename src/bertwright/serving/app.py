@@ -13,21 +13,29 @@ from starlette.exceptions import HTTPException
 from bertwright import __version__
 from bertwright.core.errors import TokenizerError, UserError
 from bertwright.models.text_model import TextModel
-from bertwright.serving.api import explorer, native, openai, tei
+from bertwright.serving.api import explorer, native, openai, search, tei
 from bertwright.serving.api.openapi import install_openapi
 from bertwright.serving.errors import ApiError, error_response, validation_error
 from bertwright.serving.metrics import Metrics
 from bertwright.serving.middleware import AdmissionControl, ServingMiddleware
 from bertwright.serving.model_worker import ModelRegistry
+from bertwright.serving.search_service import SearchService, ServedIndex
 from bertwright.serving.service import InferenceService
 from bertwright.serving.settings import ServingSettings
 
 
-def create_app(models: Mapping[str, TextModel], settings: ServingSettings | None = None) -> FastAPI:
-    """Create the application for models by name.
+def create_app(
+    models: Mapping[str, TextModel],
+    settings: ServingSettings | None = None,
+    indexes: Mapping[str, ServedIndex] | None = None,
+) -> FastAPI:
+    """Create the application for models and search indexes by name.
 
-    ``app.state.admission`` can be closed to reject new requests. Errors: UserError without a model.
+    ``app.state.admission`` can be closed to reject new requests. Errors: UserError if there is
+    neither a model nor an index.
     """
+    if not models and not indexes:
+        raise UserError("nothing to serve: name a model folder, or an index with --index")
     settings, metrics = settings or ServingSettings(), Metrics()
     admission = AdmissionControl(settings.max_requests)
     registry = ModelRegistry(models, settings, metrics)
@@ -36,16 +44,18 @@ def create_app(models: Mapping[str, TextModel], settings: ServingSettings | None
     async def lifespan(_: FastAPI) -> AsyncGenerator[None]:
         yield
         await asyncio.to_thread(registry.close)
+        await asyncio.to_thread(app.state.search.close)
 
     app = FastAPI(
         title="bertwright", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None
     )
     app.state.service = InferenceService(registry, settings)
+    app.state.search = SearchService(indexes or {}, app.state.service)
     app.state.admission, app.state.metrics = admission, metrics
     app.add_middleware(ServingMiddleware, admission=admission, settings=settings, metrics=metrics)
     for error_type, handler in _EXCEPTION_HANDLERS.items():
         app.add_exception_handler(error_type, handler)
-    for module in (openai, tei, native, explorer):
+    for module in (openai, tei, native, search, explorer):
         app.include_router(module.router)
     app.add_api_route("/health", health, tags=["operation"])
     app.add_api_route("/metrics", prometheus_metrics, tags=["operation"], response_class=Response)

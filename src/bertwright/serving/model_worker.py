@@ -8,9 +8,10 @@ from functools import partial
 import torch
 
 from bertwright.core.config import did_you_mean, quote
-from bertwright.core.errors import UserError
 from bertwright.interop.onnx.model import OnnxModel
+from bertwright.models.retrieval_encoder import TextVectors
 from bertwright.models.text_model import FloatMatrix, TextModel, TokenPrediction
+from bertwright.retrieval.vectors.segment import split_vectors
 from bertwright.serving.batching import Batcher
 from bertwright.serving.errors import ApiError
 from bertwright.serving.metrics import Metrics
@@ -140,6 +141,10 @@ class ModelWorker:
         assert isinstance(self.model, FineTunedModel)
         return self.model.output_decoder.predict(self.model, sequences, ())
 
+    def encode_queries(self, queries: Sequence[str]) -> list[TextVectors]:
+        """Return the vectors of each query for a search index."""
+        return split_vectors(self.model.retrieval_encoder().encode_queries(queries))
+
     def fill_mask(
         self, items: Sequence[tuple[list[int], int]]
     ) -> list[list[list[TokenPrediction]]]:
@@ -181,8 +186,6 @@ class ModelRegistry:
     def __init__(
         self, models: Mapping[str, TextModel], settings: ServingSettings, metrics: Metrics
     ) -> None:
-        if not models:
-            raise UserError("nothing to serve: name a model folder")
         self.workers = {
             name: ModelWorker(name, model, settings, metrics) for name, model in models.items()
         }

@@ -109,6 +109,13 @@ class InferenceService:
             items = [(token_ids, top_k) for token_ids in sequences]
             return await self.compute(worker, worker.fill_mask, items, sizes)
 
+    async def count_tokens(
+        self, request: Request, worker: ModelWorker, texts: Sequence[str]
+    ) -> list[int]:
+        """Return the number of tokens of each text; ApiError for long or too many texts."""
+        sequences = await self.tokenize(request, self._encode_texts, worker, texts, False)
+        return [len(token_ids) for token_ids in sequences]
+
     def timeout(self, request: Request) -> AbstractAsyncContextManager[None]:
         """Cancel the context on a timeout or when the client disconnects."""
         return request_timeout(request, self._settings.request_timeout_seconds)
@@ -153,7 +160,7 @@ class InferenceService:
     def _encode_texts(
         self, worker: ModelWorker, texts: Sequence[str], truncate: bool
     ) -> list[list[int]]:
-        self._require_num_texts(texts)
+        self.require_num_texts(texts)
         special_tokens = worker.model.tokenizer.special_tokens
         assembly = worker.model.model.recipe.assembly
         max_length = self._text_limit(worker.max_length)
@@ -168,7 +175,7 @@ class InferenceService:
     def _encode_masked_texts(
         self, worker: ModelWorker, texts: Sequence[str], top_k: int
     ) -> list[list[int]]:
-        self._require_num_texts(texts)
+        self.require_num_texts(texts)
         tokenizer = worker.model.tokenizer
         # Check before tokenization, which encodes the text between masks separately.
         _require_num_masks(tokenizer, texts, top_k)
@@ -190,7 +197,7 @@ class InferenceService:
     def _encode_examples(
         self, worker: ModelWorker, examples: Sequence[TaskExample], truncate: bool
     ) -> list[TaskSequence]:
-        self._require_num_texts(examples)
+        self.require_num_texts(examples)
         model, limit = worker.model, self._settings.max_text_tokens
         assert isinstance(model, FineTunedModel)
         output_type, encoder = model.task.output_type, model.example_encoder
@@ -222,7 +229,8 @@ class InferenceService:
                 )
         return sequences
 
-    def _require_num_texts(self, texts: Sequence[Any]) -> None:
+    def require_num_texts(self, texts: Sequence[Any]) -> None:
+        """Raise ApiError for too many texts."""
         if len(texts) > self._settings.max_texts:
             raise ApiError(
                 413,

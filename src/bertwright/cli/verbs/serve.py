@@ -1,5 +1,6 @@
 """``bertwright serve``: serve models over HTTP."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -7,13 +8,33 @@ import typer
 
 from bertwright.cli.options import PluginOption, PrecisionOption
 from bertwright.cli.output import log
+from bertwright.core.errors import UserError
+
+
+def _by_name(folders: Iterable[Path], noun: str) -> dict[str, Path]:
+    """Return folders by name; UserError for two of one name."""
+    by_name: dict[str, Path] = {}
+    for folder in folders:
+        name = folder.resolve().name
+        if name in by_name:
+            raise UserError(f"two {noun} are called {name}: rename a folder")
+        by_name[name] = folder
+    return by_name
 
 
 def serve(
     models: Annotated[
-        list[Path],
-        typer.Argument(metavar="MODEL...", help="Model folders, served under their names."),
-    ],
+        list[Path] | None,
+        typer.Argument(metavar="[MODEL...]", help="Model folders, served under their names."),
+    ] = None,
+    indexes: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--index",
+            help="Folder of bertwright index, searched at /search; its model is served, too. May "
+            "be repeated.",
+        ),
+    ] = None,
     host: Annotated[
         str, typer.Option(help="Address to bind; 0.0.0.0 for all interfaces.")
     ] = "127.0.0.1",
@@ -40,23 +61,27 @@ def serve(
     """Serve models over HTTP: embeddings, masked tokens, classes, tags, answers, rankings, texts.
 
     OpenAI's /v1/embeddings, /embed, /predict and /rerank of Text Embeddings Inference, and
-    /fill-mask, /tag, /answer and /generate; a page to try them is at /, their reference at /docs.
-    Ctrl-C stops the server after all accepted requests are answered.
+    /fill-mask, /tag, /answer, /generate and /search; a page to try them is at /, their reference at
+    /docs. Ctrl-C stops the server after all accepted requests are answered.
     """
     from bertwright.core.optional_dependencies import require_library
 
     for library in ("fastapi", "orjson", "uvicorn", "httptools", "prometheus-client"):
         require_library(library, "serve")
-    from bertwright.core.errors import UserError
     from bertwright.interop.loading import load
+    from bertwright.retrieval.search_index import SearchIndex, index_model
     from bertwright.serving.app import create_app
+    from bertwright.serving.search_service import ServedIndex
     from bertwright.serving.server import listen, run_server, server_address
     from bertwright.serving.settings import ServingSettings, read_api_keys
 
-    names = [folder.resolve().name for folder in models]
-    for name in names:
-        if names.count(name) > 1:
-            raise UserError(f"two models are called {name}: rename a folder")
+    index_folders = _by_name(indexes or (), "indexes")
+    index_models = {name: index_model(folder) for name, folder in index_folders.items()}
+    model_folders = _by_name(models or (), "models")
+    known = {folder.resolve() for folder in model_folders.values()}
+    paths = {Path(path) for path in index_models.values() if path is not None}
+    further = sorted(path for path in paths if path.resolve() not in known)
+    model_folders = _by_name([*model_folders.values(), *further], "models")
     settings = ServingSettings(
         max_texts=texts,
         max_text_tokens=text_tokens,
@@ -67,8 +92,14 @@ def serve(
         api_keys=read_api_keys(api_key_file),
     )
     with listen(host, port, timeout) as sockets:
-        loaded = {name: load(path, precision) for name, path in zip(names, models, strict=True)}
-        app = create_app(loaded, settings)
-        log(f"serving {', '.join(names)} at {server_address(sockets)}")
+        loaded = {name: load(folder, precision) for name, folder in model_folders.items()}
+        served_indexes: dict[str, ServedIndex] = {}
+        for name, folder in index_folders.items():
+            path = index_models[name]
+            model_name = None if path is None else Path(path).resolve().name
+            model = None if model_name is None else loaded[model_name]
+            served_indexes[name] = ServedIndex(SearchIndex.open(folder, model), model_name)
+        app = create_app(loaded, settings, served_indexes)
+        log(f"serving {', '.join([*loaded, *served_indexes])} at {server_address(sockets)}")
         run_server(app, sockets, timeout)
     log("stopped: all accepted requests are answered")

@@ -29,7 +29,7 @@ COMMON_ERRORS = {
 
 BODY_ERRORS = {
     400: "The body is not JSON, or the named model does not support the endpoint.",
-    404: "The model does not exist, or no model supports the endpoint.",
+    404: "The model or index does not exist, or no model supports the endpoint.",
     408: "The body did not arrive in time.",
     413: "Too many bytes, texts or tokens.",
     422: "The body is invalid; the message names the field.",

@@ -63,15 +63,13 @@ EchoedTexts = Annotated[TextList, AfterValidator(_require_all_encodable)]
 """Texts that are repeated in the response, whole or in parts."""
 
 
-class ApiRequest(Settings):
-    """The base of all requests; ``model`` is optional.
+class StrictRequest(Settings):
+    """The base of all requests.
 
     Types are strict: neither "1" nor true is a number. Fields with null count as missing.
     """
 
     model_config = ConfigDict(strict=True)
-
-    model: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -79,6 +77,12 @@ class ApiRequest(Settings):
         if isinstance(values, dict) and None in values.values():
             return {name: value for name, value in values.items() if value is not None}
         return values
+
+
+class ApiRequest(StrictRequest):
+    """The base of requests to a model; ``model`` is optional."""
+
+    model: str | None = None
 
 
 def json_response(content: object) -> Response:

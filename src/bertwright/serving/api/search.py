@@ -1,0 +1,46 @@
+"""The endpoint of search indexes."""
+
+from typing import cast
+
+from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field, field_validator
+
+from bertwright.serving.api.schemas import StrictRequest, TextList
+from bertwright.serving.search_service import MAX_HITS, SearchService
+
+router = APIRouter(tags=["bertwright"])
+
+
+class SearchRequest(StrictRequest):
+    """``queries`` are texts; ``top`` is the number of texts per query; ``index`` a name."""
+
+    queries: TextList
+    top: int = Field(default=10, ge=1, le=MAX_HITS)
+    index: str | None = None
+
+    @field_validator("queries")
+    @classmethod
+    def _require_content(cls, queries: list[str]) -> list[str]:
+        if not all(query.strip() for query in queries):
+            raise ValueError("holds an empty query: write what to search for")
+        return queries
+
+
+class SearchResult(BaseModel):
+    """A text that was found, and its score: higher is better, within one query."""
+
+    id: str
+    score: float
+    text: str
+    title: str | None = None
+
+
+@router.post("/search", response_model_exclude_none=True)
+async def search(body: SearchRequest, request: Request) -> list[list[SearchResult]]:
+    """Return the best texts of an index for every query."""
+    service = cast(SearchService, request.app.state.search)
+    found = await service.search(request, body.index, body.queries, body.top)
+    return [
+        [SearchResult(id=hit.id, score=hit.score, text=hit.text, title=hit.title) for hit in hits]
+        for hits in found
+    ]
