@@ -2,7 +2,7 @@
 
 import typer
 
-from benchmarks import score_commands, speed_commands
+from benchmarks import score_commands, search_commands, speed_commands
 from bertwright.cli.errors import run_app
 
 app = typer.Typer(
@@ -13,6 +13,7 @@ app = typer.Typer(
 )
 app.add_typer(speed_commands.app)
 app.add_typer(score_commands.app)
+app.add_typer(search_commands.app)
 
 if __name__ == "__main__":
     run_app(app, "benchmarks")

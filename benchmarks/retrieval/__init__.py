@@ -1,0 +1,1 @@
+"""Retrieval over WordNet: scores, size and speed of every kind of search index."""
