@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
@@ -39,8 +40,8 @@ def ranking_scores(
     ``rankings`` hold the ids of the texts found for each query, best first; ``relevant`` the ids of
     those that should be. Every relevant text counts the same; a query without any is left out.
     """
-    pairs = [_judge(ids, wanted) for ids, wanted in zip(rankings, relevant, strict=True)]
-    judgements, scores = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    judgements = [_relevance(*pair) for pair in zip(rankings, relevant, strict=True)]
+    scores = [-np.arange(len(judgement), dtype=np.float64) for judgement in judgements]
     intervals: dict[str, ConfidenceInterval] = {}
     for name, metric in METRICS.items():
         sums = metric.sums(judgements, scores)
@@ -48,16 +49,15 @@ def ranking_scores(
     return intervals
 
 
-def _judge(ids: Sequence[str], relevant: Collection[str]) -> tuple[Any, Any]:
-    """Return the relevance and scores of the texts that were found, and of those that were not.
+def _relevance(ids: Sequence[str], relevant: Collection[str]) -> NDArray[np.float64]:
+    """Return the relevance of the texts of a ranking, and then of the relevant ones it lacks.
 
-    Irrelevant texts come before relevant ones that were not found, so that the latter lie beyond
-    the depth of every metric.
+    Irrelevant texts stand between them, so that the missing ones lie beyond the depth of every
+    metric.
     """
-    found = [float(text in relevant) for text in ids[:DEPTH]]
+    hits = [float(text in relevant) for text in ids[:DEPTH]]
     num_missing = len({*relevant} - {*ids[:DEPTH]})
-    judgement = np.array(found + [0.0] * DEPTH + [1.0] * num_missing)
-    return judgement, -np.arange(len(judgement), dtype=np.float64)
+    return np.array(hits + [0.0] * DEPTH + [1.0] * num_missing)
 
 
 def read_judged_queries(file: Path, column: str, format: str | None) -> Iterator[JudgedQuery]:

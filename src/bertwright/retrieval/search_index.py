@@ -176,7 +176,7 @@ class SearchIndex:
         hits = [self.hits(ranking) for ranking in self.rank(queries, depth)]
         if reranker is None:
             return hits
-        return [reranker(query, found)[:top] for query, found in zip(queries, hits, strict=True)]
+        return [reranker(*pair)[:top] for pair in zip(queries, hits, strict=True)]
 
     def hits(self, ranking: Ranking) -> list[SearchHit]:
         """Return the texts of a ranking."""

@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 from bertwright.cli.app import app
 from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
+from bertwright.retrieval.search_index import SearchIndex
 from bertwright.serving.settings import read_api_keys
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from checkout import CHECKOUT
@@ -128,7 +129,9 @@ def multi_model_server(
         task_models[task].save(folder.parent / name)
     translator.save(folder.parent / "translator")
     folders = [str(folder.parent / name) for name in (*names.values(), "translator")]
-    process = ServerProcess(folder, *folders, "--precision", "float32")
+    index = folder.parent / "articles-index"
+    SearchIndex.build(TEXTS, index, folder, kind="hybrid", precision="float32")
+    process = ServerProcess(folder, *folders, "--index", str(index), "--precision", "float32")
     yield process
     process.process.kill()
     process.process.communicate()

@@ -135,8 +135,8 @@ def _evaluate(
 
 
 def _as_dict(query: str, hits: "list[SearchHit]") -> dict[str, Any]:
-    found = [{k: v for k, v in asdict(hit).items() if v is not None} for hit in hits]
-    return {"query": query, "hits": found}
+    fields = (asdict(hit).items() for hit in hits)
+    return {"query": query, "hits": [{k: v for k, v in hit if v is not None} for hit in fields]}
 
 
 def _result_lines(results: Sequence[dict[str, Any]]) -> Iterator[str]:

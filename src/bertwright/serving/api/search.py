@@ -26,8 +26,8 @@ class SearchRequest(StrictRequest):
         return queries
 
 
-class SearchResult(BaseModel):
-    """A text that was found, and its score: higher is better, within one query."""
+class RankedText(BaseModel):
+    """A text of an index, and its score: higher is better, within one query."""
 
     id: str
     score: float
@@ -36,11 +36,11 @@ class SearchResult(BaseModel):
 
 
 @router.post("/search", response_model_exclude_none=True)
-async def search(body: SearchRequest, request: Request) -> list[list[SearchResult]]:
+async def search(body: SearchRequest, request: Request) -> list[list[RankedText]]:
     """Return the best texts of an index for every query."""
     service = cast(SearchService, request.app.state.search)
-    found = await service.search(request, body.index, body.queries, body.top)
+    results = await service.search(request, body.index, body.queries, body.top)
     return [
-        [SearchResult(id=hit.id, score=hit.score, text=hit.text, title=hit.title) for hit in hits]
-        for hits in found
+        [RankedText(id=hit.id, score=hit.score, text=hit.text, title=hit.title) for hit in hits]
+        for hits in results
     ]
