@@ -140,7 +140,6 @@ class SearchIndex:
         if loaded is None:
             return cls(folder, manifest, None)
         encoder = loaded.retrieval_encoder()
-        manifest.settings.require_representation(encoder.representation)
         if encoder.representation != manifest.representation:
             raise UserError(
                 f"{folder} holds {manifest.representation} vectors, and the model gives "

@@ -11,16 +11,18 @@ import numpy as np
 from bertwright.core.files import loads_json
 from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.data.tokenization.characters import replace_lone_surrogates
+from bertwright.retrieval.manifest import damaged_index_error
 
 TEXTS_FILE, OFFSETS_FILE = "texts.jsonl", "offsets.npy"
 
 
 class TextSegment:
-    """The texts of a segment, read from a memory-mapped file."""
+    """The texts of a segment, read from a memory-mapped file; UserError for a damaged one."""
 
     def __init__(self, folder: Path) -> None:
         self._offsets = np.load(folder / OFFSETS_FILE, mmap_mode="r", allow_pickle=False)
-        with open(folder / TEXTS_FILE, "rb") as stream:
+        self._file = folder / TEXTS_FILE
+        with open(self._file, "rb") as stream:
             self._lines = mmap(stream.fileno(), 0, access=ACCESS_READ)
 
     @staticmethod
@@ -41,7 +43,10 @@ class TextSegment:
 
     def __getitem__(self, position: int) -> IdentifiedText:
         start, stop = self._offsets[position : position + 2].tolist()
-        return IdentifiedText(**loads_json(self._lines[start:stop].decode()))
+        try:
+            return IdentifiedText(**loads_json(self._lines[start:stop].decode()))
+        except (ValueError, TypeError) as error:
+            raise damaged_index_error(self._file, str(error)) from None
 
     def __iter__(self) -> Iterator[IdentifiedText]:
         return (self[position] for position in range(len(self)))

@@ -120,6 +120,7 @@ class IndexWriter:
         with explain_full_disk(self.folder):
             self.folder.mkdir(parents=True, exist_ok=True)
             with output_lock(self.folder):
+                self._require_unchanged(before)
                 progress = self._start(before, provenance, resume)
                 try:
                     segments = [*old_segments, *progress.segments]
@@ -138,6 +139,12 @@ class IndexWriter:
                     if not resume:
                         self._discard(before)
                     raise
+
+    def _require_unchanged(self, before: IndexManifest | None) -> None:
+        """Raise UserError if another process has finished an index here meanwhile."""
+        is_complete = (self.folder / MANIFEST_FILE).is_file()
+        if before != (read_manifest(self.folder) if is_complete else None):
+            raise UserError(f"{self.folder} was changed by another process: run again")
 
     def _start(
         self, before: IndexManifest | None, provenance: Mapping[str, str], resume: bool

@@ -8,8 +8,10 @@ import pytest
 from bertwright.core.errors import UserError
 from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.retrieval.bm25 import Bm25Index, terms
+from bertwright.retrieval.manifest import read_manifest
 from bertwright.retrieval.rankings import fuse_rankings
 from bertwright.retrieval.search_index import SearchIndex
+from bertwright.retrieval.writing import IndexWriter
 from retrieval_encoders import EncoderModel, WordEncoder
 
 WORDS = [
@@ -216,6 +218,9 @@ def test_other_models_and_damaged_files_are_refused(tmp_path: Path) -> None:
         SearchIndex.build(TEXTS, folder, model_for("dense", seed=1), add=True)
     with pytest.raises(UserError, match="holds dense vectors, and the model gives sparse"):
         SearchIndex.open(folder, model_for("sparse"))
+    build(tmp_path / "dense", "dense")
+    with pytest.raises(UserError, match="holds dense vectors, and the model gives sparse"):
+        SearchIndex.open(tmp_path / "dense", model_for("sparse"))
     with pytest.raises(UserError, match="does not know the path of its model"):
         SearchIndex.open(folder)
     with pytest.raises(UserError, match="is no search index"):
@@ -228,3 +233,29 @@ def test_other_models_and_damaged_files_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=f"{file.name} is damaged"):
             SearchIndex.open(copy, model_for("dense"))
         shutil.rmtree(copy)
+
+
+def test_damage_in_the_texts_of_a_large_index_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build(tmp_path, "bm25", segment_texts=1000)
+    file = tmp_path / "segments" / "000000" / "texts.jsonl"
+    file.write_bytes(file.read_bytes().replace(b'"id": "18"', b'"id": 0018'))
+    monkeypatch.setattr("bertwright.retrieval.search_index.MAX_BYTES_CHECKED_ON_OPEN", 0)
+    index = SearchIndex.open(tmp_path)
+    assert index.text(16).id == "17"
+    with pytest.raises(UserError, match=r"texts\.jsonl is damaged"):
+        index.search(["number17"])
+
+
+def test_an_index_that_another_process_has_changed_is_not_overwritten(tmp_path: Path) -> None:
+    build(tmp_path, "bm25")
+
+    class Overtaken(IndexWriter):
+        def _require_usable_settings(self) -> None:
+            SearchIndex.build(["bear"], tmp_path, add=True)
+
+    writer = Overtaken(tmp_path, read_manifest(tmp_path).settings, None)
+    with pytest.raises(UserError, match="was changed by another process: run again"):
+        writer.append([IdentifiedText("1", "drum")], {}, resume=False)
+    assert len(SearchIndex.open(tmp_path)) == len(TEXTS) + 1
