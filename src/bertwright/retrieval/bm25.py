@@ -18,7 +18,7 @@ from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.optional_dependencies import require_library
 from bertwright.data.tokenization.words import split_words
-from bertwright.retrieval.rankings import Ranking, matching, top_ranking
+from bertwright.retrieval.rankings import Ranking, top_matches
 
 
 class Bm25Index:
@@ -68,7 +68,7 @@ class Bm25Index:
 
     def rank(self, queries: Sequence[str], top: int) -> list[Ranking]:
         """Return the texts with the highest scores, if they share a term with the query."""
-        return [matching(top_ranking(self._scores(query), top)) for query in queries]
+        return [top_matches(self._scores(query), top) for query in queries]
 
     def _scores(self, query: str) -> NDArray[np.float32]:
         term_ids = self._bm25.get_tokens_ids(terms(query, self._stop_words))

@@ -32,10 +32,10 @@ def top_ranking(scores: ArrayLike, top: int, positions: NDArray[np.int64] | None
     return Ranking(positions[order], values[order])
 
 
-def matching(ranking: Ranking) -> Ranking:
-    """Return the part of a ranking with scores above 0: texts that share a term with the query."""
-    is_match = ranking.scores > 0
-    return Ranking(ranking.positions[is_match], ranking.scores[is_match])
+def top_matches(scores: NDArray[np.float32], top: int) -> Ranking:
+    """Return the ``top`` highest scores (N,) above 0: of texts that share a term with a query."""
+    positions = np.flatnonzero(scores > 0)
+    return top_ranking(scores[positions], top, positions)
 
 
 def merge_rankings(rankings: Sequence[Ranking], offsets: Sequence[int], top: int) -> Ranking:

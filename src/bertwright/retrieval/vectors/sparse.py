@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix, vstack
 
 from bertwright.models.retrieval_encoder import TextVectors
-from bertwright.retrieval.rankings import Ranking, matching, top_ranking
+from bertwright.retrieval.rankings import Ranking, top_matches
 from bertwright.retrieval.settings import IndexSettings
 from bertwright.retrieval.vectors.segment import INT8_MAX, VectorSegment, split_vectors
 
@@ -58,7 +58,7 @@ class SparseSegment(VectorSegment):
     def rank(self, queries: TextVectors, top: int) -> list[Ranking]:
         """Return the texts with the highest dot products, if they are above 0."""
         rows = split_vectors(queries)
-        return [matching(top_ranking(self._scores(row), top)) for row in rows]
+        return [top_matches(self._scores(row), top) for row in rows]
 
     def _scores(self, query: Any) -> NDArray[np.float32]:
         scores = np.zeros(self._num_texts, np.float32)
