@@ -49,7 +49,7 @@ def retrieval(
             stream.writelines(f"{a}\t{b}\n" for a, b in wordnet.training_pairs(synsets))
         return
     output.mkdir(parents=True, exist_ok=True)
-    systems = systems_of(models or ())
+    systems = systems_of(models or (), with_variants=not million)
     with output_lock(output):
         if million:
             rows = many_texts.compare(synsets, systems, num_texts, output, log)

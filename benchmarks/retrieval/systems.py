@@ -32,19 +32,22 @@ class System:
         return options
 
 
-def systems_of(models: Sequence[Path]) -> list[System]:
-    """Return BM25, and the systems of each model; UserError for two models of one name."""
-    systems = [System("BM25", "bm25", None, {"stop_words": STOP_WORDS})]
+def systems_of(models: Sequence[Path], with_variants: bool = True) -> list[System]:
+    """Return BM25 and a system for each model; the variants are its vectors in int8, and hybrid.
+
+    Errors: UserError for two models of one name.
+    """
+    bm25 = {"stop_words": STOP_WORDS}
+    systems = [System("BM25", "bm25", None, bm25)]
     for folder in models:
-        representation = load(folder).retrieval_encoder().representation
+        kind = load(folder).retrieval_encoder().representation
         name = folder.resolve().name
         if any(system.name.startswith(f"{name}, ") for system in systems):
             raise UserError(f"two models are called {name}: rename a folder")
-        systems.append(System(f"{name}, {representation}", representation, folder))
-        systems.append(
-            System(
-                f"{name}, {representation} int8", representation, folder, {"vector_type": "int8"}
-            )
-        )
-        systems.append(System(f"{name}, hybrid", "hybrid", folder, {"stop_words": STOP_WORDS}))
+        systems.append(System(f"{name}, {kind}", kind, folder))
+        if with_variants:
+            systems += [
+                System(f"{name}, {kind} int8", kind, folder, {"vector_type": "int8"}),
+                System(f"{name}, hybrid", "hybrid", folder, bm25),
+            ]
     return systems

@@ -77,6 +77,8 @@ def test_every_system_has_a_row_per_task_that_is_measured_once(
     assert by_name["words from glosses", "BM25"] == 0
     assert compare.compare(tasks, compared, tmp_path, logged.append) == rows
     assert len(logged) == 8
+    plain = systems.systems_of([tmp_path / "toy"], with_variants=False)
+    assert [system.name for system in plain] == ["BM25", "toy, dense"]
     with pytest.raises(UserError, match="two models are called toy"):
         systems.systems_of([tmp_path / "toy", tmp_path / "toy"])
 
