@@ -76,10 +76,12 @@ class DenseSegment(VectorSegment):
 
         vectors = _compress(cast(FloatMatrix, queries), self._settings)
         top = min(top, self._num_texts)
+        # Starting threads takes longer than to search for one query.
+        threads = 1 if len(vectors) == 1 else 0
         if self._graph is None:
-            matches = search(self._vectors, vectors, top, "cos", exact=True)
+            matches = search(self._vectors, vectors, top, "cos", exact=True, threads=threads)
         else:
-            matches = self._graph.search(vectors, top)
+            matches = self._graph.search(vectors, top, threads=threads)
         positions, distances = np.atleast_2d(matches.keys), np.atleast_2d(matches.distances)
         return [
             top_ranking(1 - row_distances, top, row_positions.astype(np.int64))
