@@ -47,7 +47,14 @@ PluginOption = Annotated[
     ),
 ]
 ModelArgument = Annotated[
-    Path, typer.Argument(help="Model folder, of bertwright or of Hugging Face.")
+    Path,
+    typer.Argument(
+        help="Model folder, of bertwright or of Hugging Face, or a name on the Hub: "
+        "owner/name, owner/name@revision."
+    ),
+]
+FineTunedArgument = Annotated[
+    Path, typer.Argument(help="Fine-tuned model: a folder, or a name on the Hub.")
 ]
 OutputOption = Annotated[Path, typer.Option("-o", "--output", help="Output folder.")]
 PrecisionOption = Annotated[

@@ -12,6 +12,7 @@ import typer
 from bertwright.cli.options import is_stated, refuse_options
 from bertwright.cli.output import log
 from bertwright.core.errors import UserError
+from bertwright.data.hub.reference import HubDataset
 
 if TYPE_CHECKING:
     from bertwright.tasks.data.task_data import TaskData
@@ -151,7 +152,8 @@ class TaskOptions(FineTuningOptions):
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with a training and a development file; for several tasks one folder each."
+            help="Folder with a training and a development file; for several tasks one folder "
+            "each. Or a data set on the Hub: hf:owner/name, hf:owner/name/config."
         ),
     ] = None
     train: TrainOption = None
@@ -320,8 +322,13 @@ def _with_output_settings(task: "Task", settings: ParsedSettings) -> "Task":
 
 
 def find_task_folder(data: Path, task: str) -> Path:
-    """Return the folder of a task, whose name may differ in case and spelling."""
+    """Return the folder of a task, whose name may differ in case and spelling.
+
+    Of a data set on the Hub, it is the configuration.
+    """
     name = task.lower().rpartition("/")[2].replace("-", "").replace("_", "")
+    if HubDataset.is_named(data):
+        return data / name
     for folder in sorted(data.iterdir()) if data.is_dir() else []:
         if folder.is_dir() and folder.name.lower().replace("-", "").replace("_", "") == name:
             return folder

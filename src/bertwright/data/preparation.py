@@ -45,6 +45,7 @@ def prepare(
     heldout: float = 0.05,
     near_duplicates: bool = False,
     column: str = "text",
+    split: str = "train",
     format: str | None = None,
     language_column: str | None = None,
     annotations_column: str | None = None,
@@ -59,7 +60,8 @@ def prepare(
 
     ``en=FILE`` is text in English. ``en,de=FILE,FILE`` are two files whose lines are translations
     of each other, and ``en,de=TABLE`` is a table with a column for each language. In other tables
-    ``language_column`` states the language of each text.
+    ``language_column`` states the language of each text. ``hf:owner/name`` or
+    ``hf:owner/name:config`` is the ``split`` of a data set on the Hugging Face Hub, streamed.
 
     Phrases and entities come from three sources: ``annotations_column`` of tables (or the file
     ``story.txt.json`` next to plain text); ``phrases``, a file with one phrase per line (and the
@@ -84,12 +86,18 @@ def prepare(
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
     num_workers = num_workers or num_cores()
     counts = ReadCounts()
-    sources = find_sources(inputs, column, format, counts, language_column)
+    sources = find_sources(inputs, column, format, counts, language_column, split=split)
     if annotations_column is not None:
         sources = [_with_annotations(source, annotations_column) for source in sources]
     if dialogues:
         dialogue_sources = find_sources(
-            dialogues, dialogue_column, None, counts, language_column, remedy="rename the file"
+            dialogues,
+            dialogue_column,
+            None,
+            counts,
+            language_column,
+            remedy="rename the file",
+            split=split,
         )
         sources += [_as_dialogues(source) for source in dialogue_sources]
         require_languages(sources)

@@ -102,6 +102,7 @@ def train_tokenizer_on_files(
     config: TokenizerConfig | dict[str, Any],
     *,
     column: str = "text",
+    split: str = "train",
     format: str | None = None,
     language_column: str | None = None,
     alpha: float = 1.0,
@@ -125,7 +126,7 @@ def train_tokenizer_on_files(
         raise UserError(f"the tokenizer {error}") from None
     require_new_folder(Path(output))
     counts = ReadCounts()
-    sources = find_sources(inputs, column, format, counts, language_column)
+    sources = find_sources(inputs, column, format, counts, language_column, split=split)
     if alpha != 1.0 and not all(source.has_language for source in sources):
         raise UserError(
             "alpha weights languages: state the language of every text, with en=FILE or "

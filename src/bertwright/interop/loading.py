@@ -1,9 +1,10 @@
-"""Load a model folder of any supported format, importing only the code for that format."""
+"""Load a model of any supported format, importing only the code for that format."""
 
 from pathlib import Path
 
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
+from bertwright.data.hub.download import local_folder
 from bertwright.interop.huggingface import is_huggingface_folder
 from bertwright.interop.onnx.manifest import is_onnx_folder
 from bertwright.models.saving import RECIPE_FILE, is_fine_tuned, is_model_folder, load_model
@@ -15,6 +16,8 @@ def load(
 ) -> TextModel:
     """Return the model of a folder: bertwright's, ONNX, or Hugging Face in a supported family.
 
+    ``path`` may also be a name on the Hugging Face Hub: ``owner/name`` or ``owner/name@revision``.
+
     A fine-tuned model is a :class:`~bertwright.tasks.fine_tuned_model.FineTunedModel`.
     ``precision`` defaults to bfloat16 if the device multiplies it natively, else float32; an ONNX
     folder defaults to its int8 graph, if it has one. ``threads`` applies only to onnxruntime and
@@ -22,9 +25,9 @@ def load(
 
     Raises UserError for a missing or damaged model.
     """
-    folder = Path(path)
+    folder = local_folder(path)
     if not folder.is_dir():
-        raise UserError(f"no model folder {folder}")
+        raise UserError(f"no model folder {folder} (a name on the Hub is written owner/name)")
     if is_onnx_folder(folder):
         from bertwright.interop.onnx.model import load_onnx
 

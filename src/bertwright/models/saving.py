@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from bertwright.core.config import to_user_error
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_file, write_text
+from bertwright.data.hub.download import local_folder
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.memory import require_memory
 from bertwright.models.model import Model
@@ -82,12 +83,13 @@ def is_model_folder(folder: Path) -> bool:
     return (folder / RECIPE_FILE).is_file() and (folder / WEIGHTS_FILE).is_file()
 
 
-def load_model(folder: Path) -> tuple[Model, Tokenizer]:
-    """Read a model folder in float32.
+def load_model(model_folder: Path) -> tuple[Model, Tokenizer]:
+    """Read a model folder, or one of that name on the Hub, in float32.
 
     Errors: UserError if the folder is missing or incomplete, or if parameters do not match the
     recipe.
     """
+    folder = local_folder(model_folder)
     if not is_model_folder(folder):
         raise UserError(
             f"{folder} is not a model folder: it needs {RECIPE_FILE} and {WEIGHTS_FILE} "

@@ -16,6 +16,8 @@ import numpy as np
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
 from bertwright.core.rng import stream_key
+from bertwright.data.hub.download import local_folder
+from bertwright.data.hub.reference import HubReference
 from bertwright.interop.loading import load
 from bertwright.recipes.loading import imported_plugins
 from bertwright.tasks.evaluation.evaluate import evaluate
@@ -57,13 +59,18 @@ class Artefact:
 
     @staticmethod
     def parse(text: str) -> "Artefact":
-        """Parse ``FOLDER`` or ``FOLDER@PRECISION``; raise UserError for an unknown precision."""
+        """Parse ``FOLDER`` or ``FOLDER@PRECISION``; raise UserError for an unknown precision.
+
+        The folder may be a name on the Hub, also with a revision.
+        """
         if Path(text).is_dir() or "@" not in text:
             return Artefact(Path(text))
         folder, _, precision = text.rpartition("@")
         for name in get_args(InferencePrecision):
             if precision == name:
                 return Artefact(Path(folder), name)
+        if HubReference.parse(text) is not None:
+            return Artefact(Path(text))
         raise UserError(
             f"{text}: no precision {precision!r}: choose from "
             f"{', '.join(get_args(InferencePrecision))}"
@@ -79,8 +86,9 @@ class Artefact:
     def num_bytes(self) -> int:
         """The size of the weights, with external data files."""
         names = WEIGHT_FILES[1:] if self.precision == "float32" else WEIGHT_FILES
-        name = next(n for n in names if (self.folder / n).is_file())
-        return sum(file.stat().st_size for file in self.folder.glob(f"{name}*"))
+        folder = local_folder(self.folder)
+        name = next(n for n in names if (folder / n).is_file())
+        return sum(file.stat().st_size for file in folder.glob(f"{name}*"))
 
 
 def compare_artefacts(

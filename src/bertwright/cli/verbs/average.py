@@ -14,7 +14,8 @@ def average(
         list[Path],
         typer.Argument(
             metavar="DIR...",
-            help="Model folders, or checkpoints of a finished run (RUN/checkpoints/step-*).",
+            help="Model folders or names on the Hub, or checkpoints of a finished run "
+            "(RUN/checkpoints/step-*).",
         ),
     ],
     output: OutputOption,
@@ -22,7 +23,8 @@ def average(
     as_json: JsonOption = False,
 ) -> None:
     """Average the weights of several models or checkpoints."""
+    from bertwright.interop.imported_folder import bertwright_folder
     from bertwright.training.weight_averaging import average_models
 
-    parameters = average_models(models, output)
+    parameters = average_models([bertwright_folder(model) for model in models], output)
     print_result({"model": str(output), "averaged": len(models), "parameters": parameters}, as_json)

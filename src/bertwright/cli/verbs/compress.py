@@ -69,8 +69,8 @@ def distil(
     student: Annotated[
         str | None,
         typer.Option(
-            help="Student: a pre-trained model folder, or a recipe to train from scratch; by "
-            "default the fine-tuned model."
+            help="Student: a pre-trained model (folder or name on the Hub), or a recipe to train "
+            "from scratch; by default the fine-tuned model."
         ),
     ] = None,
     layers: Annotated[
@@ -97,6 +97,7 @@ def distil(
     from bertwright.compression.distillation.transfer import UnlabelledFile
     from bertwright.compression.method import CompressionMethod
     from bertwright.core.files import require_new_folder
+    from bertwright.data.hub.reference import names_model
     from bertwright.interop.loading import load
     from bertwright.recipes.loading import apply_overrides
     from bertwright.tasks.data.task_data import TaskData
@@ -113,7 +114,7 @@ def distil(
             teacher,
             method,
             TaskData(teacher.task, data, train, dev),
-            student=load(Path(student)) if student and Path(student).is_dir() else student,
+            student=load(student) if student and names_model(student) else student,
             layers=layers,
             unlabelled=None if unlabelled is None else UnlabelledFile(unlabelled, teacher.task),
             augmenter=None if augmenter is None else load(augmenter),

@@ -6,14 +6,14 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.generation_options import GenerationOptions
-from bertwright.cli.options import EnsembleOption, PluginOption, load_predictor
+from bertwright.cli.options import EnsembleOption, ModelArgument, PluginOption, load_predictor
 from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.cli.task_options import with_options
 
 
 @with_options
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="Model folder, pre-trained or fine-tuned.")],
+    model: ModelArgument,
     data: Annotated[
         Path,
         typer.Option(

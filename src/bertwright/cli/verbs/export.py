@@ -1,6 +1,7 @@
 """``bertwright export``: export a model for other libraries."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -9,6 +10,7 @@ import typer
 from bertwright.cli.options import (
     ColumnOption,
     FormatOption,
+    ModelArgument,
     OutputOption,
     PluginOption,
     refuse_options,
@@ -18,13 +20,14 @@ from bertwright.cli.verbs.prepare import iter_texts
 from bertwright.core.errors import UserError
 
 if TYPE_CHECKING:
+    from bertwright.data.hub.reference import HubReference
     from bertwright.interop.onnx.calibration import ActivationCalibration, RangeObserver
     from bertwright.models.text_model import TextModel
 
 
 def export(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="Model folder, pre-trained or fine-tuned.")],
+    model: ModelArgument,
     output: OutputOption,
     to: Annotated[
         Literal["huggingface", "sentence-transformers", "onnx", "torch-export"],
@@ -57,10 +60,23 @@ def export(
         Literal["minmax", "percentile", "entropy"],
         typer.Option(help="How activation ranges are estimated."),
     ] = "minmax",
+    push: Annotated[
+        str | None,
+        typer.Option(
+            help="Also upload the folder to this repository on the Hub, owner/name, if its outputs "
+            "equal the model's."
+        ),
+    ] = None,
+    private: Annotated[
+        bool, typer.Option("--private", help="With --push: only into a private repository.")
+    ] = False,
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Export a model with its tokenizer for other libraries."""
+    """Export a model with its tokenizer for other libraries.
+
+    The model card states what was measured: scores with intervals and baselines, or losses.
+    """
     if to in ("onnx", "torch-export"):
         refuse_options(context, "graphs are always compared", "verify")
         refuse_options(context, "a graph has no Hugging Face class", "family")
@@ -70,28 +86,31 @@ def export(
         refuse_options(context, "this is for --texts", "column", "format")
     if not texts and data is None:
         refuse_options(context, "an observer needs --texts or --data", "observer")
+    if push is None:
+        refuse_options(context, "this is for --push", "private")
+    publication = _Publication.plan(model, output, push, private)
     if to == "onnx":
         calibration_texts = iter_texts(texts, column, format) if texts else None
-        _export_onnx(model, output, int8, (calibration_texts, data, observer), as_json)
+        calibration = (calibration_texts, data, observer)
+        _export_onnx(model, publication, int8, calibration, as_json)
         return
     refuse_options(context, "int8 is for --to onnx", "int8")
     if to == "torch-export":
-        _export_program(model, output, as_json)
+        _export_program(model, publication, as_json)
         return
     from bertwright.interop.huggingface.exporter import export_huggingface
-    from bertwright.models.saving import load_model
-    from bertwright.tasks.fine_tuned_model import is_fine_tuned, load_fine_tuned_model
+    from bertwright.interop.loading import load
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
 
+    verify = verify or push is not None
+    loaded = load(model, "float32")
     if to == "sentence-transformers":
-        from bertwright.interop.loading import load
         from bertwright.interop.sentence_transformers import export_sentence_transformers
 
-        written = export_sentence_transformers(load(model, "float32"), output, verify, family)
-    elif is_fine_tuned(model):
-        fine_tuned = load_fine_tuned_model(model, "float32")
-        written = export_huggingface(fine_tuned, fine_tuned.tokenizer, output, verify, family)
+        written = export_sentence_transformers(loaded, output, verify, family)
     else:
-        written = export_huggingface(*load_model(model), output, verify, family)
+        source = loaded if isinstance(loaded, FineTunedModel) else loaded.model
+        written = export_huggingface(source, loaded.tokenizer, output, verify, family)
     result = {"folder": str(output), "format": to, "architecture": written.architecture}
     if written.max_difference is not None:
         result |= {"max_difference": written.max_difference}
@@ -99,30 +118,63 @@ def export(
         result |= {"dropped": [f"objectives.{name}" for name in written.dropped_objectives]}
     if written.threshold_note:
         result |= {"threshold": written.threshold_note}
-    print_result(result, as_json)
+    print_result(result | publication.complete(written.max_difference), as_json)
+
+
+@dataclass(frozen=True)
+class _Publication:
+    """The steps after an export: its model card, and its upload to a repository, if any."""
+
+    source: Path
+    output: Path
+    target: "HubReference | None"
+    private: bool
+
+    @staticmethod
+    def plan(source: Path, output: Path, push: str | None, private: bool) -> "_Publication":
+        """Check what can be checked before the export; UserError if nothing could be pushed."""
+        from bertwright.core.files import require_new_folder
+        from bertwright.data.hub.upload import require_push_target
+
+        require_new_folder(output)
+        return _Publication(
+            source, output, None if push is None else require_push_target(push), private
+        )
+
+    def complete(self, max_difference: float | None = None) -> dict[str, str]:
+        """Write the measurements, push the folder, and return the address of the commit."""
+        from bertwright.data.hub.download import local_folder
+        from bertwright.data.hub.upload import push_folder
+        from bertwright.interop.published_card import add_measurements, name_repository
+
+        add_measurements(self.output, local_folder(self.source), max_difference)
+        if self.target is None:
+            return {}
+        name_repository(self.output, self.target.repository)
+        return {"pushed": push_folder(self.output, self.target, self.private)}
 
 
 def _export_onnx(
     model: Path,
-    output: Path,
+    publication: _Publication,
     int8: bool,
     calibration: "tuple[Iterator[str] | None, Path | None, RangeObserver]",
     as_json: bool,
 ) -> None:
-    from bertwright.core.files import require_new_folder
     from bertwright.core.hardware import num_cores
+    from bertwright.data.hub.download import local_folder
     from bertwright.interop.loading import load
     from bertwright.interop.onnx.exporter import export_onnx
     from bertwright.runtime.markdown_report import markdown_table
     from bertwright.timing.onnx_graphs import GRAPH_COLUMNS, measure_graphs
 
-    require_new_folder(output)
+    output = publication.output
     loaded = load(model, "float32")
     written = export_onnx(
         loaded,
         output,
         int8,
-        source_folder=model,
+        source_folder=local_folder(model),
         calibration=_activation_ranges(loaded, *calibration),
     )
     graphs = measure_graphs(output)
@@ -133,6 +185,7 @@ def _export_onnx(
         "max_difference": written.parity.max_difference,
         "max_output": written.parity.max_output,
         "threads": num_cores(),
+        **publication.complete(),
     }
     if as_json:
         print_result({**result, "graphs": graphs}, as_json)
@@ -168,15 +221,16 @@ def _activation_ranges(
     return ActivationCalibration.from_examples(model, examples, observer)
 
 
-def _export_program(model: Path, output: Path, as_json: bool) -> None:
+def _export_program(model: Path, publication: _Publication, as_json: bool) -> None:
     from bertwright.interop.loading import load
     from bertwright.interop.torch_export import export_torch_program
 
-    program = export_torch_program(load(model, "float32"), output)
+    program = export_torch_program(load(model, "float32"), publication.output)
     result = {
-        "folder": str(output),
+        "folder": str(publication.output),
         "format": "torch-export",
         "max_difference": program.max_difference,
         "max_output": program.max_output,
+        **publication.complete(),
     }
     print_result(result, as_json)

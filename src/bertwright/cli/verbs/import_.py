@@ -13,9 +13,9 @@ def import_(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="FOLDER|FILE",
-            help="Hugging Face model folder (safetensors), or a text file of word vectors (GloVe, "
-            "word2vec, fastText), plain or .gz.",
+            metavar="FOLDER|NAME|FILE",
+            help="Hugging Face model folder (safetensors), its name on the Hub (owner/name), or "
+            "a text file of word vectors (GloVe, word2vec, fastText), plain or .gz.",
         ),
     ],
     output: OutputOption,
@@ -29,6 +29,7 @@ def import_(
     them. Word vectors become an encoder without blocks, the baseline of transfer.
     """
     from bertwright.core.files import atomic_folder, require_new_folder
+    from bertwright.data.hub.download import local_folder
 
     require_new_folder(output)
     omitted: dict[str, int] = {}
@@ -39,7 +40,7 @@ def import_(
     else:
         from bertwright.interop.huggingface.importer import load_huggingface
 
-        text_model = load_huggingface(source)
+        text_model = load_huggingface(local_folder(source))
     with atomic_folder(output) as temporary:
         text_model.save(temporary)
     model = text_model.model

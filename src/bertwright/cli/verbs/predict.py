@@ -12,6 +12,7 @@ import typer
 from bertwright.cli.generation_options import GenerationOptions
 from bertwright.cli.options import (
     EnsembleOption,
+    FineTunedArgument,
     PluginOption,
     PrecisionOption,
     load_predictor,
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 @with_options
 def predict(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="Fine-tuned model folder.")],
+    model: FineTunedArgument,
     file: Annotated[
         Path,
         typer.Argument(help="Input file: .txt, .jsonl, .csv, .tsv or CoNLL; - for standard input."),
@@ -126,12 +127,13 @@ def resumable_output(
     """Return the output file, which resumes only with the same models, settings and plugins."""
     from bertwright import __version__
     from bertwright.core.files import ResumableFile, content_hash
+    from bertwright.data.hub.download import local_folder
     from bertwright.recipes.loading import imported_plugins
 
     return ResumableFile(
         path,
         {
-            "model": content_hash(*models),
+            "model": content_hash(*map(local_folder, models)),
             "precision": str(precision),
             "generation settings": json.dumps(generation or {}),
             "plugin": content_hash(*imported_plugins()),

@@ -23,9 +23,11 @@ TextsArgument = Annotated[
         help="Files, folders, quoted patterns, or - for standard input: .txt (a blank line ends a "
         "document), .jsonl, .csv, .tsv, .parquet, and .json where it is named (one list of "
         "objects), each also .gz or .zst. en=FILE states the language; en,de=FILE,FILE are "
-        "translations line by line, en,de=TABLE column by column.",
+        "translations line by line, en,de=TABLE column by column. hf:owner/name, "
+        "hf:owner/name:config and hf:owner/name@revision are data sets on the Hub, streamed.",
     ),
 ]
+SplitOption = Annotated[str, typer.Option(help="Split of data sets on the Hub.")]
 LanguageColumnOption = Annotated[
     str | None, typer.Option(help="Column (or key) of tables that holds the language.")
 ]
@@ -43,7 +45,15 @@ def iter_texts(texts: list[str], column: str, format: str | None) -> Iterator[st
 
 
 TEXT_OPTIONS = (
-    *("heldout", "near_duplicates", "column", "language_column", "num_workers", "annotations"),
+    *(
+        "heldout",
+        "near_duplicates",
+        "column",
+        "split",
+        "language_column",
+        "num_workers",
+        "annotations",
+    ),
     *("phrases", "tagger", "dialogues", "dialogue_column", "capitals"),
 )
 """Options for texts, which cannot be combined with --item."""
@@ -54,7 +64,8 @@ def prepare(
     texts: TextsArgument,
     output: OutputOption,
     tokenizer: Annotated[
-        Path | None, typer.Option(help="Tokenizer or model folder; text needs one.")
+        Path | None,
+        typer.Option(help="Tokenizer or model, a folder or a name on the Hub; text needs one."),
     ] = None,
     heldout: Annotated[float, typer.Option(help="Fraction of the text to hold out.")] = 0.05,
     near_duplicates: Annotated[
@@ -66,6 +77,7 @@ def prepare(
         ),
     ] = False,
     column: ColumnOption = "text",
+    split: SplitOption = "train",
     format: FormatOption = None,
     language_column: LanguageColumnOption = None,
     num_workers: NumWorkersOption = None,
@@ -144,15 +156,20 @@ def prepare(
             "'bertwright tokenizer train'"
         )
     from bertwright.data.holdout import heldout_warning
+    from bertwright.data.hub.reference import HubDataset
     from bertwright.data.preparation import prepare
+    from bertwright.interop.imported_folder import bertwright_folder
 
+    if not any(map(HubDataset.is_named, (*texts, *(dialogues or ())))):
+        refuse_options(context, "this is for data sets on the Hub, hf:owner/name", "split")
     data = prepare(
         texts,
         output,
-        tokenizer,
+        bertwright_folder(tokenizer),
         heldout=heldout,
         near_duplicates=near_duplicates,
         column=column,
+        split=split,
         format=format,
         language_column=language_column,
         annotations_column=annotations,

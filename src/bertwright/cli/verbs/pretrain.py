@@ -27,11 +27,14 @@ def pretrain(
         typer.Option("--resume", help="Continue the run in the output folder, if there is one."),
     ] = False,
     start_from: Annotated[
-        Path | None, typer.Option("--from", help="Initialise from the weights of a model folder.")
+        Path | None,
+        typer.Option(
+            "--from", help="Initialise from the weights of a model: a folder, or a name on the Hub."
+        ),
     ] = None,
     teacher: Annotated[
         Path | None,
-        typer.Option(help="Teacher model folder for distillation."),
+        typer.Option(help="Teacher for distillation: a model folder, or a name on the Hub."),
     ] = None,
     distillation: Annotated[
         str | None,
@@ -48,6 +51,7 @@ def pretrain(
     as_json: JsonOption = False,
 ) -> None:
     """Pre-train an encoder on prepared data."""
+    from bertwright.interop.imported_folder import bertwright_folder
     from bertwright.runtime.process import process_age_seconds
     from bertwright.training.pretraining.pretrain import pretrain as run_pretraining
 
@@ -59,7 +63,7 @@ def pretrain(
         overrides=overrides,
         budget=budget,
         resume=resume,
-        start_from=start_from,
+        start_from=None if start_from is None else bertwright_folder(start_from),
         distillation=_load_distillation(teacher, distillation),
         tensorboard=tensorboard,
         elapsed_seconds=process_age_seconds(),

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from bertwright.cli.options import PluginOption, load_fine_tuned
+from bertwright.cli.options import FineTunedArgument, PluginOption, load_fine_tuned
 from bertwright.cli.output import JsonOption, print_result
 from bertwright.cli.task_options import DevOption
 
@@ -24,7 +24,7 @@ COLUMNS = {
 
 
 def sensitivity(
-    model: Annotated[Path, typer.Argument(help="Fine-tuned model folder.")],
+    model: FineTunedArgument,
     settings: Annotated[
         list[str] | None,
         typer.Argument(

@@ -25,7 +25,10 @@ def _by_name(folders: Iterable[Path], noun: str) -> dict[str, Path]:
 def serve(
     models: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[MODEL...]", help="Model folders, served under their names."),
+        typer.Argument(
+            metavar="[MODEL...]",
+            help="Model folders or names on the Hub, served under the last part of the name.",
+        ),
     ] = None,
     indexes: Annotated[
         list[Path] | None,

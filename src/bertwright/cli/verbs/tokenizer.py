@@ -8,6 +8,7 @@ from bertwright.cli.options import ColumnOption, FormatOption, NumWorkersOption,
 from bertwright.cli.output import JsonOption, print_result
 from bertwright.cli.verbs.prepare import (
     LanguageColumnOption,
+    SplitOption,
     TextsArgument,
 )
 
@@ -32,6 +33,7 @@ def train(
     ] = False,
     sentinels: Annotated[int, typer.Option(help="Number of sentinel tokens (T5: 100).")] = 0,
     column: ColumnOption = "text",
+    split: SplitOption = "train",
     format: FormatOption = None,
     language_column: LanguageColumnOption = None,
     alpha: Annotated[
@@ -55,6 +57,7 @@ def train(
         output,
         {"kind": kind, "vocab_size": vocab_size, "lowercase": lowercase, "sentinels": sentinels},
         column=column,
+        split=split,
         format=format,
         language_column=language_column,
         alpha=alpha,

@@ -50,6 +50,7 @@ def trace(
     """
     from bertwright.core.errors import UserError
     from bertwright.data.tokenization.tokenizer import Tokenizer
+    from bertwright.interop.imported_folder import bertwright_folder
     from bertwright.interop.loading import load
     from bertwright.recipes import Recipe
     from bertwright.training.diagnostics.trace.data import open_traced_data, prepare_traced_texts
@@ -72,7 +73,9 @@ def trace(
         recipe = loaded.model.recipe
     else:
         recipe = Recipe.load(name or "modern-mini", *overrides)
-    known = loaded.tokenizer if loaded else tokenizer and Tokenizer.load(tokenizer)
+    known = (
+        loaded.tokenizer if loaded else tokenizer and Tokenizer.load(bertwright_folder(tokenizer))
+    )
     opened = (
         open_traced_data(data, known) if data else prepare_traced_texts(recipe, text or [], known)
     )

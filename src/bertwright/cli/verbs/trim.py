@@ -8,6 +8,7 @@ import typer
 from bertwright.cli.options import (
     ColumnOption,
     FormatOption,
+    ModelArgument,
     OutputOption,
     PluginOption,
     refuse_options,
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def trim(
     context: typer.Context,
-    model: Annotated[Path, typer.Argument(help="Model folder, pre-trained or fine-tuned.")],
+    model: ModelArgument,
     output: OutputOption,
     texts: Annotated[
         list[str] | None,

@@ -9,6 +9,7 @@ from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import require_file
 from bertwright.data.document import ReadCounts
+from bertwright.data.hub.reference import HubDataset
 from bertwright.data.languages import parse_input_languages
 
 STANDARD_INPUT = "-"
@@ -16,12 +17,15 @@ FORMATS = ("txt", "json", "jsonl", "csv", "tsv", "parquet")
 _FOLDER_FORMATS = tuple(format for format in FORMATS if format != "json")
 """Formats read from folders. Plain JSON files are seldom text, so they must be named."""
 
+HUB_FORMAT = "hf"
+"""Format of data sets on the Hub, which are streamed."""
+
 _COMPRESSED_SUFFIXES = (".gz", ".zst")
 
 
 @dataclass(frozen=True)
 class TextSource:
-    """A file (or standard input) with its format, columns and languages.
+    """A file, standard input or data set on the Hub with its format, columns and languages.
 
     Attributes:
         column: The text column of a table.
@@ -32,6 +36,7 @@ class TextSource:
         annotations_column: The column of the annotations of each text, if any.
         is_dialogue: True if texts are dialogues with one turn per line.
         optional_columns: Further columns, read after the others; None where a row lacks one.
+        split: The split of a data set on the Hub.
     """
 
     name: str
@@ -44,6 +49,7 @@ class TextSource:
     annotations_column: str | None = None
     is_dialogue: bool = False
     optional_columns: tuple[str, ...] = ()
+    split: str = "train"
 
     @property
     def column_options(self) -> dict[str, str]:
@@ -79,9 +85,11 @@ def find_sources(
     counts: ReadCounts | None = None,
     language_column: str | None = None,
     remedy: str = "set the format with --format",
+    split: str = "train",
 ) -> list[TextSource]:
     """Return the files of paths, folders and patterns; files of a folder are sorted by name.
 
+    ``hf:owner/name`` is the ``split`` of a data set on the Hub.
     ``remedy`` ends the error message for a file name without a known format.
 
     Errors: UserError if a path matches nothing, a format is unknown, or only some files state their
@@ -100,13 +108,20 @@ def find_sources(
             file_format = format or (
                 "txt" if name == STANDARD_INPUT else _format_from_name(name, languages)
             )
+            if HubDataset.is_named(name):
+                file_format = HUB_FORMAT
             if file_format is None:
                 raise UserError(
                     f"{name}: no known suffix ({', '.join(f'.{known}' for known in FORMATS)}, "
                     f"each also .gz or .zst): {remedy}"
                 )
             source = TextSource(
-                name, file_format, column, languages, None if languages else language_column
+                name,
+                file_format,
+                column,
+                languages,
+                None if languages else language_column,
+                split=split,
             )
             _require_language_support(source)
             sources.setdefault((name, None), source)
@@ -156,6 +171,8 @@ def _matching_files(
     argument: str, format: str | None, languages: Sequence[str], counts: ReadCounts
 ) -> list[str]:
     path = Path(argument)
+    if HubDataset.is_named(argument):
+        return [str(HubDataset.parse(argument))]
     if argument == STANDARD_INPUT or path.is_file():
         return [argument]
     if path.is_dir():

@@ -4,10 +4,12 @@ A source or a column may state the language of texts. A source of translations s
 """
 
 import csv
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -29,9 +31,10 @@ from bertwright.data.document import (
     split_at_blank_lines,
     split_long_text,
 )
+from bertwright.data.hub.reference import HubDataset
 from bertwright.data.languages import language_code
 from bertwright.data.readers.dialogues import parse_dialogue
-from bertwright.data.readers.sources import STANDARD_INPUT, TextSource
+from bertwright.data.readers.sources import HUB_FORMAT, STANDARD_INPUT, TextSource
 from bertwright.data.readers.streams import bounded_lines, decode_text, read_bytes, split_lines
 from bertwright.data.readers.text_lines import require_unique_keys
 
@@ -64,6 +67,9 @@ def read_documents(sources: Sequence[TextSource], counts: ReadCounts) -> Iterato
 
 def read_rows(source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
     """Yield the rows of a table."""
+    if source.format == HUB_FORMAT:
+        yield from _read_hub(source, counts)
+        return
     with open_source(source.name) as raw:
         yield from _TABLE_READERS[source.format](raw, source, counts)
 
@@ -246,6 +252,30 @@ def _read_parquet(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iter
         for number, row in parquet_rows(plain, source.name, select):
             location = f"{source.name}, row {number}"
             yield location, _select_columns(row, location, source, column_names)
+
+
+def _read_hub(source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
+    """Yield the rows of a data set on the Hub; record its commit and a hash of what was read."""
+    from bertwright.data.hub.rows import open_split
+
+    rows = open_split(HubDataset.parse(source.name), source.split)
+    languages = source.languages if len(source.languages) == 2 else ()
+    columns = [name for name in (*source.columns, source.column) if name in rows.columns]
+    _select_columns(
+        dict.fromkeys(rows.columns) | dict.fromkeys(languages), source.name, source, rows.columns
+    )
+    digest, size = sha256(), 0
+    for number, row in enumerate(rows.read(list(dict.fromkeys(columns))), start=1):
+        location = f"{source.name}, {source.split} row {number}"
+        values = _select_columns(row, location, source, rows.columns)
+        content = json.dumps(values, ensure_ascii=False, default=str).encode(errors="replace")
+        digest.update(content)
+        size += len(content)
+        yield location, values
+    name = f"{source.name} {source.split} {rows.commit}"
+    counts.files += 1
+    counts.raw_bytes += size
+    counts.sources.append({"name": name, "bytes": size, "sha256": digest.hexdigest()})
 
 
 def parquet_rows(

@@ -16,6 +16,7 @@ from pydantic import Field
 from bertwright.core.config import Config
 from bertwright.core.errors import UserError
 from bertwright.core.files import parse_json, read_text, write_text
+from bertwright.data.hub.download import local_folder
 from bertwright.data.tokenization.backend import read_backend, require_safe_backend, translate_error
 from bertwright.data.tokenization.boundaries import WORD_START, token_boundaries
 from bertwright.data.tokenization.characters import replace_lone_surrogates
@@ -135,11 +136,11 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> Self:
-        """Load the tokenizer of a folder (of a tokenizer, a data set or a model).
+        """Load the tokenizer of a folder (of a tokenizer, a data set or a model), or by name.
 
         Errors: UserError if the folder has none, or its file is not a tokenizer.
         """
-        folder = Path(path)
+        folder = local_folder(path)
         file = folder / TOKENIZER_FILE
         if not file.is_file():
             raise UserError(

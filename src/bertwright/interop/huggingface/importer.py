@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from bertwright.batches.formats import InputFormat
 from bertwright.core.config import InferencePrecision, to_user_error
 from bertwright.core.errors import UserError
+from bertwright.data.hub.reference import describe_folder
 from bertwright.data.tokenization.tokenizer import SpecialTokens, Tokenizer
 from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.config import read_config
@@ -200,7 +201,7 @@ def _build_recipe(
     content = {
         **training,
         "name": f"{family.model_type}-imported",
-        "source": f"imported from {folder.resolve().name}",
+        "source": f"imported from {describe_folder(folder)}",
         "family": family.model_type,
         "text": {
             "tokenizer": {

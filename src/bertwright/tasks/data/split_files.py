@@ -6,15 +6,19 @@ from typing import Literal
 
 from bertwright.core.errors import UserError
 
-SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
+SplitName = Literal["train", "dev", "test"]
+
+SPLIT_NAMES: dict[SplitName, tuple[str, ...]] = {
+    "train": ("train",),
+    "dev": ("dev", "valid", "validation", "val"),
+    "test": ("test",),
+}
 
 MATCHED = "matched"
 """The development split of MNLI from the training genres (Williams et al. 2018)."""
 
 
-def find_split_file(
-    folder: Path, split: Literal["train", "dev", "test"], keyword: str = ""
-) -> Path:
+def find_split_file(folder: Path, split: SplitName, keyword: str = "") -> Path:
     """Return the file of a split in a data folder.
 
     Its name contains the split, and ``keyword`` if given: ``train.tsv.gz``,
@@ -42,6 +46,12 @@ def find_split_file(
         names = ", ".join(file.name for file in files) or "none"
         raise UserError(f"{folder}: expected one file named after {split!r}, got {names}")
     return files[0]
+
+
+def split_of(name: str) -> SplitName | None:
+    """Return the split that a name such as ``validation_matched`` contains, if any."""
+    words = _name_words(name)
+    return next((split for split, names in SPLIT_NAMES.items() if words & {*names}), None)
 
 
 def _name_words(name: str) -> set[str]:

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bertwright.core.errors import UserError
+from bertwright.data.hub.reference import HubDataset
 from bertwright.tasks.catalogue import find_split_file, find_task
+from bertwright.tasks.data.hub_splits import hub_split_file
+from bertwright.tasks.data.split_files import SplitName
 from bertwright.tasks.data.splits import hold_out
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
@@ -16,7 +19,10 @@ ExamplesOrFile = Examples | Path | str
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task, and a folder with its splits, or its splits as files or examples."""
+    """A task, and a folder with its splits, or its splits as files or examples.
+
+    The folder may be a data set on the Hub: ``hf:owner/name`` or ``hf:owner/name/config``.
+    """
 
     task: Task | str
     folder: Path | str | None = None
@@ -35,7 +41,7 @@ class TaskData:
 
     def _training_source(self, task: Task) -> ExamplesOrFile | None:
         if self.folder is not None and self.train is None:
-            return find_split_file(Path(self.folder), "train", task.reader.file_keyword)
+            return split_file(task, self.folder, "train")
         return self.train
 
     def load_splits(self) -> tuple[Task, Examples, Examples]:
@@ -43,7 +49,7 @@ class TaskData:
         task, train = self.load_training_examples()
         source = self.dev
         if source is None and self.folder is not None:
-            source = find_split_file(Path(self.folder), "dev", task.reader.file_keyword)
+            source = split_file(task, self.folder, "dev")
         if source is None:
             return task, *hold_out(task, train)
         if isinstance(source, str | Path) and _is_same_file(self._training_source(task), source):
@@ -52,6 +58,17 @@ class TaskData:
         task.require_labels(dev, "development")
         task.require_metrics_defined(dev)
         return task, train, dev
+
+
+def split_file(task: Task, folder: Path | str, split: SplitName) -> Path | None:
+    """Return the file of a split in a folder, or of a data set on the Hub.
+
+    None if a data set on the Hub has no development split. Errors: UserError if a folder has no
+    such file, or several.
+    """
+    if HubDataset.is_named(folder):
+        return hub_split_file(task, HubDataset.parse(folder), split)
+    return find_split_file(Path(folder), split, task.reader.file_keyword)
 
 
 def load_tasks(task_data: Sequence[TaskData]) -> list[tuple[Task, Examples, Examples]]:

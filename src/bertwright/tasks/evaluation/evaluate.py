@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.core.errors import UserError
+from bertwright.data.hub.reference import HubDataset
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.baselines.comparison import compare_with_baselines
 from bertwright.tasks.baselines.storage import load_baselines
-from bertwright.tasks.catalogue import find_split_file
+from bertwright.tasks.data.task_data import split_file
 from bertwright.tasks.ensemble import Ensemble
 from bertwright.tasks.evaluation.error_analysis import iter_errors
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -81,12 +82,17 @@ def prediction_errors(
 
 
 def task_examples(task: Task, data: Path | str | Examples) -> Examples:
-    """Return labelled examples: read from a file or a folder's development file, or as passed."""
+    """Return labelled examples: read from a file or a folder's development file, or as passed.
+
+    Of a data set on the Hub, it is the development split.
+    """
     if isinstance(data, str | Path):
         path = Path(data)
-        data = task.read_examples(
-            find_split_file(path, "dev", task.reader.file_keyword) if path.is_dir() else path
-        )
+        if HubDataset.is_named(data) or path.is_dir():
+            path = split_file(task, data, "dev")
+        if path is None:
+            raise UserError(f"{data} has no development split: name a file of the task")
+        data = task.read_examples(path)
     task.output_type.validate_examples(data)
     if not data or any(task.output_type.reference(example) is None for example in data):
         raise UserError(f"task {task.name}: there are examples without labels: add the labels")

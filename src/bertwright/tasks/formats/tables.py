@@ -74,7 +74,7 @@ class TableReader(ExampleReader):
         column = self.columns.label if with_labels else None
         examples: list[Example] = []
         values: list[tuple[str, Any]] = []
-        for location, row in read_table(path, self.columns.header, self._column_names(with_labels)):
+        for location, row in read_table(path, self.columns.header, self.column_names(with_labels)):
             examples.append(
                 self._parse_example(location, row, with_labels, allow_empty=not with_labels)
             )
@@ -89,10 +89,11 @@ class TableReader(ExampleReader):
 
     def unlabelled_example(self, location: str, row: Mapping[str, Any]) -> Example:
         """Return the example of a row, without its label."""
-        _require_columns(location, self._column_names(with_labels=False), row)
+        _require_columns(location, self.column_names(with_labels=False), row)
         return self._parse_example(location, row, with_labels=False, allow_empty=True)
 
-    def _column_names(self, with_labels: bool) -> list[str]:
+    def column_names(self, with_labels: bool = True) -> list[str]:
+        """Return the columns that an example is read from."""
         columns = self.columns
         names = [columns.text, columns.pair, columns.label if with_labels else None]
         return [*(name for name in names if name is not None), *(columns.negatives * with_labels)]
