@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+import pytest
+
 LFS_SUFFIXES = (".safetensors", ".parquet", ".bin", ".onnx")
 TOKEN = "hf_" + "t" * 34
 
@@ -101,11 +103,39 @@ def running_hub() -> Generator[Hub]:
         hub.server_close()
 
 
-def use_hub(hub: Hub, cache: Path, set_value: Callable[[Any, str, Any], None]) -> None:
-    """Point the imported clients to a Hub, with an empty cache and a token."""
-    import datasets
-    from huggingface_hub import constants
+@pytest.fixture(scope="module")
+def hub_server() -> Generator[Hub]:
+    """A Hub for the tests of a module."""
+    with running_hub() as hub:
+        yield hub
 
+
+@pytest.fixture
+def hub(hub_server: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """An empty Hub that the clients in this process use, with an empty cache and no token."""
+    hub_server.clear()
+    use_hub(hub_server, tmp_path / "hugging-face", monkeypatch)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return hub_server
+
+
+@pytest.fixture
+def dataset_hub(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
+    """An empty Hub that the ``datasets`` library uses, too."""
+    import datasets  # takes long to import
+
+    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub.url)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    return hub
+
+
+def use_hub(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Point the imported clients to a Hub, with an empty cache and no token."""
+    from huggingface_hub import constants, file_download
+
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1,localhost")
+    monkeypatch.delenv("HF_TOKEN", raising=False)
+    monkeypatch.setattr(file_download.time, "sleep", lambda seconds: None)
     values = {
         "ENDPOINT": hub.url,
         "HUGGINGFACE_CO_URL_TEMPLATE": hub.url + "/{repo_id}/resolve/{revision}/{filename}",
@@ -113,11 +143,10 @@ def use_hub(hub: Hub, cache: Path, set_value: Callable[[Any, str, Any], None]) -
         "HF_TOKEN_PATH": str(cache / "token"),
         "HF_HUB_DISABLE_XET": True,
         "HF_HUB_OFFLINE": False,
+        "DOWNLOAD_CHUNK_SIZE": 1 << 12,
     }
     for name, value in values.items():
-        set_value(constants, name, value)
-    set_value(datasets.config, "HF_ENDPOINT", hub.url)
-    set_value(datasets.config, "HF_HUB_OFFLINE", False)
+        monkeypatch.setattr(constants, name, value)
 
 
 def hub_environment(hub: Hub, cache: Path) -> dict[str, str]:
@@ -125,6 +154,7 @@ def hub_environment(hub: Hub, cache: Path) -> dict[str, str]:
     return {
         "HF_ENDPOINT": hub.url,
         "HF_HOME": str(cache),
+        "HF_HUB_OFFLINE": "0",
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_TELEMETRY": "1",
         "NO_PROXY": "127.0.0.1",

@@ -63,7 +63,8 @@ def explain_hub_errors(reference: HubReference) -> Generator[None]:
         if getattr(error, "errno", None) is not None:
             raise
         # The client states a wrong size, and an answer without the Hub's headers, in words only.
-        raise UserError(f"{reference}: {first_line(error).rstrip('.')}: run again") from error
+        reason = "; ".join(first_line(cause).rstrip(".") for cause in _causes(error))
+        raise UserError(f"{reference}: {reason}: run again") from error
 
 
 def _status_message(reference: HubReference, status: int) -> str:

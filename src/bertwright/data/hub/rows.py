@@ -68,26 +68,22 @@ def open_splits(dataset: HubDataset, commit: str) -> dict[str, RowStream]:
     from datasets import exceptions
 
     name = dataset.reference.repository
-    try:
-        with explain_hub_errors(dataset.reference):
+    with explain_hub_errors(dataset.reference):
+        try:
             splits: Any = datasets.load_dataset(
                 name, dataset.config, revision=commit, streaming=True
             )
-    except exceptions.DatasetNotFoundError as error:
-        page = dataset.reference.page
-        raise UserError(
-            f"{dataset} cannot be read: accept its terms at {page}, then run 'hf auth login'"
-        ) from error
-    except (ValueError, exceptions.DatasetsError) as error:
-        configs: list[str] = []
-        if isinstance(error, ValueError):
-            configs = datasets.get_dataset_config_names(name, revision=commit)
-        if dataset.config in configs or len(configs) < 2:
-            raise UserError(f"{dataset} cannot be read: {first_line(error)}") from error
-        raise UserError(
-            f"{dataset}: choose one of its configurations, such as hf:{name}:{configs[0]}: "
-            f"{', '.join(configs)}"
-        ) from error
+        except exceptions.DatasetNotFoundError as error:
+            raise UserError(
+                f"{dataset} is gated: accept its terms at {dataset.reference.page}, then run "
+                f"'hf auth login'"
+            ) from error
+        except (RuntimeError, FileNotFoundError) as error:
+            raise UserError(
+                f"{dataset} is no data set that can be read: {first_line(error)}"
+            ) from error
+        except ValueError as error:
+            raise _configuration_error(dataset, commit, error) from error
     return {split: _describe(dataset, split, commit, rows) for split, rows in splits.items()}
 
 
@@ -114,3 +110,17 @@ def _describe(dataset: HubDataset, split: str, commit: str, rows: Any) -> RowStr
         if isinstance(feature, datasets.ClassLabel)
     }
     return RowStream(dataset, split, commit, tuple(features), class_names, rows)
+
+
+def _configuration_error(dataset: HubDataset, commit: str, error: ValueError) -> UserError:
+    """Return an error that lists the configurations, if a wrong or missing one is the cause."""
+    import datasets
+
+    name = dataset.reference.repository
+    configs = datasets.get_dataset_config_names(name, revision=commit)
+    if dataset.config in configs or len(configs) < 2:
+        return UserError(f"{dataset} cannot be read: {first_line(error)}")
+    return UserError(
+        f"{dataset}: choose one of its configurations, such as hf:{name}:{configs[0]}: "
+        f"{', '.join(configs)}"
+    )

@@ -109,6 +109,8 @@ def find_sources(
                 "txt" if name == STANDARD_INPUT else _format_from_name(name, languages)
             )
             if HubDataset.is_named(name):
+                if format is not None:
+                    raise UserError(f"{name} states its format: leave the format out")
                 file_format = HUB_FORMAT
             if file_format is None:
                 raise UserError(
