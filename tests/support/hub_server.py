@@ -69,6 +69,8 @@ class Hub(ThreadingHTTPServer):
         """Content that is sent for a path instead of the file's."""
         self.requests: list[str] = []
         """Method, path and range of every request."""
+        self.sent_bytes = 0
+        """Bytes of the contents of all files that were sent."""
 
     def add(
         self, name: str, files: Mapping[str, bytes | str] | Path, kind: str = "model"
@@ -203,6 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         if self.command != "HEAD":
+            self.server.sent_bytes += len(content)
             self.wfile.write(content)
 
     def _fail(self, status: int, code: str = "", message: str = "") -> None:
@@ -325,7 +328,9 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(stop - start)}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(content[start : start + self.server.cut_after.pop(0)])
+        sent = content[start : min(stop, start + self.server.cut_after.pop(0))]
+        self.server.sent_bytes += len(sent)
+        self.wfile.write(sent)
         self.close_connection = True
 
     def _create(self, body: bytes, query: Any) -> None:
