@@ -1,5 +1,6 @@
 """Model folders by path or by name on the Hub."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,10 @@ def _download(reference: HubReference) -> Path:
 
 def _refuse_pickles(reference: HubReference, folder: Path) -> None:
     """Raise UserError if a repository without safetensors has pickles."""
-    from huggingface_hub import HfApi, constants
+    from huggingface_hub import HfApi
 
-    if constants.HF_HUB_OFFLINE:
-        return
-    with explain_hub_errors(reference):
+    names: list[str] = []
+    with suppress(UserError), explain_hub_errors(reference):  # the folder may be used offline
         names = HfApi().list_repo_files(reference.repository, revision=folder.name)
     pickles = sorted(name for name in names if name.endswith(PICKLES))
     if pickles:
