@@ -95,6 +95,7 @@ finetune me/none --train train.tsv -o x
 generate me/none red
 glue me/none --data . -o x
 import me/none -o x
+index texts.txt --model me/none -o x
 learning-curve me/none --train train.tsv -o x
 minimal-pairs me/none pairs.jsonl
 neighbours me/none [red] --text texts.txt
@@ -104,7 +105,7 @@ pareto me/none@int8 tuned --data train.tsv
 predict me/none texts.txt
 prepare texts.txt --tokenizer me/none -o x
 pretrain --from me/none --data x -o x
-search me/none --train train.tsv --grid bert -o x
+tune me/none --train train.tsv --grid bert -o x
 sensitivity me/none --train train.tsv
 serve me/none --port 0
 static me/none texts.txt -o x
