@@ -14,6 +14,7 @@ from bertwright.modules.embedding_lookup import empty_embedding
 from bertwright.modules.embeddings.embeddings import Embeddings
 from bertwright.modules.feed_forward import ACTIVATIONS, Activation
 from bertwright.modules.linear_cross_entropy import linear_cross_entropy
+from bertwright.modules.max_logits import max_logits
 from bertwright.modules.norms import NormConfig
 from bertwright.modules.parameter_roles import ParameterRole
 
@@ -177,6 +178,18 @@ class LMHead(nn.Module):
         return nn.functional.linear(
             self.transformed_states(hidden_states), self._output_table(embedding_table), self.bias
         )
+
+    def max_logits(self, hidden_states: Tensor, embedding_table: Tensor, is_read: Tensor) -> Tensor:
+        """Return the largest logit (B, V) of each token over the positions of a text, float32.
+
+        hidden_states: (B, L, D); is_read: (B, L) bool. Rows without a token have -inf.
+        """
+        states, table = self.transformed_states(hidden_states), self._output_table(embedding_table)
+        logits = max_logits(states, table, is_read).float()
+        logits = logits if self.bias is None else logits + self.bias
+        if self.unused_token_mask is None:
+            return logits
+        return logits.masked_fill(self.unused_token_mask.to(logits.device), -torch.inf)
 
     def loss(
         self,
