@@ -232,10 +232,10 @@ class TaskOptions(FineTuningOptions):
     def _require_negatives_used(self, task: "Task") -> None:
         """Raise UserError for columns of negatives that neither the loss nor a metric uses."""
         from bertwright.tasks.metrics.ranking import RANKING_METRICS
-        from bertwright.tasks.outputs import SimilarityOutput
+        from bertwright.tasks.outputs import MatchingOutput
 
         output, is_ranked = task.output_type, bool({*task.metrics} & {*RANKING_METRICS})
-        uses_pairs_only = isinstance(output, SimilarityOutput) and output.loss == "cosine"
+        uses_pairs_only = isinstance(output, MatchingOutput) and output.loss == "cosine"
         if self.other and uses_pairs_only and not is_ranked:
             raise UserError(
                 "--other: the loss cosine learns from pairs alone: leave it out, or choose "

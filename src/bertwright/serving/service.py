@@ -26,7 +26,7 @@ from bertwright.serving.tokenization_pool import Args, ResultT, TokenizationPool
 from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import ExtractiveQuestion, TaskExample
-from bertwright.tasks.outputs import FloatArray, GeneratedOutput, Prediction, SimilarityOutput
+from bertwright.tasks.outputs import FloatArray, GeneratedOutput, MatchingOutput, Prediction
 from bertwright.tasks.outputs.output_type import group_by_example
 
 MAX_MASKED_POSITIONS = 512
@@ -208,7 +208,7 @@ class InferenceService:
         for sequence in sequences:
             index, size = sequence.example_index, len(sequence.token_ids)
             # The windows of one text are added up, but not the texts of a similarity example.
-            if isinstance(output_type, SimilarityOutput):
+            if isinstance(output_type, MatchingOutput):
                 sizes[index] = max(sizes[index], size)
             else:
                 sizes[index] += size

@@ -143,6 +143,26 @@ class ExampleEncoder:
             for sequence in self._encode_texts(n, [a] if e.pair is None else [a, b], stride)
         ]
 
+    def encode_texts(
+        self,
+        texts: Sequence[str],
+        max_length: int | None = None,
+        prefix_ids: Sequence[int] = (),
+    ) -> list[TaskSequence]:
+        """Return one sequence for every text, with its index as ``example_index``.
+
+        Sequences have at most ``max_length`` tokens, by default those of the encoder.
+        ``prefix_ids`` stand between the start token and every text.
+        """
+        limit = min(max_length or self.max_length, self.max_length)
+        available = max(limit - 2 - len(prefix_ids), 0)
+        return [
+            self._build_sequence(
+                index, [[*prefix_ids, *ids[:available]]], max(len(ids) - available, 0)
+            )
+            for index, ids in enumerate(self.tokenizer.encode_batch(list(texts)))
+        ]
+
     def encode_questions(
         self, questions: Sequence[ExtractiveQuestion], stride: int, max_question_length: int
     ) -> list[TaskSequence]:

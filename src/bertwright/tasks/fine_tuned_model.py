@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from pydantic import Field, ValidationError
+from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from bertwright.core.config import InferencePrecision, Settings, to_user_error
@@ -19,6 +20,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.files import parse_json, read_text, write_text
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.model import Model
+from bertwright.models.retrieval_encoder import RetrievalEncoder
 from bertwright.models.saving import (
     CARD_FILE,
     RECIPE_FILE,
@@ -45,6 +47,7 @@ from bertwright.tasks.example_encoder import (
 )
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.heads.head import HeadConfig, TaskHead, parameter_shapes
+from bertwright.tasks.heads.text_vectors import StaticTokenWeights
 from bertwright.tasks.inputs import TaskInputs, as_examples
 from bertwright.tasks.model_card import model_card
 from bertwright.tasks.outputs import (
@@ -54,15 +57,19 @@ from bertwright.tasks.outputs import (
     Prediction,
     SimilarityOutput,
 )
+from bertwright.tasks.outputs.late_interaction import LateInteractionDecoder
+from bertwright.tasks.outputs.sparse import SparseDecoder
+from bertwright.tasks.outputs.text_vectors import SparseEntries
+from bertwright.tasks.retrieval_encoders import TokenVectorEncoder, TokenWeightEncoder
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import HeadSpec, TaskModel, tokens_at
+from bertwright.tasks.task_model import HeadSpec, TaskModel
 
 
 class FineTunedModel(TextModel):
     """A :class:`TextModel` fine-tuned for a task, with ``predict``.
 
-    It has no language-model head, unless its outputs are texts: ``fill_mask`` and ``score`` need
-    the pretrained model.
+    It has no language-model head, unless its outputs are texts or weights of tokens: ``fill_mask``
+    and ``score`` need the pretrained model.
     ``max_length`` is the maximum sequence length; the default is the encoder's, at most 512.
     ``temperature`` divides the logits. ``folder`` is the folder that the model was loaded from, if
     any. A model trained for similarity embeds texts with the pooling it was trained with.
@@ -205,6 +212,15 @@ class FineTunedModel(TextModel):
         compute: Callable[[TextBatch, Tensor | None, Sequence[int]], Tensor],
     ) -> Iterator[tuple[list[int], list[FloatArray]]]:
         """Iterate over batches: sequence indices, and (k, K) of ``compute`` for each."""
+        for batch, positions, output_lengths in self._sequence_batches(sequences):
+            outputs = require_finite_outputs(compute(batch, positions, output_lengths).cpu())
+            indices: list[int] = batch.indices.tolist()
+            yield indices, np.split(outputs.numpy(), np.cumsum(output_lengths)[:-1])
+
+    def _sequence_batches(
+        self, sequences: Sequence[TaskSequence]
+    ) -> Iterator[tuple[TextBatch, Tensor | None, list[int]]]:
+        """Iterate over batches, their flat output positions, and the outputs of each sequence."""
         has_segments = self.example_encoder.has_segments
         for batch in text_batches(
             [sequence.token_ids for sequence in sequences],
@@ -214,14 +230,11 @@ class FineTunedModel(TextModel):
             self.batch_tokens,
             document_ids_of(sequences),
         ):
-            indices: list[int] = batch.indices.tolist()
-            members = [sequences[index] for index in indices]
+            members = [sequences[index] for index in batch.indices]
             positions = None
-            if self.task.output_type.level == "token":
+            if self.task.output_type.has_output_positions:
                 positions = flat_positions(members, batch.token_ids.shape[1]).to(self.device)
-            output_lengths = [self.output_decoder.output_length(sequence) for sequence in members]
-            outputs = require_finite_outputs(compute(batch, positions, output_lengths).cpu())
-            yield indices, np.split(outputs.numpy(), np.cumsum(output_lengths)[:-1])
+            yield batch, positions, [self.output_decoder.output_length(s) for s in members]
 
     def batch_outputs(
         self, batch: TextBatch, positions: Tensor | None, output_lengths: Sequence[int]
@@ -233,13 +246,52 @@ class FineTunedModel(TextModel):
         head, document_ids = self.task_model.head, batch.token_info.document_ids
         output_positions = head.output_positions(batch.token_ids, document_ids, positions)
         states = self.hidden_states(head.layers, batch, output_positions).float()
-        return head(
-            states,
-            document_ids,
-            output_lengths,
-            token_ids=tokens_at(batch.token_ids, output_positions),
-            segment_ids=batch.token_info.segment_ids,
-        )
+        inputs = batch.token_ids, batch.token_info, positions, output_lengths
+        return self.task_model.head_outputs(states, *inputs)
+
+    @torch.inference_mode()
+    def token_weights(self, sequences: Sequence[TaskSequence]) -> csr_matrix:
+        """Return the weights (N, V) of all tokens in texts, for a head that weights tokens.
+
+        Only the weights above 0 are copied from the device. Queries with static weights do not pass
+        through the encoder.
+        """
+        entries = SparseEntries(len(sequences), self.task_model.vocab_size)
+        static = self._static_token_weights()
+        is_static = [static is not None and bool(s.positions) for s in sequences]
+        for row, sequence in enumerate(sequences):
+            if static is not None and is_static[row]:
+                tokens = np.unique(
+                    [sequence.token_ids[position] for position in sequence.positions]
+                )
+                entries.add(np.full(len(tokens), row), tokens, static[tokens])
+        encoded = np.flatnonzero(~np.array(is_static, bool))
+        for batch, positions, output_lengths in self._sequence_batches(
+            [sequences[row] for row in encoded.tolist()]
+        ):
+            outputs = self.batch_outputs(batch, positions, output_lengths)
+            rows, tokens = outputs.nonzero(as_tuple=True)
+            weights = require_finite_outputs(outputs[rows, tokens].cpu()).numpy()
+            rows = encoded[batch.indices[rows.cpu().numpy()]]
+            entries.add(rows, tokens.cpu().numpy(), weights)
+        return entries.matrix()
+
+    def _static_token_weights(self) -> FloatArray | None:
+        """Return the weights (V,) of the tokens of queries, if they do not depend on the query."""
+        classifier = self.task_model.head.classifier
+        if not isinstance(classifier, StaticTokenWeights):
+            return None
+        return classifier.weights.cpu().numpy()
+
+    def retrieval_encoder(self) -> RetrievalEncoder:
+        """Return the encoder of the representation that the model was trained for."""
+        match self.output_decoder:
+            case SparseDecoder():
+                return TokenWeightEncoder(self, self.output_decoder, self.task_model.vocab_size)
+            case LateInteractionDecoder():
+                return TokenVectorEncoder(self, self.output_decoder)
+            case _:
+                return super().retrieval_encoder()
 
     def save(self, folder: str | Path, training: Mapping[str, Any] | None = None) -> None:
         """Write the model folder, weights last: a new folder with weights is complete."""
@@ -368,15 +420,17 @@ def embedding_config(
 def _encoder_model(task_model: TaskModel, embedding: SentenceVectorSettings) -> Model:
     """Return the encoder of a task model as a model that shares its parameters.
 
-    A decoder comes with it, and with the decoder its LM head and the recipe's objectives.
+    A decoder or an LM head comes with it, and with these the recipe's objectives.
     """
-    has_decoder = task_model.decoder is not None
-    unused = {"pooler": False} if has_decoder else ENCODER_ONLY
+    has_decoder, has_lm_head = task_model.decoder is not None, task_model.lm_head is not None
+    unused: dict[str, Any] = {"pooler": False} if has_lm_head else ENCODER_ONLY
     with torch.device("meta"):
         recipe = task_model.recipe.model_copy(update={**unused, "vectors": embedding})
         model = Model(recipe, task_model.vocab_size)
     model.encoder = task_model.encoder
-    if has_decoder:
-        model.decoder, model.output = task_model.decoder, task_model.lm_head
+    if has_lm_head:
+        model.output = task_model.lm_head
         model.heads.clear()
+    if has_decoder:
+        model.decoder = task_model.decoder
     return model

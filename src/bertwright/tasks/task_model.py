@@ -21,6 +21,7 @@ from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
 from bertwright.tasks.finetuning.truncated_backprop import TruncatedBackpropConfig
 from bertwright.tasks.heads.decoder_head import DecoderHeadConfig
 from bertwright.tasks.heads.head import HeadConfig, TaskHead, TaskHeadContext
+from bertwright.tasks.heads.text_vectors import TextInputs, TextVectorHead
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class HeadSpec:
     def has_decoder(self) -> bool:
         """Whether the outputs are texts, which the pre-trained decoder generates."""
         return isinstance(self.config, DecoderHeadConfig)
+
+    @property
+    def uses_lm_head(self) -> bool:
+        """Whether the outputs come from the pre-trained language-model head."""
+        return self.config.uses_lm_head
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class TaskModel(nn.Module):
     """An encoder with a task head; ``adaptation`` describes what was added to the encoder.
 
     If the outputs are texts, ``decoder`` and ``lm_head`` generate them, and the head is empty.
+    ``lm_head`` also gives the outputs that are weights of tokens.
     """
 
     def __init__(
@@ -81,6 +88,7 @@ class TaskModel(nn.Module):
         self.decoder, self.lm_head = None, None
         if head_spec.has_decoder:
             self.decoder = _build_decoder(recipe, self.encoder)
+        if head_spec.uses_lm_head:
             self.lm_head = _build_lm_head(recipe, self.encoder, vocab_size)
 
     def forward(
@@ -95,9 +103,28 @@ class TaskModel(nn.Module):
         states = self.head.layers.hidden_states(
             self.encoder, token_ids, token_info, output_positions=output_positions
         )
+        return self.head_outputs(states, token_ids, token_info, positions, output_lengths)
+
+    def head_outputs(
+        self,
+        hidden_states: Tensor,
+        token_ids: Tensor,
+        token_info: TokenInfo,
+        positions: Tensor | None = None,
+        output_lengths: Sequence[int] = (),
+    ) -> Tensor:
+        """Map the hidden states that the head reads to float32 outputs; see :meth:`forward`."""
+        document_ids = token_info.document_ids
+        if isinstance(self.head, TextVectorHead):
+            table = self.encoder.embeddings.table
+            inputs = TextInputs(
+                token_ids, is_real(token_ids, document_ids), positions, self.lm_head, table
+            )
+            return self.head.represent(hidden_states, inputs)
+        output_positions = self.head.output_positions(token_ids, document_ids, positions)
         return self.head(
-            states,
-            token_info.document_ids,
+            hidden_states,
+            document_ids,
             output_lengths,
             token_ids=tokens_at(token_ids, output_positions),
             segment_ids=token_info.segment_ids,
@@ -153,9 +180,8 @@ class MultiTaskModel(nn.Module):
         self.heads = nn.ModuleList(heads)
         has_decoder = any(spec.has_decoder for spec in head_specs)
         self.decoder = _build_decoder(recipe, self.encoder) if has_decoder else None
-        self.lm_head = (
-            _build_lm_head(recipe, self.encoder, vocab_size) if has_lm_head or has_decoder else None
-        )
+        has_lm_head = has_lm_head or any(spec.uses_lm_head for spec in head_specs)
+        self.lm_head = _build_lm_head(recipe, self.encoder, vocab_size) if has_lm_head else None
         self.distillation_loss: nn.Module | None = None
 
     def head_of(self, task_index: int) -> TaskHead:
@@ -214,6 +240,21 @@ class MultiTaskModel(nn.Module):
             )
         pooled = head.pool(hidden_states, document_ids)[: sum(output_lengths)]
         return head.project(pooled, output_lengths, head_rng)
+
+    def text_vectors(
+        self,
+        task_index: int,
+        hidden_states: Tensor,
+        token_ids: Tensor,
+        token_info: TokenInfo,
+        positions: Tensor | None,
+    ) -> Tensor:
+        """Map hidden states (B, L, W) to the representations of B texts, float32."""
+        head, table = self.head_of(task_index), self.encoder.embeddings.table
+        assert isinstance(head, TextVectorHead), "the head represents texts"
+        is_token = is_real(token_ids, token_info.document_ids)
+        inputs = TextInputs(token_ids, is_token, positions, self.lm_head, table)
+        return head.represent(hidden_states, inputs)
 
     @property
     def has_penalty(self) -> bool:
@@ -280,8 +321,9 @@ class MultiTaskModel(nn.Module):
         state = {n: t for n, t in tensors.items() if n.startswith("encoder.")}
         head = _without_prefix(tensors, f"heads.{task_index}.")
         state |= {f"head.{name}": tensor for name, tensor in head.items()}
-        if self.head_specs[task_index].has_decoder:
-            state |= {n: t for n, t in tensors.items() if n.startswith(("decoder.", "lm_head."))}
+        spec = self.head_specs[task_index]
+        prefixes = ("decoder.",) * spec.has_decoder + ("lm_head.",) * spec.uses_lm_head
+        state |= {n: t for n, t in tensors.items() if n.startswith(prefixes)}
         load_tensors(model, state, "snapshot")
         return model
 
@@ -313,6 +355,13 @@ def _build_lm_head(recipe: Recipe, encoder: Encoder, vocab_size: int) -> LMHead:
 def tokens_at(token_ids: Tensor, positions: Tensor | None) -> Tensor | None:
     """Return the tokens (M,) of token_ids (B, L) at flat positions (M,); None without positions."""
     return None if positions is None else token_ids.flatten()[positions]
+
+
+def is_real(token_ids: Tensor, document_ids: Tensor | None) -> Tensor:
+    """Return whether each position of token_ids (B, L) holds a token, (B, L) bool."""
+    if document_ids is None:
+        return torch.ones_like(token_ids, dtype=torch.bool)
+    return document_ids >= 0
 
 
 def _without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -25,10 +25,10 @@ from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs import (
     ClassInWordsOutput,
     DependencyHeadOutput,
+    MatchingOutput,
     MultipleChoiceOutput,
     NumberInWordsOutput,
     RelevanceOutput,
-    SimilarityOutput,
     SpanOutput,
     TextOutput,
     TokenClassificationOutput,
@@ -61,7 +61,7 @@ def fit_baselines(
             baselines.append(WordTagBaseline.fit(texts))
         case DependencyHeadOutput():
             baselines.append(NeighbourHeadBaseline.fit(texts))
-        case SimilarityOutput() | RelevanceOutput() | MultipleChoiceOutput():
+        case MatchingOutput() | RelevanceOutput() | MultipleChoiceOutput():
             baselines.append(TfIdfCosineBaseline.fit(task, texts))
         case TextOutput():
             baselines.append(CopyBaseline.fit(task, texts))

@@ -17,7 +17,7 @@ from bertwright.tasks.baselines.linear import (
     fit_linear,
 )
 from bertwright.tasks.formats.examples import Example, Examples, ExtractiveQuestion, MultipleChoice
-from bertwright.tasks.outputs import Prediction, SimilarityOutput
+from bertwright.tasks.outputs import MatchingOutput, Prediction
 from bertwright.tasks.task import Task
 
 MAX_FEATURES, MAX_DENSE = 20_000, 4_096
@@ -127,7 +127,7 @@ class TfIdfCosineBaseline(TaskBaseline):
     @staticmethod
     def fit(task: Task, examples: Examples) -> "TfIdfCosineBaseline":
         """Fit the vocabulary to the training examples."""
-        has_vectors = isinstance(task.output_type, SimilarityOutput)
+        has_vectors = isinstance(task.output_type, MatchingOutput)
         texts = [text for example in examples for text in _example_texts(example)]
         features = TfIdfFeatures.fit(texts, MAX_DENSE if has_vectors else MAX_FEATURES)
         return TfIdfCosineBaseline(features, has_vectors, num_training_examples=len(examples))

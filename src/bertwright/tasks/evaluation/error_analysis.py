@@ -9,10 +9,10 @@ from bertwright.tasks.metrics.squad import exact_match
 from bertwright.tasks.outputs import (
     ClassificationOutput,
     ClassInWordsOutput,
+    MatchingOutput,
     MultiLabelOutput,
     Prediction,
     RelevanceOutput,
-    SimilarityOutput,
     SpanOutput,
     TokenClassificationOutput,
 )
@@ -69,7 +69,7 @@ def iter_errors(
 
 def _max_label(task: Task, records: Sequence[dict[str, Any]]) -> float:
     """Return the label that a prediction of 1 means: 1 for plain numbers."""
-    if isinstance(task.output_type, SimilarityOutput):
+    if isinstance(task.output_type, MatchingOutput):
         return task.output_type.max_label
     if isinstance(task.output_type, RelevanceOutput):
         return max([1.0, *(float(line["reference"]) for line in records)])

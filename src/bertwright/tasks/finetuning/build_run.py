@@ -136,8 +136,8 @@ def build_run(
         for head, encoded in zip(heads, encoded_tasks, strict=True)
     ]
     used_vocabulary = None
-    writes_text = any(spec.has_decoder for spec in head_specs)
-    if not (has_lm_head or writes_text or config.adaptation.is_parameter_efficient):
+    uses_lm_head = any(spec.uses_lm_head for spec in head_specs)
+    if not (has_lm_head or uses_lm_head or config.adaptation.is_parameter_efficient):
         used_vocabulary = UsedVocabulary.from_tasks(
             model.model.encoder, encoded_tasks, model.tokenizer.special_tokens.pad
         )

@@ -18,7 +18,12 @@ from bertwright.optimisers.adam import AdamWConfig
 from bertwright.optimisers.master_parameters import MasterParameters, parameter_levels
 from bertwright.runtime.compiler import toolchain_hash
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.finetuning.batching.batches import TASK_LOSS, TaskBatch, TaskBatchSource
+from bertwright.tasks.finetuning.batching.batches import (
+    OUTPUT_PENALTY,
+    TASK_LOSS,
+    TaskBatch,
+    TaskBatchSource,
+)
 from bertwright.tasks.finetuning.batching.encoded_task import (
     EncodedTask,
     TaskSchedule,
@@ -352,6 +357,10 @@ class _TaskLosses:
                     head, decoder, states[real], document_ids[real], batch.targets, head_rng
                 )
                 return outputs, replace(outputs_and_loss(outputs)[1], sum=loss)
+            if head.config.pooling == "all":
+                inputs = batch.token_ids, batch.token_info, batch.positions
+                outputs = model.text_vectors(task_index, states, *inputs)[real]
+                return outputs_and_loss(outputs)
             outputs = model.head_outputs(
                 task_index,
                 states,
@@ -384,7 +393,8 @@ class _TaskLosses:
         if run.distillation_loss is not None:
             return self._distillation_losses(run.distillation_loss, batch, progress, forward_pass)
         if model.lm_head is None or not run.config.language_model:
-            return {TASK_LOSS: forward_pass()[1]}
+            outputs, loss = forward_pass()
+            return {TASK_LOSS: loss, **self._output_penalty(batch, outputs, progress)}
         states = hidden_states(None)
         width = model.recipe.encoder.width
         lm_loss = next_token_loss(
@@ -397,6 +407,17 @@ class _TaskLosses:
         if positions is not None:
             states = states.flatten(0, 1).index_select(0, positions)
         return {TASK_LOSS: apply_head(states)[1], NEXT_TOKENS: lm_loss}
+
+    def _output_penalty(
+        self, batch: TaskBatch, outputs: Tensor, progress: Progress
+    ) -> dict[str, Loss]:
+        """Return the penalty on the outputs of a step, for output types that have one."""
+        encoded_task = self.run.encoded_tasks[batch.task_index]
+        if not encoded_task.task.output_type.is_penalised:
+            return {}
+        decoder, lengths = encoded_task.output_decoder, batch.item_output_lengths
+        penalty = decoder.penalty(outputs, lengths, progress.fraction)
+        return {OUTPUT_PENALTY: Loss(penalty, 1.0, penalty.new_zeros(()))}
 
     def _distillation_losses(
         self,

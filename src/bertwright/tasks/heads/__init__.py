@@ -11,6 +11,7 @@ from bertwright.tasks.heads.kinds import (
     PoolerHeadConfig,
     TransformHeadConfig,
 )
+from bertwright.tasks.heads.text_vectors import TokenVectorHeadConfig, TokenWeightHeadConfig
 
 __all__ = [
     "AnswerNetworkHeadConfig",
@@ -22,5 +23,7 @@ __all__ = [
     "MLPHeadConfig",
     "PoolerHeadConfig",
     "TaskHead",
+    "TokenVectorHeadConfig",
+    "TokenWeightHeadConfig",
     "TransformHeadConfig",
 ]

@@ -1,6 +1,6 @@
 """The head of tasks whose outputs are texts: none, since the decoder reads the hidden states."""
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import nn
 
@@ -18,6 +18,7 @@ class DecoderHeadConfig(HeadConfig):
 
     kind: Literal["decoder"] = "decoder"
     pooling: HeadPooling = "all"
+    uses_lm_head: ClassVar[bool] = True
 
     def build_trunk(self, context: TaskHeadContext, width: int) -> Trunk:
         return nn.Identity(), width, (0.0, 0.0)

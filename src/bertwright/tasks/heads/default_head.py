@@ -26,11 +26,15 @@ from bertwright.tasks.heads.kinds import (
 from bertwright.tasks.heads.layers import HeadMix, HeadNorm
 from bertwright.tasks.heads.pooling import HeadPooling
 from bertwright.tasks.heads.task_visibility import can_be_siamese, check_siamese
+from bertwright.tasks.heads.text_vectors import TokenVectorHeadConfig, TokenWeightHeadConfig
 from bertwright.tasks.outputs import (
     ClassificationOutput,
     ClozeOutput,
+    LateInteractionOutput,
+    MatchingOutput,
     OutputType,
     SimilarityOutput,
+    SparseOutput,
 )
 
 
@@ -107,7 +111,7 @@ def _frozen_head(recipe: Recipe, output_type: OutputType, has_pairs: bool) -> He
     It is linear and reads the mean over the text. For pairs it is siamese, since a pretrained
     encoder has not learned to compare two texts in one sequence.
     """
-    if isinstance(output_type, ClozeOutput | SimilarityOutput) or output_type.level == "text":
+    if isinstance(output_type, ClozeOutput | MatchingOutput) or output_type.level == "text":
         return None
     if output_type.level == "token":
         # Question answering reads all tokens of a text: four layers of them take too much memory.
@@ -134,6 +138,8 @@ def default_head(
     """
     if output_type.level == "text":
         return DecoderHeadConfig()
+    if (text_head := _text_vector_head(output_type)) is not None:
+        return text_head
     by_halves = is_split_by_direction(recipe.encoder.visibility)
     causal = _reads_one_way(recipe)
     start_token: HeadPooling = "last" if recipe.assembly.ends_with_start_token else "first"
@@ -163,6 +169,20 @@ def default_head(
     return DenseHeadConfig(pooling=start_token)
 
 
+def _text_vector_head(output_type: OutputType) -> HeadConfig | None:
+    """Return the head of a representation for retrieval; None for other output types."""
+    match output_type:
+        case SparseOutput():
+            is_static = output_type.queries == "static"
+            return TokenWeightHeadConfig(
+                static_queries=is_static, double_log=output_type.double_log
+            )
+        case LateInteractionOutput():
+            return TokenVectorHeadConfig()
+        case _:
+            return None
+
+
 def _reads_one_way(recipe: Recipe) -> bool:
     """Return whether only the position that is read last depends on a whole text."""
     visibility = recipe.encoder.visibility
@@ -177,6 +197,9 @@ def check_head(
         kind = output_type.kind_name()
         other = "the decoder" if output_type.level == "text" else "another head"
         return f"head.kind: output type {kind} needs {other}: leave head out"
+    if (expected := _text_vector_head(output_type)) is not None:
+        kind = output_type.kind_name()
+        return None if config == expected else f"head: output type {kind} has its own: leave it out"
     if config.pooling == "all" or isinstance(config, DecoderHeadConfig):
         is_plain = config == DecoderHeadConfig()
         return None if is_plain else "head.pooling: all is for a decoder, which reads all positions"

@@ -88,6 +88,9 @@ class HeadConfig(Config):
     is_recurrent: ClassVar[bool] = False
     """True if the trunk is a recurrent network."""
 
+    uses_lm_head: ClassVar[bool] = False
+    """True if the outputs come from the pre-trained language-model head."""
+
     def build(self, context: TaskHeadContext) -> "TaskHead":
         """Build the head."""
         input_width = self._input_width(context)

@@ -1,4 +1,4 @@
-"""Output types: classes, labels, numbers, tags, heads, spans, options, similarity, texts..."""
+"""Output types: classes, labels, numbers, tags, heads, spans, options, matches, texts..."""
 
 from bertwright.tasks.outputs.classification import (
     ClassificationOutput,
@@ -8,11 +8,14 @@ from bertwright.tasks.outputs.classification import (
 from bertwright.tasks.outputs.cloze import ClozeOutput
 from bertwright.tasks.outputs.dependency_heads import DependencyHeadOutput
 from bertwright.tasks.outputs.generated import GeneratedOutput, TextOutput
+from bertwright.tasks.outputs.late_interaction import LateInteractionOutput
+from bertwright.tasks.outputs.matching import MatchingOutput
 from bertwright.tasks.outputs.multiple_choice import MultipleChoiceOutput
 from bertwright.tasks.outputs.output_type import FloatArray, OutputDecoder, OutputType, Prediction
 from bertwright.tasks.outputs.relevance import RelevanceOutput
 from bertwright.tasks.outputs.similarity import SimilarityOutput
 from bertwright.tasks.outputs.span import SpanOutput
+from bertwright.tasks.outputs.sparse import SparseOutput
 from bertwright.tasks.outputs.token_classification import TokenClassificationOutput
 from bertwright.tasks.outputs.verbalised import ClassInWordsOutput, NumberInWordsOutput
 
@@ -23,6 +26,8 @@ __all__ = [
     "DependencyHeadOutput",
     "FloatArray",
     "GeneratedOutput",
+    "LateInteractionOutput",
+    "MatchingOutput",
     "MultiLabelOutput",
     "MultipleChoiceOutput",
     "NumberInWordsOutput",
@@ -33,6 +38,7 @@ __all__ = [
     "RelevanceOutput",
     "SimilarityOutput",
     "SpanOutput",
+    "SparseOutput",
     "TextOutput",
     "TokenClassificationOutput",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -30,6 +31,7 @@ from bertwright.tasks.formats.labels import LabelKind
 from bertwright.tasks.metrics.generated_text import ScoredText
 from bertwright.tasks.metrics.metrics import Metric, MetricSums, mean_sums
 from bertwright.tasks.outputs.calibration import CalibrationData, fit_calibration
+from bertwright.tasks.outputs.text_vectors import TextVectors
 
 FloatArray = NDArray[np.float32]
 
@@ -54,13 +56,13 @@ class Prediction:
         value: a label, labels, a number, a text, the index of an option, or a tag for each word.
         probabilities: of each label or option; for tags, of the predicted tag of each word; for
             spans and generated texts, of the predicted text.
-        vectors: (texts, D) vectors of the example's texts, for similarity.
+        vectors: the representations of the example's texts, for texts that are encoded apart.
         scored_text: the generated text, and the likelihood of its reference.
     """
 
     value: str | float | int | tuple[str, ...]
     probabilities: dict[str, float] | tuple[float, ...] | float | None = None
-    vectors: FloatArray | None = field(default=None, compare=False, repr=False)
+    vectors: TextVectors | None = field(default=None, compare=False, repr=False)
     scored_text: ScoredText | None = field(default=None, compare=False, repr=False)
 
     def as_dict(self) -> dict[str, Any]:
@@ -79,6 +81,10 @@ class PredictingModel(Protocol):
 
     def head_outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
         """Return the head outputs of each sequence: (k, K) float32 each."""
+        ...
+
+    def token_weights(self, sequences: Sequence[TaskSequence]) -> csr_matrix:
+        """Return the token weights (N, V) of texts, for a head that weights tokens."""
         ...
 
     def language_id(self, language: str | None) -> int | None:
@@ -107,6 +113,8 @@ class OutputType(Config):
     """Whether all sequences of an example are trained in the same step."""
     has_convex_loss: ClassVar[bool] = True
     """Whether the loss is convex in the head's outputs, so that a linear head can be solved for."""
+    is_penalised: ClassVar[bool] = False
+    """Whether a penalty on the head's outputs is added to the loss."""
     question_segment: ClassVar[int | None] = None
     """Segment of the question, which gets global attention if the encoder supports it (Beltagy et
     al. 2020, section 3.1); None if there is no question."""
@@ -117,6 +125,11 @@ class OutputType(Config):
     def can_use_stride(self) -> bool:
         """True if long texts could be split into windows, but ``stride`` is not set."""
         return False
+
+    @property
+    def has_output_positions(self) -> bool:
+        """True if the head reads some positions of a sequence that the sequence names."""
+        return self.level == "token"
 
     @property
     def has_in_batch_negatives(self) -> bool:
@@ -299,6 +312,10 @@ class OutputDecoder(ABC):
         cross-entropy.
         """
         return cross_entropy(self.logits(outputs, output_lengths), targets)
+
+    def penalty(self, outputs: Tensor, output_lengths: Sequence[int], fraction: float) -> Tensor:
+        """Return the penalty () on the outputs of a step; ``fraction`` of the run is completed."""
+        return outputs.new_zeros(())
 
     def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Any:
         """Return logits (N, C) over the classes; None for regression."""

@@ -34,6 +34,9 @@ MICRO_BATCH_POSITIONS = 8192
 TASK_LOSS = "task"
 """Name of the loss of the labels."""
 
+OUTPUT_PENALTY = "output_penalty"
+"""Name of the penalty on the outputs of a head."""
+
 
 @dataclass(frozen=True)
 class TaskBatch:
@@ -108,6 +111,8 @@ class TaskBatchSource:
             first_output += sum(micro_batch.item_output_lengths)
         sequences = [task.sequences[n] for item in items[: step.num_real] for n in item]
         counts = {TASK_LOSS: float(count)}
+        if task.task.output_type.is_penalised:
+            counts[OUTPUT_PENALTY] = 1.0
         if self.has_language_model:
             counts[NEXT_TOKENS] = float(sum(len(sequence.token_ids) - 1 for sequence in sequences))
         num_tokens = sum(len(sequence.token_ids) for sequence in sequences)
@@ -167,7 +172,7 @@ def build_task_batch(
         indices,
         token_ids,
         token_info,
-        flat_positions(sequences, length).to(device) if output_type.level == "token" else None,
+        flat_positions(sequences, length).to(device) if output_type.has_output_positions else None,
         [output_length(sequence) for sequence in sequences],
         [sum(output_length(task.sequences[n]) for n in task.items[item]) for item in real],
         torch.tensor(targets, dtype=target_dtype(task), device=device),
