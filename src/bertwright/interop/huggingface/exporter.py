@@ -32,7 +32,7 @@ from bertwright.models import Model
 from bertwright.tasks.example_encoder import num_pair_separators
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.outputs import GeneratedOutput, MultiLabelOutput, SpanOutput
+from bertwright.tasks.outputs import GeneratedOutput, MatchingOutput, MultiLabelOutput, SpanOutput
 from bertwright.tasks.outputs.generated import TEXT_FIELD
 from bertwright.tasks.task_model import TaskModel
 
@@ -137,8 +137,9 @@ def task_config(model: FineTunedModel, family: ModelFamily) -> dict[str, Any]:
     }
     if task.output_type.kind_name() in PROBLEM_TYPES:
         config["problem_type"] = PROBLEM_TYPES[task.output_type.kind_name()]
-    elif (kind := task.output_type.kind_name()) not in ("tags", "span", "option"):
-        other = " or export it to sentence-transformers" if kind == "closeness" else ""
+    elif (kind := task.output_type.kind_name()) not in ("tags", "span", "option", "relevance"):
+        is_matching = isinstance(task.output_type, MatchingOutput)
+        other = " or export it to sentence-transformers" if is_matching else ""
         raise UserError(
             f"no stock class has an output of type {kind}: use the bertwright folder{other}"
         )

@@ -1,83 +1,75 @@
-"""Export an encoder to a sentence-transformers folder: a stock model and its pooling."""
+"""Export an encoder of dense vectors: a stock model and its pooling."""
 
 import copy
-import json
-import shutil
 from pathlib import Path
-from typing import Any
 
-import tokenizers as library
 import torch
-from tokenizers.processors import TemplateProcessing
 
-from bertwright.batches.formats import InputFormat
-from bertwright.core.errors import MissingExtra, UserError
+from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder
-from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
 from bertwright.interop.huggingface import CONFIG_FILE
-from bertwright.interop.huggingface.exporter import HuggingFaceExport, export_huggingface
+from bertwright.interop.huggingface.exporter import HuggingFaceExport
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.families.registry import find_family
-from bertwright.interop.huggingface.sentence_transformers_config import (
-    EXPORTED_KEYS,
-    MODEL_CONFIG_FILE,
-    MODULES_FILE,
-    TRANSFORMER_CONFIG_FILES,
-)
+from bertwright.interop.huggingface.sentence_transformers_config import EXPORTED_KEYS
 from bertwright.interop.huggingface.tokenizer.settings import NO_MAX_LENGTH
 from bertwright.interop.parity import Parity
+from bertwright.interop.sentence_transformers.folder import (
+    SAMPLE_TEXTS,
+    require_sentence_transformers,
+    write_json,
+    write_model_config,
+    write_modules,
+    write_stock_model,
+    write_transformer_config,
+)
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel, embedding_config
 from bertwright.tasks.outputs import SimilarityOutput
 
-SAMPLE_TEXTS = (
-    "A text.",
-    "Another one, which is longer than the first and ends later.",
-    "It costs 12.50, she wrote; \u201cnot one\u201d reader believed it!",
-    "A text of many words. " * 200,
-)
-"""Texts of several lengths, one beyond the maximum length of most encoders."""
-
 _MODULE_PACKAGE = "sentence_transformers.models"
 
 
-def export_sentence_transformers(
+def export_dense_encoder(
     model: TextModel, folder: Path, verify: bool = False, model_type: str | None = None
 ) -> HuggingFaceExport:
-    """Write a sentence-transformers folder whose ``encode`` gives the same result as ``embed``.
+    """Write a ``SentenceTransformer`` whose ``encode`` gives the same result as ``embed``.
 
     Pooling, scaling, truncation and the default prompt follow the recipe; an encoder fine-tuned for
-    similarity pools and truncates as in training. Pre-training heads are omitted. ``verify``
-    compares the embeddings of the written model; a folder whose embeddings differ is not kept.
-
-    Raises UserError if no stock class can compute the recipe from texts alone, or no module its
-    pooling; MissingExtra if ``verify`` needs sentence-transformers.
+    similarity pools and truncates as in training. Pre-training heads are omitted.
     """
     unquantized = remove_fake_quantizers(model)
-    family = find_family(unquantized.model, unquantized.tokenizer.special_tokens, model_type)
-    encoder_model = _encoder_only(unquantized)
-    if mismatch := family.standalone_mismatch(encoder_model.model.recipe, encoder_model.max_length):
-        raise UserError(f"sentence-transformers cannot compute these vectors: {mismatch}")
-    if family.is_padding_sensitive:
-        encoder_model = _with_zero_padding_vector(encoder_model)
+    if isinstance(unquantized, FineTunedModel):
+        _require_sentence_embeddings(unquantized)
+    encoder_model, family = standalone_encoder(unquantized, model_type)
     with atomic_folder(folder) as temporary:
-        stock_folder = temporary / "stock"
-        report = export_huggingface(
-            encoder_model.model, encoder_model.tokenizer, stock_folder, model_type=family.model_type
+        report = write_stock_model(
+            temporary, encoder_model.model, encoder_model.tokenizer, family.model_type
         )
-        for file in stock_folder.iterdir():
-            shutil.move(file, temporary / file.name)
-        stock_folder.rmdir()
         _write_module_files(temporary, encoder_model)
         difference = _max_difference(temporary, encoder_model) if verify else None
     return HuggingFaceExport(report.architecture, difference, report.dropped_objectives)
 
 
+def standalone_encoder(model: TextModel, model_type: str | None) -> tuple[TextModel, ModelFamily]:
+    """Return the encoder that stock classes load, and its family.
+
+    Raises UserError if no stock class computes its hidden states from texts alone.
+    """
+    family = find_family(model.model, model.tokenizer.special_tokens, model_type)
+    encoder_model = _encoder_only(model)
+    if mismatch := family.standalone_mismatch(encoder_model.model.recipe, encoder_model.max_length):
+        raise UserError(f"sentence-transformers cannot compute these vectors: {mismatch}")
+    if family.is_padding_sensitive:
+        encoder_model = _with_zero_padding_vector(encoder_model)
+    return encoder_model, family
+
+
 def _encoder_only(model: TextModel) -> TextModel:
-    """Return the encoder with its pooler; UserError for a task that does not embed texts."""
+    """Return the encoder with its pooler."""
     if isinstance(model, FineTunedModel):
-        _require_sentence_embeddings(model)
         return TextModel(model.model, model.tokenizer, "float32")
     network = model.model
     if network.decoder is not None:
@@ -122,10 +114,7 @@ def _write_module_files(folder: Path, model: TextModel) -> None:
     if vectors.normalise:
         paths["Normalize"] = "2_Normalize"
         (folder / "2_Normalize").mkdir()
-    modules = [
-        {"idx": index, "name": str(index), "path": path, "type": f"{_MODULE_PACKAGE}.{kind}"}
-        for index, (kind, path) in enumerate(paths.items())
-    ]
+    write_modules(folder, [(p, f"{_MODULE_PACKAGE}.{kind}") for kind, p in paths.items()])
     pooling_config = {
         "word_embedding_dimension": width,
         "pooling_mode_cls_token": pooling == "cls" and not ends_with_start_token,
@@ -136,47 +125,17 @@ def _write_module_files(folder: Path, model: TextModel) -> None:
     if pooling == "cls" and ends_with_start_token:
         pooling_config["pooling_mode_lasttoken"] = True
     max_length = model.max_length or NO_MAX_LENGTH
-    _write_json(folder / MODULES_FILE, modules)
-    _write_json(folder / "1_Pooling" / CONFIG_FILE, pooling_config)
-    model_config = {
-        key: value for key in EXPORTED_KEYS if (value := getattr(vectors, key)) is not None
-    }
-    _write_json(folder / MODEL_CONFIG_FILE, model_config)
-    _write_json(
-        folder / TRANSFORMER_CONFIG_FILES[0], {"max_seq_length": max_length, "do_lower_case": False}
+    write_json(folder / "1_Pooling" / CONFIG_FILE, pooling_config)
+    write_model_config(
+        folder,
+        {key: value for key in EXPORTED_KEYS if (value := getattr(vectors, key)) is not None},
     )
-    _set_post_processor(folder / TOKENIZER_FILE, model.tokenizer, recipe.assembly)
-
-
-def _set_post_processor(file: Path, tokenizer: Tokenizer, input_format: InputFormat) -> None:
-    """Make the tokenizer write texts with special tokens as ``embed`` does.
-
-    Stock causal models are exported with other special tokens.
-    """
-    backend, ids = library.Tokenizer.from_file(str(file)), tokenizer.special_tokens
-    special_ids = input_format.add_special_tokens([], ids)
-    if backend.encode("").ids == special_ids:
-        return
-    start, end = tokenizer.id_to_token(ids.start), tokenizer.id_to_token(ids.end)
-    single = f"$A {end} {start}" if special_ids[0] == ids.end else f"{start} $A {end}"
-    backend.post_processor = TemplateProcessing(
-        single=single, special_tokens=[(start, ids.start), (end, ids.end)]
-    )
-    backend.save(str(file))
-
-
-def _write_json(file: Path, content: Any) -> None:
-    file.parent.mkdir(exist_ok=True)
-    file.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_transformer_config(folder, max_length)
 
 
 def _max_difference(folder: Path, model: TextModel) -> float:
     """Return the largest difference from sentence-transformers; UserError if not just rounding."""
-    try:
-        from sentence_transformers import SentenceTransformer
-    except ImportError as error:
-        raise MissingExtra("sentence-transformers", "sentence-transformers") from error
-    stock: Any = SentenceTransformer(str(folder), device="cpu")
+    stock = require_sentence_transformers().SentenceTransformer(str(folder), device="cpu")
     stock_vectors = stock.encode(list(SAMPLE_TEXTS), convert_to_numpy=True)
     vectors = model.model.recipe.vectors
     prompted_texts = [f"{vectors.default_prompt}{text}" for text in SAMPLE_TEXTS]
