@@ -173,7 +173,12 @@ class TaskOptions(FineTuningOptions):
         list[str] | None, typer.Option(help="Column of negative texts; may be repeated.")
     ] = None
     output_type: Annotated[
-        str, typer.Option(help="Type of the label: class, labels (several at once), number, cloze.")
+        str,
+        typer.Option(
+            help="Type of the label: class, labels (several at once), number, cloze. For --task "
+            "retrieval, the representation of texts: closeness (one vector), sparse (weights of "
+            "tokens), late-interaction (a vector for every token)."
+        ),
     ] = "class"
     as_text: Annotated[
         bool,
@@ -256,7 +261,8 @@ class TaskOptions(FineTuningOptions):
         )
         options = (*COLUMN_OPTIONS, "output_type")
         if name in COLUMN_TASKS:
-            refuse_options(context, f"--task {name} states its output", "output_type", "tags")
+            fixed = ("tags",) if name == "retrieval" else ("output_type", "tags")
+            refuse_options(context, f"--task {name} states its output", *fixed)
             if name == "text-to-text":
                 refuse_options(context, "--task text-to-text has no negative texts", "other")
                 task = find_task(name)
@@ -265,7 +271,10 @@ class TaskOptions(FineTuningOptions):
                 refuse_options(context, "--task rank learns from pairs alone", "other")
             label = self.label if name != "retrieval" or is_stated(context, "label") else None
             pair = self.pair or "pair"
-            return with_columns(find_task(name), replace(columns, pair=pair, label=label))
+            task = with_columns(find_task(name), replace(columns, pair=pair, label=label))
+            if is_stated(context, "output_type"):
+                task = _with_representation(task, self.output_type)
+            return task
         if name is not None:
             refuse_options(
                 context, f"--task {name} states its columns and output", *options, "tags"
@@ -319,6 +328,21 @@ def _with_output_settings(task: "Task", settings: ParsedSettings) -> "Task":
     is_default = task.metrics == task.output_type.default_metrics_for(task.labels)
     metrics = task.metrics if is_same_kind and not is_default else ()
     return Task(task.name, output, task.reader, metrics, task.labels, task.source)
+
+
+def _with_representation(task: "Task", kind: str) -> "Task":
+    """Return a task of retrieval with this representation of texts; UserError for other kinds."""
+    from bertwright.core.config import did_you_mean
+    from bertwright.tasks.outputs import MatchingOutput
+
+    kinds = MatchingOutput.kinds()
+    if kind not in kinds:
+        raise UserError(
+            f"--output-type {kind}: retrieval has {', '.join(kinds)}{did_you_mean(kind, kinds)}"
+        )
+    if kind == task.output_type.kind_name():
+        return task
+    return replace(task, output_type=MatchingOutput.parse(kind), metrics=())
 
 
 def find_task_folder(data: Path, task: str) -> Path:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.sparse import load_npz
 
 from bertwright.core.errors import UserError
+from bertwright.interop.loading import load
 from commands import invoke, invoke_json
 from small_tasks import TEXTS
 
@@ -47,6 +49,36 @@ def test_embed_prints_json_lines(folder: Path) -> None:
     lines = [json.loads(line) for line in printed.splitlines()]
     assert [line["text"] for line in lines] == ["The red bird", "The tree"]
     assert len(lines[0]["vector"]) == 32
+
+
+def test_embed_writes_the_representations_of_retrieval(folder: Path, tmp_path: Path) -> None:
+    pairs = [{"text": text.split()[1], "pair": text} for text in TEXTS]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    (tmp_path / "texts.txt").write_text("The red bird\nThe tree\n")
+    for kind in ("sparse", "late-interaction"):
+        model, output = tmp_path / kind, tmp_path / f"{kind}.npz"
+        finetune = ("finetune", folder / "model", "--task", "retrieval", "--output-type", kind)
+        result = invoke_json(*finetune, "--train", tmp_path / "pairs.jsonl", "--epochs", 0,
+                             "-o", model)  # fmt: skip
+        assert result["metric"] == "ndcg@10"
+        encoder = load(model).retrieval_encoder()
+        written = invoke_json("embed", model, tmp_path / "texts.txt", "-o", output)
+        assert (written["texts"], written["width"]) == (2, encoder.width)
+        command = ("embed", model, tmp_path / "texts.txt", "--as", "query")
+        lines = [json.loads(line) for line in invoke(*command).stdout.splitlines()]
+        if kind == "sparse":
+            weights = encoder.encode_documents(["The red bird", "The tree"])
+            assert abs(load_npz(output) - weights).max() < 1e-6
+            values = list(lines[0]["weights"].values())
+            assert values == sorted(values, reverse=True)
+        else:
+            stored = np.load(output)
+            vectors = encoder.encode_documents(["The red bird", "The tree"])
+            assert stored["lengths"].tolist() == [len(matrix) for matrix in vectors]
+            np.testing.assert_allclose(stored["vectors"], np.concatenate(vectors), atol=1e-6)
+            assert len(lines[1]["vectors"]) == 32
+        with pytest.raises(UserError, match="representations of its own: leave --layers out"):
+            invoke("embed", model, tmp_path / "texts.txt", "--layers", "1")
 
 
 def test_neighbours_of_imported_word_vectors(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from bertwright.core.errors import UserError
 from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.outputs import LateInteractionOutput
 from bertwright.tasks.outputs.text_vectors import score_matrix
 from bertwright.testing.tasks import check_task
@@ -122,3 +124,16 @@ def test_the_contract_of_a_task_holds(tmp_path) -> None:
 def test_cosine_needs_bounded_scores() -> None:
     with pytest.raises(ValueError, match="cosine needs scores from 0 to 1"):
         LateInteractionOutput(loss="cosine")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"adaptation": "frozen"}, "adaptation: .* choose full or lora"),
+        ({"perturbation": "freelb"}, "perturbation: .* leave it out"),
+        ({"head": "plain"}, "output type late-interaction has its own: leave it out"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(pretrained, settings: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        finetune(pretrained("bert"), retrieval_task(**SETTINGS), train=partners(), **settings)

@@ -79,6 +79,23 @@ def test_output_type_is_learned(pretrained, system: str, answer: Any, examples: 
     assert result.scores[0] > untrained
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"kind": "sparse"},
+        {"kind": "sparse", "queries": "static"},
+        {"kind": "late-interaction", "dimension": 16, "query_length": 8},
+    ],
+    ids=["sparse", "static queries", "late interaction"],
+)
+def test_retrieval_is_learned(pretrained, answer: dict[str, Any]) -> None:
+    untrained = learned(pretrained("bert"), answer, partners(), epochs=0).scores[0]
+    enough = until(max(0.81, untrained + 0.01))
+    result = learned(pretrained("bert"), answer, partners(), epochs=30, make_reporter=enough)
+    assert result.metric == "ndcg@10"
+    assert result.scores[0] > max(0.8, untrained)
+
+
 @every_system
 @pytest.mark.parametrize(
     ("loss", "epochs"),

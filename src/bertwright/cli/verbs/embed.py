@@ -5,11 +5,17 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from bertwright.cli.options import LanguageOption, ModelArgument, PluginOption, PrecisionOption
+from bertwright.cli.options import (
+    LanguageOption,
+    ModelArgument,
+    PluginOption,
+    PrecisionOption,
+    refuse_options,
+)
 from bertwright.cli.output import JsonOption, print_result
 
 TEXTS_PER_CHUNK = 4096
@@ -17,6 +23,7 @@ TEXTS_PER_CHUNK = 4096
 
 
 def embed(
+    context: typer.Context,
     model: ModelArgument,
     file: Annotated[
         Path,
@@ -24,8 +31,18 @@ def embed(
     ] = Path("-"),
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Write a NumPy array (N, D) instead of JSON lines."),
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write a file instead of JSON lines: a NumPy array (N, D), a SciPy sparse matrix "
+            "of token weights (.npz), or the vectors of all tokens and the length of every text "
+            "(.npz).",
+        ),
     ] = None,
+    text_role: Annotated[
+        Literal["query", "document"],
+        typer.Option("--as", help="What the texts are, for a model trained for retrieval."),
+    ] = "document",
     pooling: Annotated[
         Literal["mean", "cls"] | None,
         typer.Option(help="Pooling over tokens; by default what the model folder says, else mean."),
@@ -49,33 +66,47 @@ def embed(
     as_json: JsonOption = False,
 ) -> None:
     """Compute an embedding for every line of text."""
-    import numpy as np
-
     from bertwright.core.errors import UserError
     from bertwright.core.files import atomic_file, require_different_file
     from bertwright.data.readers.text_lines import read_lines
     from bertwright.interop.loading import load
+    from bertwright.models.vector_files import vector_records, write_vectors
 
     if as_json and output is None:
         raise UserError("embed --json describes a file: name it with -o")
     if output is not None:
         require_different_file(output, file)
     loaded = load(model, precision)
+    encoder = loaded.retrieval_encoder()
+    is_dense = encoder.representation == "dense"
+    if not is_dense:
+        options = ("pooling", "layers", "layer_mixing", "normalise", "language")
+        kind = f"{model} gives texts {encoder.representation} representations of its own"
+        refuse_options(context, kind, *options)
 
-    def embed_chunks() -> Iterator[tuple[list[str], np.ndarray]]:
+    def encode(texts: list[str]) -> Any:
+        if is_dense:
+            return loaded.embed(texts, pooling, normalise, layers, layer_mixing, language)
+        return (
+            encoder.encode_queries(texts)
+            if text_role == "query"
+            else encoder.encode_documents(texts)
+        )
+
+    def encode_chunks() -> Iterator[tuple[list[str], Any]]:
         lines = (line for _, line in read_lines(file))
         while texts := list(islice(lines, TEXTS_PER_CHUNK)):
-            yield texts, loaded.embed(texts, pooling, normalise, layers, layer_mixing, language)
+            yield texts, encode(texts)
 
     if output is None:
-        for texts, vectors in embed_chunks():
-            for text, vector in zip(texts, vectors.tolist(), strict=True):
-                line = {"text": text, "vector": vector}
-                sys.stdout.write(json.dumps(line, ensure_ascii=False) + "\n")
+        for texts, vectors in encode_chunks():
+            records = vector_records(vectors, loaded.tokenizer)
+            for text, record in zip(texts, records, strict=True):
+                sys.stdout.write(json.dumps({"text": text, **record}, ensure_ascii=False) + "\n")
         return
+    empty = encode([])
     with atomic_file(output) as temporary, open(temporary, "wb") as stream:
-        empty = loaded.embed([], pooling, layers=layers, mix=layer_mixing)
-        embeddings = np.concatenate([empty, *(vectors for _, vectors in embed_chunks())])
-        np.save(stream, embeddings)
-    num_texts, width = embeddings.shape
+        parts = [empty, *(vectors for _, vectors in encode_chunks())]
+        num_texts = write_vectors(stream, parts, encoder.representation)
+    width = empty.shape[1] if is_dense else encoder.width
     print_result({"file": str(output), "texts": num_texts, "width": width}, as_json)

@@ -28,6 +28,11 @@ def trace_model(model: TextModel, output_names: tuple[str, ...]) -> torch.export
     network = network_of(model)
     if isinstance(model, FineTunedModel):
         model.require_task_head("a graph")
+        if isinstance(model.task_model.head, TextVectorHead):
+            kind = model.task.output_type.kind_name()
+            raise UserError(
+                f"a graph has no output of type {kind}: export to sentence-transformers instead"
+            )
     if isinstance(model, FineTunedModel) and isinstance(
         model.task_model.head_config, BiLSTMHeadConfig
     ):

@@ -21,6 +21,7 @@ from bertwright.tasks.finetuning.config import FineTuningConfig, with_label_smoo
 from bertwright.tasks.finetuning.generation_checks import check_generation
 from bertwright.tasks.finetuning.linear_gain import check_linear_gain
 from bertwright.tasks.finetuning.losses import check_language_model
+from bertwright.tasks.finetuning.retrieval_checks import check_retrieval
 from bertwright.tasks.finetuning.run import (
     FineTuningRun,
     ReporterFactory,
@@ -83,6 +84,7 @@ def build_run(
     check_generation(
         model.model, config, [task for task, _, _ in task_data], distillation is not None
     )
+    check_retrieval(config, [task for task, _, _ in task_data], distillation is not None)
     frozen = frozen_input_kind(
         config.adaptation, [(task.output_type, train) for task, train, _ in task_data]
     )

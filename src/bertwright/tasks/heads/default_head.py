@@ -240,7 +240,7 @@ def check_head(
 
 def check_added_features(config: HeadConfig, output_type: OutputType) -> str | None:
     """Return why a head cannot read features added by an adaptation; None if it can."""
-    if isinstance(output_type, SimilarityOutput | ClozeOutput):
+    if isinstance(output_type, MatchingOutput | ClozeOutput):
         return (
             f"adaptation.kind: output type {output_type.kind_name()} reads the encoder alone: "
             f"choose an adaptation without added features"

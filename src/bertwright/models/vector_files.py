@@ -1,0 +1,52 @@
+"""Vectors of texts as files and as plain data, in each representation for retrieval."""
+
+from collections.abc import Sequence
+from typing import IO, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.retrieval_encoder import Representation, TextVectors
+
+
+def write_vectors(stream: IO[bytes], parts: Sequence[Any], representation: Representation) -> int:
+    """Write the vectors of the texts of all parts, in order; return the number of texts.
+
+    Dense vectors are a NumPy array (N, D), token weights a SciPy sparse matrix (N, V) as an ``npz``
+    file, and vectors of tokens an ``npz`` file with ``vectors`` (T, D) of all texts and their
+    ``lengths`` (N,). There is at least one part.
+    """
+    match representation:
+        case "dense":
+            vectors = np.concatenate(parts)
+            np.save(stream, vectors)
+            return len(vectors)
+        case "sparse":
+            matrix = sp.vstack(parts, "csr")
+            sp.save_npz(stream, matrix)
+            return matrix.shape[0]
+        case "late-interaction":
+            texts = [vectors for part in parts for vectors in part]
+            lengths = np.array([len(vectors) for vectors in texts], np.int64)
+            width = texts[0].shape[1] if texts else 0
+            joined = np.concatenate([np.empty((0, width), np.float32), *texts])
+            np.savez(stream, vectors=joined, lengths=lengths)
+            return len(texts)
+
+
+def vector_records(vectors: TextVectors, tokenizer: Tokenizer) -> list[dict[str, Any]]:
+    """Return the vectors of each text as plain data; the largest token weights come first."""
+    if isinstance(vectors, np.ndarray):
+        return [{"vector": vector} for vector in vectors.tolist()]
+    if isinstance(vectors, sp.csr_matrix):
+        return [
+            {"weights": _token_weights(vectors[row], tokenizer)} for row in range(vectors.shape[0])
+        ]
+    return [{"vectors": matrix.tolist()} for matrix in vectors]
+
+
+def _token_weights(row: Any, tokenizer: Tokenizer) -> dict[str, float]:
+    """Return the weights of a (1, V) CSR matrix by token."""
+    order = np.argsort(-row.data, kind="stable")
+    return {tokenizer.id_to_token(int(row.indices[n])): float(row.data[n]) for n in order}
