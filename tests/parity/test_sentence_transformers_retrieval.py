@@ -10,6 +10,7 @@ import torch
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer, WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.interop.loading import load
 from bertwright.interop.sentence_transformers import SAMPLE_TEXTS, export_sentence_transformers
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
@@ -60,6 +61,9 @@ def test_sparse_encoders(
     for ours, weights in zip((queries, documents), theirs, strict=True):
         assert ours.nnz
         np.testing.assert_allclose(ours.toarray(), weights.to_dense().numpy(), atol=1e-5)
+    imported = load(tmp_path / "export", "float32").retrieval_encoder()
+    assert abs(imported.encode_queries(QUERIES) - queries).max() < 1e-5
+    assert abs(imported.encode_documents(DOCUMENTS) - documents).max() < 1e-5
     similarity = stock.similarity(*theirs).to_dense().numpy()
     np.testing.assert_allclose((queries @ documents.T).toarray(), similarity, rtol=1e-4)
 
@@ -79,13 +83,16 @@ def test_multi_vector_encoders(tmp_path: Path, wordpiece: Tokenizer, system: str
     assert report.max_difference < 1e-5
     stock: Any = MultiVectorEncoder(str(tmp_path / "export"), device="cpu")
     encoder = model.retrieval_encoder()
+    imported = load(tmp_path / "export", "float32").retrieval_encoder()
     pairs = (
         (encoder.encode_queries(QUERIES), stock.encode_query(QUERIES)),
         (encoder.encode_documents(DOCUMENTS), stock.encode_document(DOCUMENTS)),
     )
-    for ours, theirs in pairs:
-        for vectors, others in zip(ours, theirs, strict=True):
+    again = imported.encode_queries(QUERIES), imported.encode_documents(DOCUMENTS)
+    for (ours, theirs), reloaded in zip(pairs, again, strict=True):
+        for vectors, others, same in zip(ours, theirs, reloaded, strict=True):
             np.testing.assert_allclose(vectors, others.numpy(), atol=1e-5)
+            np.testing.assert_allclose(vectors, same, atol=1e-5)
     scores = stock.similarity(pairs[0][1], pairs[1][1]).numpy()
     predictions = model.predict([(query, document) for query in QUERIES for document in DOCUMENTS])
     ours = [prediction.value for prediction in predictions]
@@ -106,6 +113,10 @@ def test_cross_encoders(tmp_path: Path, wordpiece: Tokenizer) -> None:
     pairs = [(query, document) for query in QUERIES for document in DOCUMENTS]
     ours = [prediction.value for prediction in model.predict(pairs)]
     np.testing.assert_allclose(ours, stock.predict(pairs), atol=1e-5)
+    imported = load(tmp_path / "export", "float32")
+    assert isinstance(imported, FineTunedModel)
+    again = [prediction.value for prediction in imported.predict(pairs)]
+    np.testing.assert_allclose(again, ours, atol=1e-5)
 
 
 def test_losses_are_those_of_sentence_transformers() -> None:

@@ -322,7 +322,9 @@ def _with_output_settings(task: "Task", settings: ParsedSettings) -> "Task":
     from bertwright.tasks.outputs import OutputType
     from bertwright.tasks.task import Task
 
-    stated = merge(task.output_type.model_dump(mode="json"), settings.output_type)
+    default, kind = task.output_type.model_dump(mode="json"), settings.output_type.get("kind")
+    is_replaced = kind is not None and kind != task.output_type.kind_name()
+    stated = settings.output_type if is_replaced else merge(default, settings.output_type)
     output = explain_errors(lambda: OutputType.parse(stated), "output_type")
     is_same_kind = output.kind_name() == task.output_type.kind_name()
     is_default = task.metrics == task.output_type.default_metrics_for(task.labels)

@@ -53,7 +53,10 @@ def _is_inspectable(model: TextModel) -> bool:
 
 
 ENDPOINT_REQUIREMENTS = {
-    "embed": EndpointRequirement("any model", lambda model: True),
+    "embed": EndpointRequirement(
+        "a model with one vector for each text",
+        lambda model: model.retrieval_encoder().representation == "dense",
+    ),
     "explore": EndpointRequirement("a PyTorch model with blocks", _is_inspectable),
     "fill-mask": EndpointRequirement("a masked language model", lambda model: model.is_masked_lm),
     "predict": EndpointRequirement(

@@ -15,6 +15,7 @@ from bertwright.interop.graph.module import ExportModule, graph_input_names, pre
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel, network_of
 from bertwright.tasks.heads.kinds import BiLSTMHeadConfig
+from bertwright.tasks.heads.text_vectors import TextVectorHead
 
 TRACE_BATCH_SIZE, TRACE_LENGTH = 3, 7
 """Sizes of the traced input; in small models no other size is equal to them."""

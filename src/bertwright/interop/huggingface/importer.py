@@ -25,7 +25,7 @@ from bertwright.models import Model
 from bertwright.models.saving import model_from_tensors
 from bertwright.models.text_model import TextModel
 from bertwright.objectives import Objective
-from bertwright.recipes import Recipe
+from bertwright.recipes import Recipe, SentenceVectorSettings
 from bertwright.recipes.loading import read_recipe
 
 TOKEN_EMBEDDING = "encoder.embeddings.tokens.weight"
@@ -54,6 +54,13 @@ def load_huggingface(folder: Path, precision: InferencePrecision | None = None) 
 
     Raises UserError as :func:`import_huggingface` does.
     """
+    from bertwright.interop.sentence_transformers.importer import (
+        is_retrieval_folder,
+        load_retrieval_folder,
+    )
+
+    if is_retrieval_folder(folder):
+        return load_retrieval_folder(folder, precision)
     source = read_huggingface_folder(folder)
     if source.head_type in source.family.task_heads:
         from bertwright.interop.huggingface.task_importer import build_fine_tuned_model
@@ -78,8 +85,13 @@ def import_huggingface(folder: Path) -> tuple[Model, Tokenizer]:
     return _build_model(source), source.tokenizer
 
 
-def read_huggingface_folder(folder: Path) -> HuggingFaceFolder:
-    """Read and check all files of a folder, except a pooler that a stock task class ignores."""
+def read_huggingface_folder(
+    folder: Path, vectors: SentenceVectorSettings | None = None
+) -> HuggingFaceFolder:
+    """Read and check all files of a folder, except a pooler that a stock task class ignores.
+
+    ``vectors`` replace the embedding settings of sentence-transformers.
+    """
     config = read_config(folder)
     family = _find_family(folder, config)
     try:
@@ -101,7 +113,7 @@ def read_huggingface_folder(folder: Path) -> HuggingFaceFolder:
     tokenizer = read_tokenizer(folder, config, family.published_special_tokens)
     start_id = config.get("decoder_start_token_id")
     recipe = _build_recipe(folder, family, settings, head_type, tensors, tokenizer, start_id)
-    vectors = read_embedding_settings(folder, config, tokenizer.lowercase)
+    vectors = vectors or read_embedding_settings(folder, config, tokenizer.lowercase)
     recipe = recipe.model_copy(update={"vectors": vectors})
     source = HuggingFaceFolder(folder, family, config, head_type, tensors, recipe, tokenizer)
     if TOKEN_EMBEDDING not in tensors or tokenizer.vocab_size > source.num_embeddings:

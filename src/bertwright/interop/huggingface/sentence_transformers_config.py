@@ -29,6 +29,9 @@ SUPPORTED_MODULES = ("Transformer", "Pooling", "Normalize")
 MODEL_CONFIG_FILE = "config_sentence_transformers.json"
 """File with prompts, truncation and similarity function."""
 
+CROSS_ENCODER = "CrossEncoder"
+"""Model type of classifiers that score pairs of texts."""
+
 EXPORTED_KEYS = ("prompts", "default_prompt_name", "truncate_dim", "similarity_fn_name")
 """Keys of that file that an export writes."""
 

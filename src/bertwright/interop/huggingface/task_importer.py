@@ -13,9 +13,16 @@ from bertwright.interop.huggingface.head_types import (
     QUESTION_ANSWERING,
     TOKEN_CLASSIFICATION,
 )
-from bertwright.interop.huggingface.tokenizer.settings import read_model_max_length
+from bertwright.interop.huggingface.sentence_transformers_config import (
+    CROSS_ENCODER,
+    MODEL_CONFIG_FILE,
+)
+from bertwright.interop.huggingface.tokenizer.settings import (
+    read_json_file,
+    read_model_max_length,
+)
 from bertwright.models.saving import load_tensors
-from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.catalogue import find_task, table_task, tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
 from bertwright.tasks.formats.squad import SquadReader
 from bertwright.tasks.formats.tables import Columns
@@ -60,6 +67,9 @@ def _build_task(source: "HuggingFaceFolder") -> Task:
     names: dict[str, str] = source.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
     labels = tuple(names[index] for index in sorted(names, key=int))
     problem_type = source.config.get("problem_type")
+    model_config = read_json_file(source.folder, MODEL_CONFIG_FILE)
+    if model_config.get("model_type") == CROSS_ENCODER and len(labels) == 1:
+        return replace(find_task("rank"), name="imported")
     if source.head_type == TOKEN_CLASSIFICATION:
         return replace(tagging_task("imported"), labels=labels, metrics=())
     if problem_type == PROBLEM_TYPES["number"] or (problem_type is None and len(labels) == 1):

@@ -6,6 +6,7 @@ import numpy as np
 
 from bertwright.core.files import atomic_folder
 from bertwright.interop.huggingface.exporter import HuggingFaceExport, export_huggingface
+from bertwright.interop.huggingface.sentence_transformers_config import CROSS_ENCODER
 from bertwright.interop.parity import Parity
 from bertwright.interop.sentence_transformers.folder import (
     SAMPLE_TEXTS,
@@ -29,7 +30,7 @@ def export_cross_encoder(
         for file in (temporary / "stock").iterdir():
             file.rename(temporary / file.name)
         (temporary / "stock").rmdir()
-        write_model_config(temporary, {"model_type": "CrossEncoder"})
+        write_model_config(temporary, {"model_type": CROSS_ENCODER})
         difference = _max_difference(temporary, model) if verify else None
     return HuggingFaceExport(report.architecture, difference)
 

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder
-from bertwright.interop.huggingface import CONFIG_FILE
+from bertwright.interop.huggingface import CONFIG_FILE, ROUTER_FILE
 from bertwright.interop.huggingface.exporter import HuggingFaceExport
 from bertwright.interop.huggingface.families.registry import find_family
 from bertwright.interop.huggingface.tokenizer.writer import write_tokenizer
@@ -145,7 +145,7 @@ def _write_router(folder: Path) -> None:
     structure = {"query": [STATIC_FOLDER], "document": [TRANSFORMER_FOLDER, POOLING_FOLDER]}
     parameters = {"default_route": "document", "allow_empty_key": True, "route_mappings": {}}
     content = {"types": types, "structure": structure, "parameters": parameters}
-    write_json(folder / "router_config.json", content)
+    write_json(folder / ROUTER_FILE, content)
 
 
 def _max_difference(folder: Path, model: FineTunedModel) -> float:

@@ -38,6 +38,7 @@ from bertwright.tasks.finetuning.losses import NEXT_TOKENS, next_token_loss
 from bertwright.tasks.finetuning.perturbation import ForwardPass
 from bertwright.tasks.heads.head import TaskHead, init_head, warm_start
 from bertwright.tasks.heads.linear_solver import LinearFit, fit_linear_head
+from bertwright.tasks.heads.text_vectors import TextVectorHead
 from bertwright.tasks.task_model import MultiTaskModel
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.callbacks.unfreezing import UnfreezingCallback
@@ -357,7 +358,7 @@ class _TaskLosses:
                     head, decoder, states[real], document_ids[real], batch.targets, head_rng
                 )
                 return outputs, replace(outputs_and_loss(outputs)[1], sum=loss)
-            if head.config.pooling == "all":
+            if isinstance(head, TextVectorHead):
                 inputs = batch.token_ids, batch.token_info, batch.positions
                 outputs = model.text_vectors(task_index, states, *inputs)[real]
                 return outputs_and_loss(outputs)

@@ -157,7 +157,8 @@ class TextPrefix:
         """Return the prefix of a setting; None for the marker, if the vocabulary has it."""
         token = marker if prefix is None else prefix
         token_id = tokenizer.token_to_id(token)
-        if token_id is not None and tokenizer.encode(token) != [token_id]:
+        is_special = token_id in tokenizer.reserved_ids
+        if token_id is not None and (is_special or tokenizer.encode(token) != [token_id]):
             return TextPrefix(token, (token_id,))
         return TextPrefix(text=f"{prefix} " if prefix else "")
 
