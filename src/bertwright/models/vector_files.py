@@ -23,9 +23,8 @@ def write_vectors(stream: IO[bytes], parts: Sequence[Any], representation: Repre
             np.save(stream, vectors)
             return len(vectors)
         case "sparse":
-            matrix = sp.vstack(parts, "csr")
-            sp.save_npz(stream, matrix)
-            return matrix.shape[0]
+            sp.save_npz(stream, sp.vstack(parts, "csr"))
+            return sum(part.shape[0] for part in parts)
         case "late-interaction":
             texts = [vectors for part in parts for vectors in part]
             lengths = np.array([len(vectors) for vectors in texts], np.int64)
@@ -40,9 +39,8 @@ def vector_records(vectors: TextVectors, tokenizer: Tokenizer) -> list[dict[str,
     if isinstance(vectors, np.ndarray):
         return [{"vector": vector} for vector in vectors.tolist()]
     if isinstance(vectors, sp.csr_matrix):
-        return [
-            {"weights": _token_weights(vectors[row], tokenizer)} for row in range(vectors.shape[0])
-        ]
+        rows: Any = vectors
+        return [{"weights": _token_weights(row, tokenizer)} for row in rows]
     return [{"vectors": matrix.tolist()} for matrix in vectors]
 
 

@@ -29,7 +29,7 @@ def static(pretrained) -> FineTunedModel:
 @pytest.mark.parametrize("double_log", [False, True])
 def test_a_weight_is_the_largest_saturated_logit(pretrained, double_log: bool) -> None:
     source = pretrained("bert")
-    model = retrieval_model(source, kind="sparse", double_log=double_log)
+    model = retrieval_model(source, kind="sparse", double_log=double_log, initial_weights=None)
     weights = model.retrieval_encoder().encode_documents(DOCUMENTS).toarray()
     for text, row in zip(DOCUMENTS, weights, strict=True):
         states = torch.from_numpy(source.encode([text])[0])
@@ -77,6 +77,19 @@ def test_static_weights_of_training_and_of_encoding_are_equal(static: FineTunedM
     outputs = np.concatenate(static.head_outputs(sequences))
     weights = static.token_weights(sequences).toarray()
     np.testing.assert_allclose(outputs, weights, atol=1e-6)
+
+
+def test_training_starts_with_the_stated_number_of_weights(pretrained) -> None:
+    source = pretrained("bert")
+    documents = list(dict.fromkeys(text for e in partners() for text in (e.pair, *e.negatives)))
+    for count in (3, 20):
+        model = retrieval_model(source, kind="sparse", initial_weights=count)
+        weights = model.retrieval_encoder().encode_documents(documents)
+        assert weights.nnz == pytest.approx(count * len(documents), abs=1)
+    before, after = (m.fill_mask("the [MASK] bird")[0] for m in (source, model))
+    assert [p.token for p in before] == [p.token for p in after]
+    for ours, theirs in zip(before, after, strict=True):
+        assert ours.probability == pytest.approx(theirs.probability, rel=1e-4)
 
 
 def test_static_weights_start_from_inverse_document_frequencies(pretrained) -> None:

@@ -139,11 +139,8 @@ def _build_model(
         if name.startswith(prefix)
     }
     load_tensors(task_model, {**tensors, **new_tensors}, str(source.folder))
-    limits = (
-        _transformer_settings(source.folder).get("max_seq_length"),
-        read_model_max_length(source.folder),
-        task_model.encoder.max_length,
-    )
+    stated = _transformer_settings(source.folder).get("max_seq_length")
+    limits = (stated or read_model_max_length(source.folder), task_model.encoder.max_length)
     length = min((limit for limit in limits if limit is not None), default=None)
     return FineTunedModel(task_model.eval(), source.tokenizer, task, length, precision)
 

@@ -261,6 +261,8 @@ class FineTuningRun:
         if head.word_vectors is not None:
             head.word_vectors.init(source.tokenizer, seed)
         encoded_task.output_decoder.init_classifier(head.classifier, source)
+        if self.model.lm_head is not None:
+            encoded_task.output_decoder.init_lm_head(self.model.lm_head, source)
         return fine_tuned is not None and warm_start(head, fine_tuned.task_model.head)
 
     def _standardise(

@@ -25,6 +25,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
+from bertwright.objectives.heads.lm_head import LMHead
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example, Examples, TaskExample
 from bertwright.tasks.formats.labels import LabelKind
@@ -282,6 +283,10 @@ class OutputDecoder(ABC):
 
     def init_classifier(self, classifier: nn.Module, source: TextModel) -> None:
         """Initialise the classifier from a pretrained model, where possible."""
+        return
+
+    def init_lm_head(self, lm_head: LMHead, source: TextModel) -> None:
+        """Adjust the language-model head, which is a copy of the pretrained model's."""
         return
 
     def encode(

@@ -18,8 +18,11 @@ from torch import Tensor, nn
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.layer_selection import select_layers
+from bertwright.models.text_batches import text_batches
 from bertwright.models.text_model import TextModel
 from bertwright.objectives.heads.adaptive_lm_head import AdaptiveLMHead
+from bertwright.objectives.heads.lm_head import LMHead
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example, Examples
 from bertwright.tasks.heads.text_vectors import StaticTokenWeights
@@ -30,7 +33,10 @@ from bertwright.tasks.outputs.output_type import (
     Prediction,
     SequenceOutputs,
 )
-from bertwright.tasks.outputs.text_vectors import TextVectors
+from bertwright.tasks.outputs.text_vectors import FloatArray, TextVectors
+
+NUM_SAMPLE_DOCUMENTS = 128
+"""Number of documents whose logits the start is chosen from."""
 
 WARMUP_FRACTION = 1 / 3
 """Fraction of a run in which the weight of the penalty rises (Formal et al. 2021: 50k of 150k)."""
@@ -42,7 +48,7 @@ class SparseDecoder(RetrievalDecoder):
 
     config: "SparseOutput"
     documents: tuple[str, ...] = ()
-    """The distinct documents of the training examples, for the weights of static queries."""
+    """The distinct documents of the training examples, from which weights are initialised."""
 
     @property
     def num_outputs(self) -> int:
@@ -50,8 +56,6 @@ class SparseDecoder(RetrievalDecoder):
 
     def fit(self, examples: Sequence[Example]) -> Self:
         fitted = super().fit(examples)
-        if self.config.queries == "model":
-            return fitted
         texts = (text for e in examples for text in (e.pair, *e.negatives) if text is not None)
         return replace(fitted, documents=tuple(dict.fromkeys(texts)))
 
@@ -69,6 +73,17 @@ class SparseDecoder(RetrievalDecoder):
                 source.tokenizer, self.documents, source.model.vocab_size
             )
             classifier.set_weights(torch.from_numpy(weights))
+
+    def init_lm_head(self, lm_head: LMHead, source: TextModel) -> None:
+        """Shift the bias so that documents have the stated number of weights above 0."""
+        if self.config.initial_weights is None or lm_head.bias is None or not self.documents:
+            return
+        maxima = largest_logits(source, self.documents[:NUM_SAMPLE_DOCUMENTS])
+        logits = maxima[np.isfinite(maxima)]
+        count = min(self.config.initial_weights * len(maxima), len(logits) - 1)
+        threshold = np.partition(logits, -count - 1)[-count - 1]
+        with torch.no_grad():
+            lm_head.bias -= float(threshold)
 
     def encode_queries(
         self, example_encoder: ExampleEncoder, queries: Sequence[str]
@@ -129,6 +144,9 @@ class SparseOutput(RetrievalOutput):
             a query needs no model (Geng et al. 2024).
         double_log: take the logarithm of weights twice, which makes long documents sparser (Shen et
             al. 2025).
+        initial_weights: mean number of weights above 0 of a document when training starts. Logits
+            of a language model have no fixed zero, since a softmax ignores a shift of all of them:
+            the shift is chosen so that only the most probable tokens have weights. None for none.
         query_penalty, document_penalty: weights of the FLOPS penalty (Paria et al. 2020), which
             makes vectors sparse. They rise with the square of the step in the first third of a run
             (Formal et al. 2021, section 4).
@@ -137,6 +155,7 @@ class SparseOutput(RetrievalOutput):
     kind: Literal["sparse"] = "sparse"
     queries: Literal["model", "static"] = "model"
     double_log: bool = False
+    initial_weights: int | None = Field(default=256, ge=1, le=1 << 24)
     query_penalty: float = Field(default=3e-4, ge=0)
     document_penalty: float = Field(default=1e-4, ge=0)
     decoder_type: ClassVar[type[OutputDecoder]] = SparseDecoder
@@ -150,6 +169,21 @@ class SparseOutput(RetrievalOutput):
     def has_in_batch_negatives(self) -> bool:
         """True: the penalty is of the mean over all texts of a step."""
         return True
+
+
+@torch.inference_mode()
+def largest_logits(model: TextModel, texts: Sequence[str]) -> FloatArray:
+    """Return the largest logit (N, V) of every token over the positions of texts."""
+    selection = select_layers("last", "concat", model.model.recipe.encoder.hidden_widths)
+    assert model.model.output is not None, "logits need an LM head"
+    maxima = np.empty((len(texts), model.model.vocab_size), np.float32)
+    pad, table = model.tokenizer.special_tokens.pad, model.model.embedding_table
+    for batch in text_batches(model.encode_ids(texts), pad, model.device):
+        states, document_ids = model.hidden_states(selection, batch), batch.token_info.document_ids
+        is_token = torch.ones_like(batch.token_ids) if document_ids is None else document_ids + 1
+        logits = model.model.output.max_logits(states.float(), table, is_token > 0)
+        maxima[batch.indices] = logits.cpu().numpy()
+    return maxima
 
 
 def flops_penalty(weights: Tensor) -> Tensor:
