@@ -15,18 +15,19 @@ late-interaction     N matrices (tokens, D) float32, unit rows   sum over the qu
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a model loads without SciPy
+    from scipy.sparse import csr_matrix
+
     from bertwright.models.text_model import TextModel
 
 FloatMatrix = NDArray[np.float32]
 Representation = Literal["dense", "sparse", "late-interaction"]
-TextVectors = FloatMatrix | csr_matrix | Sequence[FloatMatrix]
+TextVectors: TypeAlias = "FloatMatrix | csr_matrix | Sequence[FloatMatrix]"
 """Vectors of N texts, in the form of their representation."""
 
 

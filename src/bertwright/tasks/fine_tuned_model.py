@@ -7,12 +7,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from pydantic import Field, ValidationError
-from scipy.sparse import csr_matrix
 from torch import Tensor
 
 from bertwright.core.config import InferencePrecision, Settings, to_user_error
@@ -63,6 +62,9 @@ from bertwright.tasks.outputs.text_vectors import SparseEntries
 from bertwright.tasks.retrieval_encoders import TokenVectorEncoder, TokenWeightEncoder
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
+
+if TYPE_CHECKING:  # a model loads without SciPy
+    from scipy.sparse import csr_matrix
 
 
 class FineTunedModel(TextModel):
@@ -250,7 +252,7 @@ class FineTunedModel(TextModel):
         return self.task_model.head_outputs(states, *inputs)
 
     @torch.inference_mode()
-    def token_weights(self, sequences: Sequence[TaskSequence]) -> csr_matrix:
+    def token_weights(self, sequences: Sequence[TaskSequence]) -> "csr_matrix":
         """Return the weights (N, V) of all tokens in texts, for a head that weights tokens.
 
         Only the weights above 0 are copied from the device. Queries with static weights do not pass

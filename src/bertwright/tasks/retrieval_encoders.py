@@ -2,15 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
-
-from scipy.sparse import csr_matrix
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from bertwright.models.retrieval_encoder import FloatMatrix, Representation
 from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.outputs.late_interaction import LateInteractionDecoder
 from bertwright.tasks.outputs.output_type import PredictingModel
 from bertwright.tasks.outputs.sparse import SparseDecoder
+
+if TYPE_CHECKING:  # a model loads without SciPy
+    from scipy.sparse import csr_matrix
 
 
 class TextEncodingModel(PredictingModel, Protocol):
@@ -28,12 +29,12 @@ class TokenWeightEncoder:
     width: int
     representation: ClassVar[Representation] = "sparse"
 
-    def encode_documents(self, texts: Sequence[str]) -> csr_matrix:
+    def encode_documents(self, texts: Sequence[str]) -> "csr_matrix":
         """Return the token weights of documents."""
         sequences = self.decoder.encode_documents(self.model.example_encoder, texts)
         return self.model.token_weights(sequences)
 
-    def encode_queries(self, texts: Sequence[str]) -> csr_matrix:
+    def encode_queries(self, texts: Sequence[str]) -> "csr_matrix":
         """Return the token weights of queries."""
         sequences = self.decoder.encode_queries(self.model.example_encoder, texts)
         return self.model.token_weights(sequences)

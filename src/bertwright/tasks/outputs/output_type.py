@@ -10,13 +10,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -33,6 +32,9 @@ from bertwright.tasks.metrics.generated_text import ScoredText
 from bertwright.tasks.metrics.metrics import Metric, MetricSums, mean_sums
 from bertwright.tasks.outputs.calibration import CalibrationData, fit_calibration
 from bertwright.tasks.outputs.text_vectors import TextVectors
+
+if TYPE_CHECKING:  # a model loads without SciPy
+    from scipy.sparse import csr_matrix
 
 FloatArray = NDArray[np.float32]
 
@@ -84,7 +86,7 @@ class PredictingModel(Protocol):
         """Return the head outputs of each sequence: (k, K) float32 each."""
         ...
 
-    def token_weights(self, sequences: Sequence[TaskSequence]) -> csr_matrix:
+    def token_weights(self, sequences: Sequence[TaskSequence]) -> "csr_matrix":
         """Return the token weights (N, V) of texts, for a head that weights tokens."""
         ...
 

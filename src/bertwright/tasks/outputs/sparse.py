@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import scipy.sparse as sp
 import torch
 from pydantic import Field
 from torch import Tensor, nn
@@ -127,7 +126,9 @@ class SparseDecoder(RetrievalDecoder):
         return [self._predict_example(vectors) for vectors in rows]
 
     def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
-        return self._predict_example([sp.csr_matrix(outputs) for _, outputs in parts])
+        from scipy.sparse import csr_matrix  # a model loads without it
+
+        return self._predict_example([csr_matrix(outputs) for _, outputs in parts])
 
     def _predict_example(self, vectors: Sequence[Any]) -> Prediction:
         """Return the prediction for token weights (1, V) of a query and its documents."""

@@ -1,11 +1,13 @@
 """Scores between representations of texts: dense vectors, weights of tokens, vectors of tokens."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 FloatArray = NDArray[np.float32]
 
@@ -28,12 +30,14 @@ class SparseEntries:
         """Add entries (n,) at these rows and columns, which have none yet."""
         self._parts.append((rows, columns, values))
 
-    def matrix(self) -> sp.csr_matrix:
+    def matrix(self) -> "csr_matrix":
         """Return the matrix as float32."""
+        from scipy.sparse import csr_matrix  # a model loads without it
+
         if not self._parts:
-            return sp.csr_matrix(self.shape, dtype=np.float32)
+            return csr_matrix(self.shape, dtype=np.float32)
         rows, columns, values = (np.concatenate(part) for part in zip(*self._parts, strict=True))
-        return sp.csr_matrix((values, (rows, columns)), self.shape)
+        return csr_matrix((values, (rows, columns)), self.shape)
 
 
 def score_matrix(queries: TextVectors, documents: TextVectors) -> NDArray[np.float64]:
@@ -43,7 +47,9 @@ def score_matrix(queries: TextVectors, documents: TextVectors) -> NDArray[np.flo
     of vectors of tokens: for each of the query the largest product with one of the document, summed
     (Khattab and Zaharia 2020, equation 3).
     """
-    if sp.issparse(queries):
+    from scipy.sparse import issparse  # a model loads without it
+
+    if issparse(queries):
         return np.asarray((queries @ documents.T).toarray(), np.float64)
     if isinstance(queries, np.ndarray):
         return (normalise(queries) @ normalise(documents).T).astype(np.float64)
@@ -60,8 +66,10 @@ def score_matrix(queries: TextVectors, documents: TextVectors) -> NDArray[np.flo
 
 def stack_vectors(rows: Sequence[Any]) -> TextVectors:
     """Return the representations of texts as one value, given one for each text."""
-    if sp.issparse(rows[0]):
-        return sp.vstack(rows, "csr")
+    from scipy.sparse import issparse, vstack
+
+    if issparse(rows[0]):
+        return vstack(rows, "csr")
     return np.stack(rows) if rows[0].ndim == 1 else list(rows)
 
 
