@@ -340,7 +340,7 @@ def _with_representation(task: "Task", kind: str) -> "Task":
     kinds = MatchingOutput.kinds()
     if kind not in kinds:
         raise UserError(
-            f"--output-type {kind}: retrieval has {', '.join(kinds)}{did_you_mean(kind, kinds)}"
+            f"--output-type {kind}: is no representation of texts{did_you_mean(kind, kinds)}"
         )
     if kind == task.output_type.kind_name():
         return task

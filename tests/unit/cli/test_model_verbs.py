@@ -55,11 +55,14 @@ def test_embed_writes_the_representations_of_retrieval(folder: Path, tmp_path: P
     pairs = [{"text": text.split()[1], "pair": text} for text in TEXTS]
     (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     (tmp_path / "texts.txt").write_text("The red bird\nThe tree\n")
-    for kind in ("sparse", "late-interaction"):
+    settings = {
+        "sparse": ("--output-type", "sparse"),
+        "late-interaction": ("output_type.kind=late-interaction", "output_type.dimension=8"),
+    }
+    for kind, options in settings.items():
         model, output = tmp_path / kind, tmp_path / f"{kind}.npz"
-        finetune = ("finetune", folder / "model", "--task", "retrieval", "--output-type", kind)
-        result = invoke_json(*finetune, "--train", tmp_path / "pairs.jsonl", "--epochs", 0,
-                             "-o", model)  # fmt: skip
+        data = ("--train", tmp_path / "pairs.jsonl", "--epochs", 0, "-o", model)
+        result = invoke_json("finetune", folder / "model", "--task", "retrieval", *options, *data)
         assert result["metric"] == "ndcg@10"
         encoder = load(model).retrieval_encoder()
         written = invoke_json("embed", model, tmp_path / "texts.txt", "-o", output)
@@ -79,6 +82,9 @@ def test_embed_writes_the_representations_of_retrieval(folder: Path, tmp_path: P
             assert len(lines[1]["vectors"]) == 32
         with pytest.raises(UserError, match="representations of its own: leave --layers out"):
             invoke("embed", model, tmp_path / "texts.txt", "--layers", "1")
+    with pytest.raises(UserError, match="class: is no representation of texts .known: closeness"):
+        invoke("finetune", folder / "model", "--task", "retrieval", "--output-type", "class",
+               "--train", tmp_path / "pairs.jsonl", "-o", tmp_path / "no")  # fmt: skip
 
 
 def test_neighbours_of_imported_word_vectors(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ class SparseDecoder(RetrievalDecoder):
         count = min(self.config.initial_weights * len(maxima), len(logits) - 1)
         threshold = np.partition(logits, -count - 1)[-count - 1]
         with torch.no_grad():
-            lm_head.bias -= float(threshold)
+            lm_head.bias.sub_(float(threshold))
 
     def encode_queries(
         self, example_encoder: ExampleEncoder, queries: Sequence[str]
