@@ -59,6 +59,14 @@ def test_scores_in_training_are_those_of_the_vectors(model: FineTunedModel) -> N
                                atol=1e-5)  # fmt: skip
 
 
+def test_positions_without_a_vector_are_not_the_largest_product() -> None:
+    decoder = LateInteractionOutput().build_decoder(())
+    query = torch.tensor([[[-1.0, 0.0], [0.0, 0.0]]])
+    document = torch.tensor([[[1.0, 0.0], [0.6, 0.8], [0.0, 0.0]]])
+    assert float(decoder.scores(query, document)) == pytest.approx(-0.6)
+    assert float(decoder.pair_scores(query, document)) == pytest.approx(-0.6)
+
+
 def test_every_vector_is_the_projected_state_of_a_token(wordpiece) -> None:
     source = bert_with_marks(wordpiece)
     model = retrieval_model(source, **SETTINGS, document_prefix="")
