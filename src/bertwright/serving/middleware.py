@@ -16,11 +16,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bertwright.serving.errors import ApiError, disconnect_error, error_response, shutdown_error
 from bertwright.serving.metrics import Metrics
+from bertwright.serving.page_files import PAGE_FILES
 from bertwright.serving.settings import ServingSettings
 
 LOGGER = logging.getLogger("bertwright.serving")
 
-PUBLIC_PATHS = frozenset({"/", "/health", "/docs", "/openapi.json"})
+PUBLIC_PATHS = frozenset({"/health", "/openapi.json", *PAGE_FILES})
 """Paths that can be read without a key; they reveal nothing about the models."""
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})

@@ -10,6 +10,8 @@ from fastapi.testclient import TestClient
 
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.interop.onnx.exporter import export_onnx
+from bertwright.interop.onnx.model import OnnxModel, load_onnx
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.serving.app import create_app
@@ -67,6 +69,14 @@ def translator() -> FineTunedModel:
     randomise(pretrained.model, 0.3)
     task = Task("own", TextOutput(max_target_length=6))
     return finetune(pretrained, task, train=examples, dev=examples[:2], epochs=0).model
+
+
+@pytest.fixture(scope="session")
+def graph(encoder: TextModel, tmp_path_factory: pytest.TempPathFactory) -> OnnxModel:
+    """The encoder as an ONNX graph."""
+    folder = tmp_path_factory.mktemp("onnx") / "graph"
+    export_onnx(encoder, folder)
+    return load_onnx(folder, threads=1)
 
 
 @pytest.fixture(scope="session")

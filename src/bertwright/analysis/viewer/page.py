@@ -8,7 +8,6 @@ import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,12 @@ from bertwright.analysis.viewer.text_values import (
 )
 from bertwright.core.errors import UserError
 from bertwright.core.files import write_text
+from bertwright.core.pages import read_page_file, shared_script, shared_style
+
+PACKAGE = "bertwright.analysis.viewer"
+
+SCRIPTS = ("arrays", "hover", "panels", "view")
+"""Names of the scripts, in the order in which they use each other."""
 
 QUANTISATION_STEP = 2.0**-19
 """Quantisation step; values are off by at most half of it."""
@@ -84,21 +89,28 @@ def render_view(inputs: AnalysisInput, provenance: str, max_texts: int | None = 
             for number, values in enumerate(texts)
         ],
     }
-    folder = resources.files("bertwright.analysis.viewer")
-    parts = {
-        name: folder.joinpath(f"view.{name}").read_text(encoding="utf-8")
-        for name in ("html", "css", "js")
-    }
-    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(parts["html"])
+    template = Environment(autoescape=True, undefined=StrictUndefined).from_string(
+        read_page_file(PACKAGE, "view.html")
+    )
     return template.render(
         model=model,
         provenance=provenance,
         has_norms=all(m is None or missing_head_outputs(m) is None for m in (model, other_model)),
-        style=parts["css"],
-        script=parts["js"],
+        style=viewer_style(),
+        script=viewer_script(),
         # The data must not contain the end tag of its script element.
         data=json.dumps(data, ensure_ascii=False).replace("</", "<\\/"),
     )
+
+
+def viewer_style() -> str:
+    """Return the style of the page, the same for every model."""
+    return shared_style() + read_page_file(PACKAGE, "view.css")
+
+
+def viewer_script() -> str:
+    """Return the script of the page, the same for every model."""
+    return shared_script() + "".join(read_page_file(PACKAGE, f"{name}.js") for name in SCRIPTS)
 
 
 def pack_array(values: NDArray[Any]) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""The explorer page: a form for a text, and a page with a model's attention and predictions."""
+"""A page with a model's attention and predictions for a text."""
 
 from collections.abc import Sequence
-from importlib import resources
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -21,21 +20,11 @@ router = APIRouter(tags=["explorer"])
 MAX_TOKENS = 64
 """Maximum number of tokens of a text; every position is masked and predicted once."""
 
-FORM_PAGE = (resources.files("bertwright.serving") / "pages" / "explorer.html").read_text(
-    encoding="utf-8"
-)
-
 
 class ExploreRequest(ApiRequest):
     """``text`` is the text to show; the texts of a pair are separated by a tab."""
 
     text: str
-
-
-@router.get("/", include_in_schema=False)
-async def explorer_form() -> HTMLResponse:
-    """Return the form."""
-    return HTMLResponse(FORM_PAGE)
 
 
 @router.post("/explore", response_class=HTMLResponse)

@@ -77,9 +77,10 @@ class TagResult(BaseModel):
 
 
 class AnswerResult(BaseModel):
-    """A span of the text, empty without an answer, and its probability."""
+    """A span of the text, empty without an answer, its first character and its probability."""
 
     answer: str
+    start: int | None
     probability: float
 
 
@@ -124,7 +125,9 @@ async def answer(body: AnswerRequest, request: Request) -> list[AnswerResult]:
     questions = [ExtractiveQuestion(item.question, item.text) for item in body.inputs]
     predictions, _ = await service.predict(request, worker, questions, body.truncate)
     return [
-        AnswerResult(answer=cast(str, p.value), probability=cast(float, p.probabilities))
+        AnswerResult(
+            answer=cast(str, p.value), start=p.start, probability=cast(float, p.probabilities)
+        )
         for p in predictions
     ]
 

@@ -12,6 +12,10 @@ from bertwright.serving.api.schemas import ApiRequest, TextList, json_response, 
 from bertwright.serving.errors import ApiError
 from bertwright.serving.model_worker import ModelWorker
 from bertwright.serving.service import get_service
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.examples import ExtractiveQuestion, MultipleChoice, TaggedSentence
+from bertwright.tasks.prediction import needs_pairs, needs_single_text
+from bertwright.tasks.task import Task
 
 router = APIRouter(prefix="/v1", tags=["OpenAI"])
 
@@ -51,14 +55,33 @@ class EmbeddingsResponse(BaseModel):
     usage: Usage
 
 
+InputKind = Literal["text", "pair", "words", "question", "options"]
+
+_INPUT_KINDS: dict[type, tuple[InputKind, ...]] = {
+    TaggedSentence: ("words",),
+    ExtractiveQuestion: ("question",),
+    MultipleChoice: ("options",),
+}
+"""The inputs of tasks whose examples are neither texts nor pairs of texts."""
+
+
+class TaskInfo(BaseModel):
+    """The output type of a fine-tuned model, its labels, and the kinds of inputs that it takes."""
+
+    output: str
+    labels: list[str]
+    inputs: list[InputKind]
+
+
 class ModelInfo(BaseModel):
-    """A model and its endpoints."""
+    """A model, its endpoints, and the task for which it was fine-tuned."""
 
     id: str
     object: Literal["model"] = "model"
     created: int = START_TIME
     owned_by: str = "bertwright"
     endpoints: list[str]
+    task: TaskInfo | None = None
 
 
 class ModelList(BaseModel):
@@ -107,7 +130,17 @@ async def model(name: str, request: Request) -> ModelInfo:
 
 
 def _model_info(worker: ModelWorker) -> ModelInfo:
-    return ModelInfo(id=worker.name, endpoints=worker.endpoints)
+    task = _task_info(worker.model.task) if isinstance(worker.model, FineTunedModel) else None
+    return ModelInfo(id=worker.name, endpoints=worker.endpoints, task=task)
+
+
+def _task_info(task: Task) -> TaskInfo:
+    texts: list[InputKind] = ["text"] * (not needs_pairs(task))
+    pairs: list[InputKind] = ["pair"] * (not needs_single_text(task))
+    inputs = _INPUT_KINDS.get(task.output_type.example_type, (*texts, *pairs))
+    return TaskInfo(
+        output=task.output_type.kind_name(), labels=list(task.labels), inputs=list(inputs)
+    )
 
 
 def _encode_base64(vectors: FloatMatrix) -> list[str]:

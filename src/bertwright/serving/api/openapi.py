@@ -1,23 +1,14 @@
-"""The API description: /openapi.json, and a self-contained page that shows it.
-
-FastAPI's own pages are not used, since they load scripts from another server.
-"""
+"""The API description, /openapi.json, with all error responses."""
 
 from collections.abc import Mapping
-from importlib import resources
 from typing import Any
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import HTMLResponse
 from pydantic import BaseModel
 
 from bertwright.serving.errors import OPENAI_PREFIX, ApiErrorBody, OpenAIErrorBody
 from bertwright.serving.middleware import MONITORING_PATHS, PUBLIC_PATHS
-
-DOCS_PAGE = (resources.files("bertwright.serving") / "pages" / "docs.html").read_text(
-    encoding="utf-8"
-)
 
 COMMON_ERRORS = {
     401: "An API key is required; it is missing or wrong.",
@@ -39,7 +30,7 @@ BODY_ERRORS = {
 
 
 def install_openapi(app: FastAPI) -> None:
-    """Add /openapi.json with all error responses, and the /docs page."""
+    """Add /openapi.json with all error responses."""
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
@@ -47,11 +38,7 @@ def install_openapi(app: FastAPI) -> None:
             app.openapi_schema = _add_error_responses(schema)
         return app.openapi_schema
 
-    async def docs() -> HTMLResponse:
-        return HTMLResponse(DOCS_PAGE)
-
     app.openapi = openapi
-    app.add_api_route("/docs", docs, include_in_schema=False)
 
 
 def _add_error_responses(schema: dict[str, Any]) -> dict[str, Any]:

@@ -59,12 +59,14 @@ class Prediction:
         value: a label, labels, a number, a text, the index of an option, or a tag for each word.
         probabilities: of each label or option; for tags, of the predicted tag of each word; for
             spans and generated texts, of the predicted text.
+        start: the character of the text at which a predicted span begins.
         vectors: the representations of the example's texts, for texts that are encoded apart.
         scored_text: the generated text, and the likelihood of its reference.
     """
 
     value: str | float | int | tuple[str, ...]
     probabilities: dict[str, float] | tuple[float, ...] | float | None = None
+    start: int | None = field(default=None, compare=False)
     vectors: TextVectors | None = field(default=None, compare=False, repr=False)
     scored_text: ScoredText | None = field(default=None, compare=False, repr=False)
 

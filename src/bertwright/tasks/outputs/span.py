@@ -113,7 +113,8 @@ class SpanDecoder(OutputDecoder):
         best, threshold = spans[0].score if spans else -np.inf, self.config.threshold or 0.0
         if not spans or (self.config.unanswerable and no_answer - best > threshold):
             return Prediction("", float(probabilities[-1]))
-        return Prediction(_span_text(example.text, spans[0]), float(probabilities[0]))
+        text = _span_text(example.text, spans[0])
+        return Prediction(text, float(probabilities[0]), start=spans[0].start)
 
     def _best_spans(self, windows: Sequence[SequenceOutputs]) -> tuple[list[AnswerSpan], float]:
         """Return the distinct spans with the best scores, and the no-answer score."""
