@@ -57,6 +57,8 @@ def _rows_of_analysis(name: str, claims: Sequence[ClaimResult]) -> Iterator[dict
 
 
 def _value_with_interval(claim: ClaimResult) -> str:
+    if claim.count is not None:
+        return str(claim.count)
     if claim.interval is None:
         return format_value(claim.value)
     return f"{format_value(claim.value)} [{format_value(claim.interval)}]"

@@ -9,7 +9,7 @@ from typing import Any
 
 from bertwright import __version__
 from bertwright.analysis.core.claims import ClaimResult
-from bertwright.analysis.core.result import StoredResult, has_result, read_result
+from bertwright.analysis.core.result import Count, StoredResult, has_result, read_result
 from bertwright.analysis.core.runner import select_analyses
 from bertwright.core.errors import UserError
 from bertwright.core.files import write_text
@@ -71,9 +71,11 @@ def _common_inputs(folder: Path, results: Mapping[str, StoredResult]) -> dict[st
 
 def _claim_result(stored: Mapping[str, Any]) -> ClaimResult:
     """Return the claim result of its ``as_dict``; a value that is None was not a number."""
-    values = {field.name: stored[field.name] for field in fields(ClaimResult)}
+    values = {field.name: stored.get(field.name) for field in fields(ClaimResult)}
     for key in ("value", "baseline"):
         values[key] = math.nan if values[key] is None else values[key]
     if values["interval"] is not None:
         values["interval"] = tuple(values["interval"])
+    if values["count"] is not None:
+        values["count"] = Count(**values["count"])
     return ClaimResult(**values)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from bertwright.analysis.core.result import StoredResult, null_non_finite
+from bertwright.analysis.core.result import Count, StoredResult, null_non_finite
 from bertwright.core.verdicts import Verdict, VerdictLabel, label_of_interval, units_needed
 
 MIN_UNITS = 6
@@ -25,6 +25,7 @@ class ClaimResult:
         num_units: Number of texts or other sampled units behind the value; None if nothing was
             sampled.
         negligible: Size below which a difference is none; None if every difference counts.
+        count: What the value was counted from; None if it was not counted.
     """
 
     claim: str
@@ -37,6 +38,25 @@ class ClaimResult:
     p_value: float | None = None
     num_units: int | None = None
     negligible: float | None = None
+    count: Count | None = None
+
+    @property
+    def value_text(self) -> str:
+        """The value for people: with its interval, or as a count such as 31 of 72 heads."""
+        if self.count is not None:
+            return str(self.count)
+        if self.interval is None:
+            return _readable_number(self.value)
+        low, high = map(_readable_number, self.interval)
+        return f"{_readable_number(self.value)} [{low}, {high}]"
+
+    @property
+    def baseline_text(self) -> str:
+        """The baseline for people, with its name; counted in the same things as the value."""
+        baseline = self.baseline
+        if self.count is not None and self.value == self.count.number / self.count.total:
+            baseline *= self.count.total
+        return f"{_readable_number(baseline)} ({self.baseline_name})"
 
     @property
     def outcome(self) -> Verdict:
@@ -83,13 +103,22 @@ class ClaimResult:
 
     def as_dict(self) -> dict[str, Any]:
         """Return JSON-compatible data."""
-        return null_non_finite({**vars(self), **self.outcome.as_dict()})
+        count = {} if self.count is None else {"count": dict(vars(self.count))}
+        fields = {name: value for name, value in vars(self).items() if name != "count"}
+        return null_non_finite({**fields, **count, **self.outcome.as_dict()})
+
+
+def _readable_number(value: float) -> str:
+    return f"{value:.3g}"
 
 
 def significant_findings(
-    sign: Literal[1, -1], prefix: str = "", as_fraction: bool = True
+    sign: Literal[1, -1], unit: str, prefix: str = "", as_fraction: bool = True
 ) -> Callable[[StoredResult], Mapping[str, Any]]:
-    """Return a function that counts findings significantly above (1) or below (-1) 0."""
+    """Return a function that counts findings significantly above (1) or below (-1) 0.
+
+    ``unit`` names what has one finding each, such as heads.
+    """
 
     def count(result: StoredResult) -> Mapping[str, Any]:
         is_significant = [
@@ -97,8 +126,9 @@ def significant_findings(
             for f in result.findings
             if f["metric"].startswith(prefix)
         ]
-        number = sum(is_significant)
-        return result.computed_finding(number / len(is_significant) if as_fraction else number)
+        count = Count(sum(is_significant), len(is_significant), unit)
+        value = count.number / count.total if as_fraction else count.number
+        return {**result.computed_finding(value), "count": vars(count)}
 
     return count
 
@@ -154,6 +184,7 @@ class Claim:
             None if self.p_value is None else finding[self.p_value],
             finding.get("num_units"),
             self.negligible,
+            Count(**finding["count"]) if "count" in finding else None,
         )
 
     def _finding(self, result: StoredResult) -> Mapping[str, Any] | None:

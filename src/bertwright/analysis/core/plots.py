@@ -91,6 +91,7 @@ class HeatMap(Plot):
     Attributes:
         values: Returns the values, or None for an empty panel.
         limits: Limits of the colour scale; None for limits symmetric about 0.
+        first: Numbers of the first column and the first row.
     """
 
     label: str
@@ -98,6 +99,7 @@ class HeatMap(Plot):
     limits: tuple[float | None, float | None] | None = (0, 1)
     xlabel: str = "head"
     ylabel: str = "layer"
+    first: tuple[int, int] = (1, 1)
 
     def draw(self, axes: Axes, result: StoredResult) -> None:
         values = self.values(result)
@@ -107,7 +109,15 @@ class HeatMap(Plot):
         limit = float(np.abs(values).max())
         low, high = (-limit, limit) if self.limits is None else self.limits
         colors = "RdBu_r" if self.limits is None else "viridis"
-        image = axes.imshow(values, cmap=colors, vmin=low, vmax=high, aspect="auto")
+        (left, top), (height, width) = self.first, values.shape
+        image = axes.imshow(
+            values,
+            cmap=colors,
+            vmin=low,
+            vmax=high,
+            aspect="auto",
+            extent=(left - 0.5, left + width - 0.5, top + height - 0.5, top - 0.5),
+        )
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.figure.colorbar(image, ax=axes, label=self.label)

@@ -2,15 +2,14 @@
 
 import base64
 from collections.abc import Sequence
-from importlib import resources
 from pathlib import Path
 
 from jinja2 import Environment, StrictUndefined
 
-from bertwright.analysis.core.analysis import AnalysisInput
-from bertwright.analysis.core.claims import ClaimResult
+from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.runner import OTHER_MODEL_FOLDER, AnalysisReport
 from bertwright.core.files import write_text
+from bertwright.core.pages import read_page_file, shared_style
 
 PAGE_NAME = "report.html"
 
@@ -19,11 +18,8 @@ def write_report(
     inputs: AnalysisInput, reports: Sequence[AnalysisReport], output: Path, provenance: str
 ) -> Path:
     """Write ``report.html`` into ``output``; ``provenance`` states time and machine."""
-    template = (
-        resources.files("bertwright.analysis.core").joinpath(PAGE_NAME).read_text(encoding="utf-8")
-    )
+    template = read_page_file("bertwright.analysis.core", PAGE_NAME)
     environment = Environment(autoescape=True, undefined=StrictUndefined)
-    environment.filters |= {"number": _format_number, "value": _format_value}
     page = environment.from_string(template).render(
         model=inputs.model,
         other_model=inputs.other_model,
@@ -32,6 +28,10 @@ def write_report(
         seed=inputs.seed,
         applicable=[report for report in reports if report.not_applicable is None],
         not_applicable=[report for report in reports if report.not_applicable is not None],
+        style=shared_style(),
+        descriptions={
+            report.analysis.kind_name(): _first_sentences(report.analysis) for report in reports
+        },
         plots={report.analysis.kind_name(): _embedded_image(report, output) for report in reports},
         provenance=provenance,
     )
@@ -39,11 +39,10 @@ def write_report(
     return output / PAGE_NAME
 
 
-def _format_value(claim_result: ClaimResult) -> str:
-    value, interval = _format_number(claim_result.value), claim_result.interval
-    if interval is None:
-        return value
-    return f"{value} [{_format_number(interval[0])}, {_format_number(interval[1])}]"
+def _first_sentences(analysis: Analysis) -> str:
+    """Return what an analysis measures: the first paragraph of its docstring."""
+    paragraph = (type(analysis).__doc__ or analysis.title).strip().split("\n\n")[0]
+    return " ".join(paragraph.replace("``", "").split())
 
 
 def _embedded_image(report: AnalysisReport, output: Path) -> str:
@@ -51,7 +50,3 @@ def _embedded_image(report: AnalysisReport, output: Path) -> str:
     if report.not_applicable is not None or not file.is_file():
         return ""
     return "data:image/png;base64," + base64.b64encode(file.read_bytes()).decode()
-
-
-def _format_number(value: float) -> str:
-    return f"{value:.3g}"

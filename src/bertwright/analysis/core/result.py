@@ -39,6 +39,18 @@ class BaselineValue:
 
 
 @dataclass(frozen=True)
+class Count:
+    """A number of things out of all of them, such as 31 of 72 heads."""
+
+    number: int
+    total: int
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.number} of {self.total} {self.unit}"
+
+
+@dataclass(frozen=True)
 class AnalysisFinding:
     """One value.
 
@@ -48,6 +60,7 @@ class AnalysisFinding:
         p_value: Probability of such a value by chance; ``adjusted_p_value`` for ``num_tests``.
         difference_interval: Interval of the difference from the baseline.
         note: Remark in words.
+        count: What the value, a fraction, was counted from; None if it was not counted.
         includes_embeddings: True if layer 0 is the embeddings instead of the first block.
     """
 
@@ -63,6 +76,7 @@ class AnalysisFinding:
     num_tests: int | None = None
     difference_interval: tuple[float, float] | None = None
     note: str | None = None
+    count: Count | None = None
     includes_embeddings: bool = False
 
     def as_dict(self) -> dict[str, Any]:
@@ -71,6 +85,8 @@ class AnalysisFinding:
         del data["includes_embeddings"]
         if self.baseline is not None:
             data["baseline"] = dict(vars(self.baseline))
+        if self.count is not None:
+            data["count"] = dict(vars(self.count))
         if self.layer is not None:
             data["layer_from_1"] = self.layer + (0 if self.includes_embeddings else 1)
         if self.head is not None:

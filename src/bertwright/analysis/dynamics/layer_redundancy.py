@@ -71,7 +71,13 @@ class LayerRedundancy(Analysis):
         ),
     )
     plots = (
-        HeatMap("CKA", lambda r: r.arrays["cka"], xlabel="layer (0: embeddings)"),
+        HeatMap(
+            "CKA",
+            lambda r: r.arrays["cka"],
+            xlabel="layer (0: embeddings)",
+            ylabel="layer (0: embeddings)",
+            first=(0, 0),
+        ),
         LayerCurves(
             "loss increase without it, nats",
             lambda r: {

@@ -12,7 +12,7 @@ from pydantic import Field
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import Claim
 from bertwright.analysis.core.plots import FindingBars, HeatMap
-from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult
+from bertwright.analysis.core.result import AnalysisFinding, AnalysisResult, Count
 from bertwright.analysis.dynamics.head_pruning import (
     PruningMask,
     PruningProcedure,
@@ -100,9 +100,14 @@ class LotteryTickets(Analysis):
         findings = comparison_findings(runs, comparisons, tagging, inputs.seed)
         heads = np.array([mask.heads for mask in masks])
         kept = float(np.mean([mask.kept_head_fraction for mask in masks]))
+        always_kept = Count(int(heads.all(0).sum()), heads[0].size, "heads")
         findings += [
             AnalysisFinding("fraction of heads kept", kept, num_units=len(masks)),
-            AnalysisFinding("fraction of heads kept by every seed", float(heads.all(0).mean())),
+            AnalysisFinding(
+                "fraction of heads kept by every seed",
+                always_kept.number / always_kept.total,
+                count=always_kept,
+            ),
         ]
         arrays = {"heads": heads.mean(0), "num_correct": np.array(list(runs.values()))}
         return AnalysisResult(findings, arrays)

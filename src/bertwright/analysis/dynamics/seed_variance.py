@@ -62,6 +62,7 @@ class SeedVariance(Analysis):
             (None, None),
             "data order seed",
             "head and dropout seed",
+            first=(0, 0),
         ),
         LayerCurves(
             "expected score of the best run",

@@ -32,7 +32,7 @@ class HeadAblation(Analysis):
         Claim(
             "most heads can be removed, one at a time, without a significant loss",
             "all but 8 of 96 heads of a translation encoder",
-            significant_findings(1),
+            significant_findings(1, "heads"),
             0.5,
             "half of them",
             "below",
@@ -40,7 +40,7 @@ class HeadAblation(Analysis):
         Claim(
             "removing some heads helps",
             "about half of those that matter",
-            significant_findings(-1, as_fraction=False),
+            significant_findings(-1, "heads", as_fraction=False),
             baseline_name="none",
         ),
     )

@@ -22,6 +22,7 @@ from bertwright.analysis.core.prediction_probe import (
 from bertwright.analysis.core.requirements import missing_halves, missing_predictions
 from bertwright.analysis.core.result import (
     AnalysisResult,
+    Count,
     Findings,
     StoredResult,
 )
@@ -112,9 +113,12 @@ class LearnedGates(Analysis):
             by_importance = _evaluate_gates(test, torch.from_numpy(rank < int(is_open.sum())))
             by_gates = _evaluate_gates(test, is_open)
             suffix = f"penalty {penalty:g}"
-            closed = 1 - float(is_open.double().mean())
+            closed = Count(int((~is_open).sum()), is_open.numel(), "heads")
             findings.add_value(
-                f"fraction of heads closed, {suffix}", closed, num_units=is_open.numel()
+                f"fraction of heads closed, {suffix}",
+                closed.number / closed.total,
+                num_units=closed.total,
+                count=closed,
             )
             findings += [
                 first.loss_minus(second, f"{name}, {suffix}", seed=inputs.seed)

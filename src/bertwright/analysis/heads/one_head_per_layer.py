@@ -32,7 +32,7 @@ class OneHeadPerLayer(Analysis):
         Claim(
             "in most layers one head is enough",
             "in all of BERT, and in most of a translation model",
-            significant_findings(1),
+            significant_findings(1, "layers"),
             0.5,
             "half of them",
             "below",

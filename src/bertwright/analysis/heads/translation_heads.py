@@ -109,7 +109,7 @@ class TranslationHeads(Analysis):
         Claim(
             "most heads can be removed, one at a time, without a significant loss",
             "all but 8 of 96 heads of the encoder",
-            significant_findings(-1, ABLATED_BLEU_DIFFERENCE),
+            significant_findings(-1, "heads", ABLATED_BLEU_DIFFERENCE),
             0.5,
             "half of them",
             "below",

@@ -99,7 +99,7 @@ def render_view(inputs: AnalysisInput, provenance: str, max_texts: int | None = 
         style=viewer_style(),
         script=viewer_script(),
         # The data must not contain the end tag of its script element.
-        data=json.dumps(data, ensure_ascii=False).replace("</", "<\\/"),
+        data=json.dumps(data, ensure_ascii=False, allow_nan=False).replace("</", "<\\/"),
     )
 
 

@@ -180,16 +180,17 @@ def find_neighbours(
     for number, text in enumerate(text_values):
         words = slice(start, start + len(text.words))
         start = words.stop
+        num_neighbours = min(NUM_NEIGHBOURS, len(word_states.words) - len(text.words))
         indices, cosines = [], []
         for layer in word_states.states:
             vectors = unit_vectors(np.asarray(layer, np.float64))
             similarity = vectors[words] @ vectors.T
             # Words of the same text are similar anyway.
             similarity[:, word_states.text_ids == number] = -np.inf
-            best = np.argsort(-similarity, axis=1, kind="stable")[:, :NUM_NEIGHBOURS]
+            best = np.argsort(-similarity, axis=1, kind="stable")[:, :num_neighbours]
             indices.append(best)
             cosines.append(np.take_along_axis(similarity, best, 1))
-        if len(inputs.texts) > 1:
+        if num_neighbours:
             text.neighbours = np.stack(indices), np.stack(cosines)
     return list(zip(word_states.text_ids.tolist(), word_states.words, strict=True))
 

@@ -143,9 +143,11 @@ def _report_lines(reports: "Sequence[AnalysisReport]") -> Iterator[str]:
     for report in reports:
         number = f"{report.analysis.survey_id:>4}"
         for claim in report.claim_results:
-            values = f"{claim.value:.3g} to {claim.baseline:.3g} ({claim.baseline_name})"
+            values = f"{claim.value_text}, compared with {claim.baseline_text}"
             other = report.other_claim_result(claim.claim)
-            compared = "" if other is None else f"; other model: {other.verdict}, {other.value:.3g}"
+            compared = (
+                "" if other is None else f"; other model: {other.verdict}, {other.value_text}"
+            )
             yield f"{number}  {claim.verdict_text}; {claim.claim}: {values}{compared}"
         if report.not_applicable is not None:
             yield f"{number}  not applicable: {report.not_applicable}"
