@@ -71,11 +71,12 @@ def _common_inputs(folder: Path, results: Mapping[str, StoredResult]) -> dict[st
 
 def _claim_result(stored: Mapping[str, Any]) -> ClaimResult:
     """Return the claim result of its ``as_dict``; a value that is None was not a number."""
-    values = {field.name: stored.get(field.name) for field in fields(ClaimResult)}
+    names = {field.name for field in fields(ClaimResult)} - {"count"}
+    values = {name: stored[name] for name in names}
     for key in ("value", "baseline"):
         values[key] = math.nan if values[key] is None else values[key]
     if values["interval"] is not None:
         values["interval"] = tuple(values["interval"])
-    if values["count"] is not None:
-        values["count"] = Count(**values["count"])
+    if "count" in stored:
+        values["count"] = Count(**stored["count"])
     return ClaimResult(**values)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from bertwright.analysis.core.claims import Claim
+from bertwright.analysis.core.claims import Claim, significant_findings
 from bertwright.analysis.core.result import StoredResult
 from bertwright.analysis.core.runner import select_analyses
 
@@ -65,3 +65,23 @@ def test_a_claim_is_seen_on_its_side_only(line: str) -> None:
         assert result is not None
         assert result.verdict == verdict
         assert result.baseline == pytest.approx(baseline, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("as_fraction", "value", "baseline", "baseline_text"),
+    [(True, 31 / 72, 0.5, "36 (half of them)"), (False, 31, 0.0, "0 (half of them)")],
+)
+def test_counts_are_shown_as_counts(
+    as_fraction: bool, value: float, baseline: float, baseline_text: str
+) -> None:
+    p_values = [0.01] * 31 + [0.2] * 41
+    findings = [{"metric": "loss", "value": 0.1, "adjusted_p_value": p} for p in p_values]
+    metric = significant_findings(1, "heads", as_fraction=as_fraction)
+    claim = Claim("claim", "published", metric, baseline, "half of them", "below")
+    result = claim.check(StoredResult({"num_texts": 30}, findings, {}))
+    assert result is not None
+    assert result.value == value
+    assert result.value_text == "31 of 72 heads"
+    assert result.baseline_text == baseline_text
+    assert result.as_dict()["count"] == {"number": 31, "total": 72, "unit": "heads"}
+    assert result.verdict == ("seen" if as_fraction else "opposite")

@@ -1,18 +1,21 @@
 """Running analyses: selection, files, reports and reuse of results."""
 
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import ClaimResult
+from bertwright.analysis.core.plots import HeatMap
 from bertwright.analysis.core.prediction_probe import prediction_probe, read_labelled_texts
 from bertwright.analysis.core.report import write_report
-from bertwright.analysis.core.result import read_result
+from bertwright.analysis.core.result import StoredResult, read_result
 from bertwright.analysis.core.runner import (
     OTHER_MODEL_FOLDER,
     pair_reports,
@@ -49,6 +52,10 @@ def test_all_analyses_write_files_and_one_page(small_run) -> None:
     reports, folder = small_run.reports(), small_run.folder
     page = write_report(small_run.inputs, reports, folder, "now").read_text()
     assert "http" not in page.replace("https://", "http://").split("</head>")[1]
+    numbers = [int(number) for number in re.findall(r"<figcaption>Figure (\d+)\. [A-Z]", page)]
+    assert numbers == list(range(1, page.count("<img ") + 1))
+    assert page.count("<caption>Table") == page.count("<table>")
+    assert re.search(r"<td class=\"number\">\d of 8 heads</td>", page)
     for report in reports:
         kind, reason = report.analysis.kind_name(), report.not_applicable
         if reason is not None:
@@ -257,3 +264,11 @@ def test_layers_pruned_alike_have_fewer_heads() -> None:
     pruned = small_inputs("bert", "encoder.pruned_sizes.heads=[1,1]")
     result = Analysis.parse("attention-mass").run(pruned)
     assert {finding.head for finding in result.findings} <= {0, None}
+
+
+def test_layers_and_heads_of_a_heat_map_are_numbered_from_1() -> None:
+    result = StoredResult({}, [], {"values": np.ones((6, 12))})
+    for first, extent in (((1, 1), (0.5, 12.5, 6.5, 0.5)), ((0, 0), (-0.5, 11.5, 5.5, -0.5))):
+        axes = Figure().subplots()
+        HeatMap("value", lambda r: r.arrays["values"], first=first).draw(axes, result)
+        assert tuple(axes.images[0].get_extent()) == extent

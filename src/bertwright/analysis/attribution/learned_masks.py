@@ -79,7 +79,8 @@ class LearnedMasks(Analysis):
             "probability that the gate is open",
             lambda r: r.arrays["open_probabilities"],
             xlabel="position in the first text",
-            ylabel="last layer of the gates",
+            ylabel="last layer of the gates (0: embeddings)",
+            first=(1, 0),
         ),
     )
 
