@@ -25,7 +25,8 @@ MAJORITY = 0.5
 
 
 def _num_strong_heads(target: str, result: StoredResult) -> Mapping[str, Any]:
-    return result.computed_finding(int((result.values_by_head(target) > MAJORITY).sum()))
+    is_strong = result.values_by_head(target) > MAJORITY
+    return result.counted_finding(int(is_strong.sum()), is_strong.size, "heads")
 
 
 class AttentionMass(StreamingAnalysis):

@@ -126,9 +126,8 @@ def significant_findings(
             for f in result.findings
             if f["metric"].startswith(prefix)
         ]
-        count = Count(sum(is_significant), len(is_significant), unit)
-        value = count.number / count.total if as_fraction else count.number
-        return {**result.computed_finding(value), "count": vars(count)}
+        number, total = sum(is_significant), len(is_significant)
+        return result.counted_finding(number, total, unit, as_fraction)
 
     return count
 

@@ -233,6 +233,13 @@ class StoredResult:
         """Return a finding for a value computed from other findings; its units are the texts."""
         return {"value": value, "num_units": self.num_texts}
 
+    def counted_finding(
+        self, number: int, total: int, unit: str, as_fraction: bool = False
+    ) -> Mapping[str, Any]:
+        """Return a finding for a number of things, such as heads, out of all of them."""
+        finding = self.computed_finding(number / total if as_fraction else number)
+        return {**finding, "count": vars(Count(number, total, unit))}
+
     @property
     def num_texts(self) -> int | None:
         """Number of texts; None if unknown."""

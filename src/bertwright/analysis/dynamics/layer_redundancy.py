@@ -33,7 +33,7 @@ def _num_redundant_layers(result: StoredResult) -> Mapping[str, Any]:
         for f in result.findings
         if f["metric"] == _loss_increase("layer") and "interval" in f
     ]
-    return result.computed_finding(sum(is_redundant))
+    return result.counted_finding(sum(is_redundant), len(is_redundant), "layers")
 
 
 def _cka_of_adjacent_layers(result: StoredResult) -> Mapping[str, Any]:

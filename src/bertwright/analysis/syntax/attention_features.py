@@ -53,7 +53,9 @@ DIFFERENCE_DIGITS = 6
 def _num_significant(names: Sequence[str], result: StoredResult) -> Mapping[str, Any] | None:
     findings = [f for f in result.findings if f["metric"] in names]
     num_significant = sum(map(is_significantly_better, findings))
-    return result.computed_finding(num_significant) if findings else None
+    if not findings:
+        return None
+    return result.counted_finding(num_significant, len(findings), "features")
 
 
 class AttentionFeatures(StreamingAnalysis):

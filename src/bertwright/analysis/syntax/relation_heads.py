@@ -39,7 +39,8 @@ PUBLISHED_ACCURACIES = {
 
 
 def _num_significant(result: StoredResult) -> Mapping[str, Any]:
-    return result.computed_finding(sum(map(is_significantly_better, result.findings)))
+    number = sum(map(is_significantly_better, result.findings))
+    return result.counted_finding(number, len(result.findings), "relations")
 
 
 def _lead_over_offset(relation: str, result: StoredResult) -> Mapping[str, Any] | None:

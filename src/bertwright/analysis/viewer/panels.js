@@ -26,7 +26,7 @@ function tokenButton(token, n) {
   const button = element("button", {
     type: "button", class: "token", "aria-pressed": String(n === state.position), "data-position": n,
     "aria-label": `token ${n + 1} of ${size()}: ${token}`,
-  }, element("span", { class: "position" }, String(n + 1)), token);
+  }, element("span", { class: "position" }, String(n + 1)), element("bdi", {}, token));
   button.addEventListener("click", () => change({ position: n }));
   return button;
 }
@@ -74,7 +74,7 @@ function drawHeads(both) {
       cell.style.setProperty("--value", Math.abs(one) / most);
       return cell;
     });
-    const item = element("li", {}, ...cells, element("span", { class: "position" }, String(n + 1)), token);
+    const item = element("li", {}, ...cells, element("span", { class: "position" }, String(n + 1)), element("bdi", {}, token));
     hover(item, () => (heads.length ? describe(state.position, n) : null));
     return item;
   }));

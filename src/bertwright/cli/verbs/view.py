@@ -33,8 +33,9 @@ def view(
 ) -> None:
     """Write a self-contained HTML page of attention, predictions and nearest words.
 
-    Attention is shown by weights, effective attention, norms of values and rollout, with queries
-    and keys; predictions for every position; nearest words for every layer.
+    Attention of several heads is shown in a colour each, by weights, effective attention, norms of
+    values and rollout, with queries and keys; predictions for every position; nearest words for
+    every layer. Arrow keys select tokens, Shift with arrow keys layers and heads.
     """
     from bertwright.analysis.core.analysis import AnalysisInput
     from bertwright.analysis.core.model import AnalysedModel
