@@ -188,7 +188,7 @@ class SearchIndex:
         return hits
 
     def rank(
-        self, queries: Sequence[str], top: int, vectors: TextVectors | None = None
+        self, queries: Sequence[str], top: int, vectors: "TextVectors | None" = None
     ) -> list[Ranking]:
         """Return the ranking of the best texts for each query.
 
@@ -206,7 +206,7 @@ class SearchIndex:
         return [fuse_rankings(pair, top) for pair in zip(by_vectors, by_words, strict=True)]
 
     def _rank_by_vectors(
-        self, queries: Sequence[str], top: int, vectors: TextVectors | None
+        self, queries: Sequence[str], top: int, vectors: "TextVectors | None"
     ) -> list[Ranking]:
         assert self.encoder is not None
         if vectors is None:

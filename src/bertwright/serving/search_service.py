@@ -95,6 +95,6 @@ class SearchService:
 
 
 def _find_hits(
-    index: SearchIndex, queries: Sequence[str], top: int, vectors: TextVectors | None
+    index: SearchIndex, queries: Sequence[str], top: int, vectors: "TextVectors | None"
 ) -> list[list[SearchHit]]:
     return [index.hits(ranking) for ranking in index.rank(queries, top, vectors)]
