@@ -129,7 +129,9 @@ def writers(workspace: Workspace) -> list[Writer]:
                 *(*task, "--work", str(workspace.folder / "work"), *settings),
             ),
         ),
-        Writer("trim", ("trim", str(workspace.tuned), "--data", str(workspace.task))),
+        Writer(
+            "vocab prune", ("vocab", "prune", str(workspace.tuned), "--data", str(workspace.task))
+        ),
         Writer("static", ("static", str(workspace.model), "--width", "8")),
         Writer("view", ("view", str(workspace.model), "the red bird"), output="out.html"),
         Writer(

@@ -23,7 +23,7 @@ class CompressionVariant(Settings):
         num_layers: layers of the student.
         with_undistilled: also train the same student without the teacher.
         settings: settings of fine-tuning, for all stages of the method.
-        trim_vocabulary: remove the tokens that no training example uses.
+        prune_vocabulary: remove the tokens that no training example uses.
         forms: forms that are scored, measured and timed.
         tasks: the tasks to which the variant applies; all by default.
     """
@@ -33,7 +33,7 @@ class CompressionVariant(Settings):
     num_layers: int | None = Field(default=None, ge=1)
     with_undistilled: bool = False
     settings: dict[str, Any] = Field(default_factory=dict[str, Any])
-    trim_vocabulary: bool = False
+    prune_vocabulary: bool = False
     forms: tuple[ArtefactForm, ...] = Field(default=("float32",), min_length=1)
     tasks: tuple[str, ...] | None = None
 

@@ -15,7 +15,7 @@ from benchmarks.embedding.compare import checkpoint_folder
 from bertwright.compression.compress import compress, num_parameters
 from bertwright.compression.initial_student import require_compatible
 from bertwright.compression.method import CompressionMethod
-from bertwright.compression.vocabulary.trimming import trim_vocabulary
+from bertwright.compression.vocabulary.pruning import prune_vocabulary
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
@@ -95,8 +95,8 @@ class VariantBuilder:
             model, seconds = result.best.model, result.seconds
             undistilled = result.baseline_scores[0] if result.baseline_scores else None
         _, train, dev = data.load_splits()
-        if config.trim_vocabulary:
-            model = _trim_vocabulary(model, train)
+        if config.prune_vocabulary:
+            model = _prune_vocabulary(model, train)
         kept = self.models_folder / self.run_name(variant, seed)
         with nullcontext(kept) if self.is_timed and seed == 0 else TemporaryDirectory() as folder:
             _write_forms(model, config, Path(folder))
@@ -144,9 +144,9 @@ def _load_student(variant: CompressionVariant) -> TextModel | str | None:
     )
 
 
-def _trim_vocabulary(model: FineTunedModel, examples: Examples) -> FineTunedModel:
+def _prune_vocabulary(model: FineTunedModel, examples: Examples) -> FineTunedModel:
     """Return the model without the tokens that no training example uses."""
-    small = trim_vocabulary(model, examples=examples)
+    small = prune_vocabulary(model, examples=examples)
     assert isinstance(small, FineTunedModel)
     return small
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from benchmarks.embedding.compare import checkpoint_folder
 from bertwright.cli.app import app
-from bertwright.compression.vocabulary.trimming import trim_vocabulary
+from bertwright.compression.vocabulary.pruning import prune_vocabulary
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer, WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
@@ -86,7 +86,7 @@ def test_vectors_survive_repeated_export_and_import(
         folder = tmp_path / str(index)
         export_sentence_transformers(model, folder, verify=True)
         save_model(tmp_path / f"ours {index}", *import_huggingface(folder))
-        trim_vocabulary(load(tmp_path / f"ours {index}"), SAMPLE_TEXTS).save(
+        prune_vocabulary(load(tmp_path / f"ours {index}"), SAMPLE_TEXTS).save(
             tmp_path / f"small {index}"
         )
         for exported in (folder, tmp_path / f"ours {index}", tmp_path / f"small {index}"):

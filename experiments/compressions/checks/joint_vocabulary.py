@@ -16,7 +16,7 @@ from bertwright.compression.distillation.joint_vocabulary import (
 )
 from bertwright.compression.distillation.recipe import DistillationRecipe
 from bertwright.compression.distillation.transfer.examples import example_texts
-from bertwright.compression.vocabulary.trimming import trim_vocabulary
+from bertwright.compression.vocabulary.pruning import prune_vocabulary
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.models.model import DeviceBatch, Model
@@ -34,7 +34,7 @@ NARROW = ("encoder.width=32", "encoder.mixer.head_width=8")
 def run(toy: ToyModels) -> CheckResults:
     """Pre-train the student by itself, beside its teacher, and from embeddings learned there."""
     yield from _same_vocabulary_twice(toy)
-    yield from _trimming_is_exact(toy)
+    yield from _pruning_is_exact(toy)
     small_data = toy.retokenize("c4-data", WordPieceConfig(vocab_size=SMALL_VOCAB_SIZE))
     yield from _same_text_both_ways(toy, small_data)
     joint, mixed = (
@@ -91,18 +91,18 @@ def _as_first_vocabulary(batch: Batch, size: int) -> Batch:
     return replace(batch, token_ids=batch.token_ids % size, targets={"masked": targets})
 
 
-def _trimming_is_exact(toy: ToyModels) -> CheckResults:
-    """Check that trimming the vocabulary changes no output, and measure what it saves."""
+def _pruning_is_exact(toy: ToyModels) -> CheckResults:
+    """Check that pruning the vocabulary changes no output, and measure what it saves."""
     model, examples = toy.fine_tuned("sentiment"), toy.evaluation_examples("sentiment")
-    trimmed = trim_vocabulary(model, examples=examples)
-    assert isinstance(trimmed, FineTunedModel)
+    pruned = prune_vocabulary(model, examples=examples)
+    assert isinstance(pruned, FineTunedModel)
     outputs, expected = (
         np.stack(m.head_outputs(m.output_decoder.encode(m.example_encoder, examples)))
-        for m in (trimmed, model)
+        for m in (pruned, model)
     )
     yield expect_equal("outputs without the tokens that no text needs", outputs, expected, 1e-5)
-    ratio = num_parameters(trimmed)["all"] / num_parameters(model)["all"]
-    yield MeasuredValue("fraction of parameters left by trimming", [ratio])
+    ratio = num_parameters(pruned)["all"] / num_parameters(model)["all"]
+    yield MeasuredValue("fraction of parameters left by pruning", [ratio])
 
 
 def _same_text_both_ways(toy: ToyModels, small_data: Dataset) -> CheckResults:

@@ -44,9 +44,9 @@ from bertwright.cli.verbs import (
     study,
     tokenizer,
     trace,
-    trim,
     tune,
     view,
+    vocab,
 )
 
 app = typer.Typer(
@@ -109,7 +109,6 @@ VERBS: dict[str, Callable[..., None]] = {
     "serve": serve.serve,
     "static": static.static,
     "trace": trace.trace,
-    "trim": trim.trim,
     "tune": tune.tune,
     "view": view.view,
 }
@@ -122,6 +121,7 @@ for _name, _group in {
     "recipes": recipes.app,
     "study": study.app,
     "tokenizer": tokenizer.app,
+    "vocab": vocab.app,
 }.items():
     app.add_typer(_group, name=_name)
 

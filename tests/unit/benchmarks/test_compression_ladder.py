@@ -36,7 +36,7 @@ def plan_data(task_folder: Path, **changes: Any) -> dict[str, Any]:
                 "num_layers": 1,
                 "with_undistilled": True,
                 "settings": {"epochs": 1, "compile": False},
-                "trim_vocabulary": True,
+                "prune_vocabulary": True,
                 "forms": ["float32", "graph"],
                 "tasks": ["first"],
             },

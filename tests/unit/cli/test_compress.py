@@ -1,4 +1,4 @@
-"""``compress``, ``trim``, ``static`` and ``sensitivity``."""
+"""``compress``, ``vocab prune``, ``static`` and ``sensitivity``."""
 
 import json
 from pathlib import Path
@@ -46,7 +46,7 @@ def test_prune_layers_writes_a_smaller_model(folder: Path, tmp_path: Path) -> No
         ("compress distil tuned", "no training data"),
         ("compress distil tuned --method pdk", "no method 'pdk'"),
         ("compress fit tuned --goal size<=9XB", "size<=9XB"),
-        ("trim tuned --data one --column a", "leave --column out"),
+        ("vocab prune tuned --data one --column a", "leave --column out"),
         ("static tuned --format csv", "leave --format out"),
     ],
 )

@@ -40,8 +40,8 @@ def static(
 
     The embedding of a text is the mean of its tokens' vectors, weighted towards rare tokens.
     """
+    from bertwright.compression.vocabulary.pruning import count_tokens
     from bertwright.compression.vocabulary.static_embeddings import static_embedding_model
-    from bertwright.compression.vocabulary.trimming import count_tokens
     from bertwright.core.files import atomic_folder, require_new_folder
     from bertwright.interop.loading import load
 

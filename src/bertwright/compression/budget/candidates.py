@@ -13,7 +13,7 @@ from typing import Literal
 
 from bertwright.compression.budget.goal import Goal
 from bertwright.compression.budget.shapes import ModelShape, full_shape, untrained_model
-from bertwright.compression.vocabulary.trimming import trim_vocabulary
+from bertwright.compression.vocabulary.pruning import prune_vocabulary
 from bertwright.core.files import atomic_folder
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.exporter import export_onnx
@@ -29,29 +29,29 @@ NUM_TIMED, NUM_WARMUP = 30, 5
 
 @dataclass(frozen=True)
 class ArtefactFormat:
-    """A format: a model folder or an 8-bit ONNX folder, optionally with a trimmed vocabulary.
+    """A format: a model folder or an 8-bit ONNX folder, optionally with a pruned vocabulary.
 
-    A trimmed vocabulary contains only the tokens of the training examples.
+    A pruned vocabulary contains only the tokens of the training examples.
     """
 
     kind: Literal["weights", "int8"] = "weights"
-    trims_vocabulary: bool = False
+    prunes_vocabulary: bool = False
 
     @property
     def name(self) -> str:
         """The name of the format."""
         kind = "8 bits" if self.kind == "int8" else "weights"
-        return f"{kind}, trimmed vocabulary" if self.trims_vocabulary else kind
+        return f"{kind}, pruned vocabulary" if self.prunes_vocabulary else kind
 
     def write(self, model: FineTunedModel, examples: Examples, folder: Path) -> None:
-        """Write a model; a trimmed vocabulary keeps the tokens of ``examples``.
+        """Write a model; a pruned vocabulary keeps the tokens of ``examples``.
 
-        Raises UserError if the vocabulary cannot be trimmed or the model cannot be exported.
+        Raises UserError if the vocabulary cannot be pruned or the model cannot be exported.
         """
-        if self.trims_vocabulary:
-            trimmed = trim_vocabulary(model, examples=examples)
-            assert isinstance(trimmed, FineTunedModel)
-            model = trimmed
+        if self.prunes_vocabulary:
+            pruned = prune_vocabulary(model, examples=examples)
+            assert isinstance(pruned, FineTunedModel)
+            model = pruned
         if self.kind == "int8":
             export_onnx(model, folder, int8=True, keep_float32=False)
         else:
@@ -70,8 +70,8 @@ WEIGHTS_FORMAT = ArtefactFormat()
 ARTEFACT_FORMATS = (
     WEIGHTS_FORMAT,
     ArtefactFormat("int8"),
-    ArtefactFormat("weights", trims_vocabulary=True),
-    ArtefactFormat("int8", trims_vocabulary=True),
+    ArtefactFormat("weights", prunes_vocabulary=True),
+    ArtefactFormat("int8", prunes_vocabulary=True),
 )
 
 
@@ -145,16 +145,16 @@ class CandidatePool:
 
     def folder(self, shape: ModelShape, format: ArtefactFormat) -> Path:
         """Return the folder of an untrained candidate; it is written on first use."""
-        tokens = "trimmed" if format.trims_vocabulary else "all"
+        tokens = "pruned" if format.prunes_vocabulary else "all"
         folder = self._folder / f"{shape.num_layers}-{shape.kept_fraction}-{format.kind}-{tokens}"
         if not folder.exists():
             format.write(untrained_model(self._model, shape), self._examples, folder)
         return folder
 
-    # Latency, and what trimming saves, do not depend on shape and vocabulary together.
+    # Latency, and what pruning saves, do not depend on shape and vocabulary together.
 
     def _num_bytes(self, shape: ModelShape, format: ArtefactFormat) -> int:
-        if format.trims_vocabulary and shape != self._full_shape:
+        if format.prunes_vocabulary and shape != self._full_shape:
             before, after = (
                 self._num_bytes(self._full_shape, vocabulary)
                 for vocabulary in (format.with_full_vocabulary, format)

@@ -108,7 +108,7 @@ class BudgetPlanner:
         """Return the formats in which the full model loses no more than allowed, best first."""
         score = self._score(WEIGHTS_FORMAT)
         for format in ARTEFACT_FORMATS[1:]:
-            if format.trims_vocabulary and self._goal.max_bytes is None:
+            if format.prunes_vocabulary and self._goal.max_bytes is None:
                 continue
             try:
                 lost = 100 * (score - self._score(format))

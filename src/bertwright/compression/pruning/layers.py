@@ -23,7 +23,8 @@ def require_layers(num_layers: int, num_available: int) -> None:
     """Raise UserError unless this number of layers can be kept."""
     if not num_available:
         raise UserError(
-            "the model has no layers to keep: name another student, or make it smaller with trim"
+            "the model has no layers to keep: name another student, or make it smaller with "
+            "vocab prune"
         )
     if not 1 <= num_layers <= num_available:
         raise UserError(

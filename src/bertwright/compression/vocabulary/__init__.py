@@ -1,1 +1,1 @@
-"""Smaller vocabularies and embeddings."""
+"""Other vocabularies and embeddings for a trained model."""

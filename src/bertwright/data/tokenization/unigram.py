@@ -72,6 +72,11 @@ def learn_unigram_tokens(word_counts: Counter[str], vocab_size: int) -> list[tup
     return sorted(scored, key=lambda pair: (-pair[1], pair[0]))
 
 
+def is_uniform_run(token: str) -> bool:
+    """Return whether a token is not too long, and mixes no punctuation with other characters."""
+    return _RUN.fullmatch(token) is not None
+
+
 @dataclass(frozen=True)
 class _Lattice:
     """A graph of all segmentations of words, with tokens as edges between positions.

@@ -174,8 +174,8 @@ def test_model_that_meets_the_goal_is_unchanged(tuned: FineTunedModel, tmp_path:
     ("limit", "shape", "trains"),
     [
         ((ModelShape(2), ArtefactFormat("int8")), ModelShape(2), False),
-        ((ModelShape(2), ArtefactFormat("int8", trims_vocabulary=True)), ModelShape(2), False),
-        ((ModelShape(2, 0.5), ArtefactFormat("int8", trims_vocabulary=True)), None, True),
+        ((ModelShape(2), ArtefactFormat("int8", prunes_vocabulary=True)), ModelShape(2), False),
+        ((ModelShape(2, 0.5), ArtefactFormat("int8", prunes_vocabulary=True)), None, True),
     ],
 )
 def test_compressed_model_meets_the_size_limit(

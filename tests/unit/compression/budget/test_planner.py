@@ -54,14 +54,14 @@ def deep_model() -> FineTunedModel:
 
 
 class FakePool:
-    """Candidates with made-up costs: a block weighs 1, the embeddings 2, or 1 if trimmed."""
+    """Candidates with made-up costs: a block weighs 1, the embeddings 2, or 1 if pruned."""
 
     def __init__(self) -> None:
         self.measured: list[BudgetCandidate] = []
 
     def measure(self, shape: ModelShape, format: ArtefactFormat) -> BudgetCandidate:
         blocks = shape.num_layers * shape.kept_fraction
-        size = int(1000 * RELATIVE_SIZE[format.kind] * (blocks + 2 - format.trims_vocabulary))
+        size = int(1000 * RELATIVE_SIZE[format.kind] * (blocks + 2 - format.prunes_vocabulary))
         seconds = 0.1 + shape.num_layers * (0.2 + shape.kept_fraction)
         candidate = BudgetCandidate(shape, format, size, RELATIVE_TIME[format.kind] * seconds)
         self.measured.append(candidate)
@@ -107,7 +107,7 @@ def test_plan_meets_the_goal_and_loses_least(
         format
         for format in ARTEFACT_FORMATS
         if (format is WEIGHTS_FORMAT or goal.allows_loss(100 * drop_of[format]))
-        and (max_bytes is not None or not format.trims_vocabulary)
+        and (max_bytes is not None or not format.prunes_vocabulary)
     ]
 
     def feasible_formats(shape: ModelShape) -> list[ArtefactFormat]:

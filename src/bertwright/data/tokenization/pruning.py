@@ -17,7 +17,7 @@ _BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 TokenizerSettings = dict[str, Any]
 
 
-def trim_tokenizer(
+def prune_tokenizer(
     tokenizer: Tokenizer, needed_ids: Collection[int]
 ) -> tuple[Tokenizer, list[int]]:
     """Return a tokenizer with the needed tokens, and the old id of each new id.
@@ -31,7 +31,7 @@ def trim_tokenizer(
     settings = deepcopy(tokenizer.settings)
     model = settings["model"]
     if model["type"] not in _REQUIRED_TOKENS:
-        raise UserError(f"a tokenizer of the kind {tokenizer.kind} cannot be trimmed")
+        raise UserError(f"a tokenizer of the kind {tokenizer.kind} cannot be pruned")
     vocabulary = tokenizer.backend.get_vocab(with_added_tokens=False)
     added = {token["id"] for token in settings["added_tokens"]}
     tokens = {tokenizer.id_to_token(token_id) for token_id in needed_ids}
@@ -49,12 +49,17 @@ def trim_tokenizer(
     return Tokenizer(library.Tokenizer.from_str(json.dumps(settings)), tokenizer.roles), old_ids
 
 
+def is_byte_token(token: str) -> bool:
+    """Return whether a token stands for a byte without a token, in a vocabulary of characters."""
+    return _BYTE_TOKEN.fullmatch(token) is not None
+
+
 def _is_single_character(token: str, model: TokenizerSettings) -> bool:
     """Return whether a token is one character, with or without affixes, or one byte."""
     prefix = model.get("continuing_subword_prefix") or ""
     suffix = model.get("end_of_word_suffix") or ""
     text = token.removeprefix(prefix).removesuffix(suffix)
-    return len(token) == 1 or len(text) == 1 or bool(_BYTE_TOKEN.fullmatch(token))
+    return len(token) == 1 or len(text) == 1 or is_byte_token(token)
 
 
 def _add_unknown(model: TokenizerSettings, tokens: set[str]) -> set[str]:

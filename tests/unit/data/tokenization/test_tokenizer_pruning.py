@@ -1,4 +1,4 @@
-"""A trimmed tokenizer encodes text with its tokens as before."""
+"""A pruned tokenizer encodes text with its tokens as before."""
 
 import json
 from itertools import pairwise
@@ -6,6 +6,7 @@ from itertools import pairwise
 import pytest
 import tokenizers as library
 
+from bertwright.data.tokenization.pruning import prune_tokenizer
 from bertwright.data.tokenization.tokenizer import (
     ByteBpeConfig,
     Tokenizer,
@@ -14,7 +15,6 @@ from bertwright.data.tokenization.tokenizer import (
     WordLevelConfig,
     WordPieceConfig,
 )
-from bertwright.data.tokenization.trimming import trim_tokenizer
 from bertwright.data.vocabulary_training import train_tokenizer
 from toy_stories import stories
 
@@ -36,9 +36,9 @@ def train(config: TokenizerConfig) -> Tokenizer:
 @parametrize_config
 def test_kept_tokens_are_encoded_as_before(config: TokenizerConfig) -> None:
     original = train(config)
-    trimmed, old_ids = trim_tokenizer(original, set(original.encode(NEEDED)))
-    assert trimmed.vocab_size == len(old_ids) < original.vocab_size
-    assert [trimmed.id_to_token(new) for new in range(trimmed.vocab_size)] == [
+    pruned, old_ids = prune_tokenizer(original, set(original.encode(NEEDED)))
+    assert pruned.vocab_size == len(old_ids) < original.vocab_size
+    assert [pruned.id_to_token(new) for new in range(pruned.vocab_size)] == [
         original.id_to_token(old) for old in old_ids
     ]
     # Also words of these tokens that occur in no text.
@@ -51,25 +51,25 @@ def test_kept_tokens_are_encoded_as_before(config: TokenizerConfig) -> None:
         ids = original.encode(text)
         if set(ids) <= {*old_ids}:
             covered += 1
-            assert [old_ids[token] for token in trimmed.encode(text)] == ids
+            assert [old_ids[token] for token in pruned.encode(text)] == ids
     assert covered > len(words)
 
 
 @parametrize_config
 def test_no_text_becomes_unknown(config: TokenizerConfig) -> None:
     original = train(config)
-    trimmed, _ = trim_tokenizer(original, set(original.encode(NEEDED)))
+    pruned, _ = prune_tokenizer(original, set(original.encode(NEEDED)))
     if config.kind != "words":
         for text in TEXTS:
-            assert trimmed.decode(trimmed.encode(text)) == original.decode(original.encode(text))
-    kept = [token.content for token in trimmed.backend.get_added_tokens_decoder().values()]
+            assert pruned.decode(pruned.encode(text)) == original.decode(original.encode(text))
+    kept = [token.content for token in pruned.backend.get_added_tokens_decoder().values()]
     assert kept == [token.content for token in original.backend.get_added_tokens_decoder().values()]
 
 
 def test_unneeded_merges_are_removed() -> None:
     original = train(ByteBpeConfig(vocab_size=400))
-    trimmed, _ = trim_tokenizer(original, set(original.encode(NEEDED)))
-    merges, vocabulary = (trimmed.settings["model"][name] for name in ("merges", "vocab"))
+    pruned, _ = prune_tokenizer(original, set(original.encode(NEEDED)))
+    merges, vocabulary = (pruned.settings["model"][name] for name in ("merges", "vocab"))
     assert 0 < len(merges) < len(original.settings["model"]["merges"])
     assert all({a, b, a + b} <= vocabulary.keys() for a, b in merges)
 
@@ -77,9 +77,9 @@ def test_unneeded_merges_are_removed() -> None:
 def test_score_of_unknown_characters_is_kept() -> None:
     """The score is relative to the least probable token, which no text needs."""
     original = train(UnigramConfig(vocab_size=200))
-    trimmed, _ = trim_tokenizer(original, set(original.encode(NEEDED)))
+    pruned, _ = prune_tokenizer(original, set(original.encode(NEEDED)))
     least = (
-        min(score for _, score in own.settings["model"]["vocab"]) for own in (original, trimmed)
+        min(score for _, score in own.settings["model"]["vocab"]) for own in (original, pruned)
     )
     assert next(least) == next(least)
 
@@ -87,8 +87,8 @@ def test_score_of_unknown_characters_is_kept() -> None:
 @parametrize_config
 def test_special_tokens_around_a_text_are_kept(config: TokenizerConfig) -> None:
     original = train(config)
-    trimmed, old_ids = trim_tokenizer(original, set(original.encode(NEEDED)))
-    ids = trimmed.backend.encode(NEEDED, NEEDED).ids
+    pruned, old_ids = prune_tokenizer(original, set(original.encode(NEEDED)))
+    ids = pruned.backend.encode(NEEDED, NEEDED).ids
     assert [old_ids[token] for token in ids] == original.backend.encode(NEEDED, NEEDED).ids
 
 
@@ -108,6 +108,6 @@ def test_published_templates_are_renumbered() -> None:
     for pair in special.values():
         pair[1] = shifted[pair[0]]
     other = Tokenizer(library.Tokenizer.from_str(json.dumps(settings)))
-    trimmed, old_ids = trim_tokenizer(other, set(other.encode(NEEDED)))
-    ids = trimmed.backend.encode(NEEDED).ids
+    pruned, old_ids = prune_tokenizer(other, set(other.encode(NEEDED)))
+    ids = pruned.backend.encode(NEEDED).ids
     assert [old_ids[token] for token in ids] == other.backend.encode(NEEDED).ids
