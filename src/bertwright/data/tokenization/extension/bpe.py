@@ -52,6 +52,7 @@ class _MergeTraining:
     ) -> None:
         self._prefix: str = model["continuing_subword_prefix"] or ""
         self._unknown = model["unk_token"]
+        self._ids: dict[str, int] = dict(model["vocab"])
         self._forbidden: set[Merge] = set()
         tokenized = ((tokenize(word), words[word]) for word in sorted(words))
         divided = [(tokens, count) for tokens, count in tokenized if len(tokens) > 1]
@@ -61,13 +62,13 @@ class _MergeTraining:
         self._words_by_pair: dict[Merge, set[int]] = {}
         for index in range(len(self._words)):
             self._count_pairs(index, 1)
-        self._heap = [(-count, pair) for pair, count in self._pairs.items()]
+        self._heap = [self._heap_entry(pair) for pair in self._pairs]
         heapify(self._heap)
 
     def best_merge(self) -> Merge | None:
         """Return the most frequent pair; None if none is frequent enough."""
         while self._heap:
-            count, pair = -self._heap[0][0], self._heap[0][1]
+            count, pair = -self._heap[0][0], self._heap[0][2]
             if count < MIN_COUNT:
                 return None
             if count == self._pairs[pair] and pair not in self._forbidden:
@@ -85,14 +86,19 @@ class _MergeTraining:
 
     def apply(self, merge: Merge) -> None:
         """Merge a pair in all words."""
+        self._ids.setdefault(self.merged(merge), len(self._ids))
         changed: set[Merge] = set()
         for index in sorted(self._words_by_pair.pop(merge)):
             changed.update(self._count_pairs(index, -1))
             self._words[index] = list(self._merge_word(self._words[index], merge))
             changed.update(self._count_pairs(index, 1))
-        for pair in sorted(changed):
+        for pair in changed:
             if self._pairs[pair] > 0:
-                heappush(self._heap, (-self._pairs[pair], pair))
+                heappush(self._heap, self._heap_entry(pair))
+
+    def _heap_entry(self, pair: Merge) -> tuple[int, tuple[int, int], Merge]:
+        """Return a pair after its count and its ids, which break ties as in the library."""
+        return -self._pairs[pair], (self._ids[pair[0]], self._ids[pair[1]]), pair
 
     def _merge_word(self, tokens: list[str], merge: Merge) -> Iterator[str]:
         index = 0

@@ -1,12 +1,14 @@
 """Greedy selection of the tokens that shorten a text most.
 
-A candidate replaces consecutive tokens of a word. It saves as many tokens as it replaces, but one,
-at each of its occurrences. The best one is added, the words that contain it are segmented again,
-and the gains of all candidates in these words are computed again, before the next is added.
+A candidate starts where a token of a word starts, and ends behind the end of that token. The tokens
+that it saves there are the word's, but those before it, itself, and those of the rest of the word.
+The best candidate is added, the words that contain it are segmented again, and the gains of all
+candidates in these words are computed again, before the next is added.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Protocol
@@ -22,15 +24,29 @@ MAX_TOKEN_LENGTH = 31
 MAX_PASSES = 4
 """Maximum number of times that tokens which longer ones made useless are replaced by others."""
 
-Bounds = Sequence[int]
-"""Where the tokens of a word start, and where the last one ends."""
+
+@dataclass(frozen=True)
+class Segmentation:
+    """The tokens of a word.
+
+    - ``bounds``: where they start, and where the last one ends
+    - ``tails``: the number of tokens of the rest of the word after each end of a candidate
+    """
+
+    bounds: Sequence[int]
+    tails: Mapping[int, int]
+
+    @property
+    def num_tokens(self) -> int:
+        """Return the number of tokens."""
+        return len(self.bounds) - 1
 
 
 class Segmenter(Protocol):
     """A model that segments words, and whose vocabulary grows."""
 
-    def segment(self, word: str) -> Bounds | None:
-        """Return the bounds of the tokens of a word; None if it contains an unknown token."""
+    def segment(self, word: str) -> Segmentation | None:
+        """Return the tokens of a word; None if one is unknown."""
         ...
 
     def name(self, word: str, begin: int, end: int) -> str:
@@ -74,14 +90,17 @@ class _Selection:
     def __init__(self, words: Mapping[str, int], segmenter: Segmenter) -> None:
         self.tokens: list[str] = []
         self._segmenter = segmenter
-        segmented = [(word, count, segmenter.segment(word)) for word, count in words.items()]
-        known = [(word, count, bounds) for word, count, bounds in segmented if bounds is not None]
-        self._num_tokens = sum(count * (len(bounds) - 1) for _, count, bounds in known)
-        known.sort(key=lambda item: (-item[1] * (len(item[2]) - 2), item[0]))
-        divided = [item for item in known[:MAX_WORDS] if len(item[2]) > 2]
-        self._words = [word for word, _, _ in divided]
-        self._counts = [count for _, count, _ in divided]
-        self._bounds: list[Bounds] = [bounds for _, _, bounds in divided]
+        known = [
+            (word, count, segmentation)
+            for word, count in words.items()
+            if (segmentation := segmenter.segment(word)) is not None
+        ]
+        self._num_tokens = sum(count * tokens.num_tokens for _, count, tokens in known)
+        divided = [item for item in known if item[2].num_tokens > 1]
+        divided.sort(key=lambda item: (-item[1] * (item[2].num_tokens - 1), item[0]))
+        self._words = [word for word, _, _ in divided[:MAX_WORDS]]
+        self._counts = [count for _, count, _ in divided[:MAX_WORDS]]
+        self._segmentations = [segmentation for _, _, segmentation in divided[:MAX_WORDS]]
         self._words_by_bigram: dict[str, list[int]] = {}
         self._gains: Counter[str] = Counter()
         self._occurrences: Counter[str] = Counter()
@@ -100,10 +119,11 @@ class _Selection:
             if occurrences < MIN_COUNT:
                 continue
             self._segmenter.add(token, occurrences / self._num_tokens)
-            bounds = {n: self._segment(n) for n in self._words_with(self._segmenter.text(token))}
+            new = {n: self._segment(n) for n in self._words_with(self._segmenter.text(token))}
             # Also counts words in which the token divides others, and so may do harm.
             exact_gain = sum(
-                self._counts[n] * (len(self._bounds[n]) - len(new)) for n, new in bounds.items()
+                self._counts[n] * (self._segmentations[n].num_tokens - tokens.num_tokens)
+                for n, tokens in new.items()
             )
             next_gain = -self._heap[0][0] if self._drop_outdated() else 0
             if exact_gain <= 0 or exact_gain < min(gain, next_gain):
@@ -113,14 +133,14 @@ class _Selection:
                     heappush(self._heap, (-exact_gain, token))
                 continue
             self.tokens.append(token)
-            self._replace(bounds)
+            self._replace(new)
 
     def remove_unused(self) -> bool:
         """Remove added tokens that no word uses any more; return whether there are any."""
         used = {
             self._segmenter.name(word, begin, end)
-            for word, bounds in zip(self._words, self._bounds, strict=True)
-            for begin, end in pairwise(bounds)
+            for word, tokens in zip(self._words, self._segmentations, strict=True)
+            for begin, end in pairwise(tokens.bounds)
         }
         unused = [token for token in self.tokens if token not in used]
         for token in unused:
@@ -128,10 +148,10 @@ class _Selection:
         self.tokens = [token for token in self.tokens if token in used]
         return bool(unused)
 
-    def _segment(self, index: int) -> Bounds:
-        bounds = self._segmenter.segment(self._words[index])
-        assert bounds is not None, "more tokens make no word unknown"
-        return bounds
+    def _segment(self, index: int) -> Segmentation:
+        segmentation = self._segmenter.segment(self._words[index])
+        assert segmentation is not None, "more tokens make no word unknown"
+        return segmentation
 
     def _drop_outdated(self) -> bool:
         """Drop candidates from the heap whose gain has changed; return whether any is left."""
@@ -139,14 +159,16 @@ class _Selection:
             heappop(self._heap)
         return bool(self._heap) and self._heap[0][0] < 0
 
-    def _replace(self, bounds: Mapping[int, Bounds]) -> None:
+    def _replace(self, segmentations: Mapping[int, Segmentation]) -> None:
         """Replace the tokens of words by index, and update the candidates in these words."""
-        changed = {n: new for n, new in bounds.items() if new != self._bounds[n]}
         candidates: set[str] = set()
-        for index, new in changed.items():
+        for index, new in segmentations.items():
+            old = self._segmentations[index]
+            if new == old:
+                continue
             candidates.update(self._count_candidates(index, -1))
-            self._num_tokens += self._counts[index] * (len(new) - len(self._bounds[index]))
-            self._bounds[index] = new
+            self._num_tokens += self._counts[index] * (new.num_tokens - old.num_tokens)
+            self._segmentations[index] = new
             candidates.update(self._count_candidates(index, 1))
         for token in sorted(candidates):
             if self._gains[token] > 0:
@@ -163,14 +185,14 @@ class _Selection:
 
     def _candidates(self, index: int) -> Iterator[tuple[str, int]]:
         """Yield every candidate of a word, and the number of tokens that it saves."""
-        word, bounds = self._words[index], self._bounds[index]
-        for first, begin in enumerate(bounds):
-            for last in range(first + 2, len(bounds)):
-                if bounds[last] - begin > MAX_TOKEN_LENGTH:
-                    break
-                token = self._segmenter.name(word, begin, bounds[last])
-                if self._segmenter.may_add(token):
-                    yield token, last - first - 1
+        word, tokens = self._words[index], self._segmentations[index]
+        for first, (begin, end_of_token) in enumerate(pairwise(tokens.bounds)):
+            for end in range(end_of_token + 1, min(len(word), begin + MAX_TOKEN_LENGTH) + 1):
+                num_saved = tokens.num_tokens - first - 1 - tokens.tails.get(end, len(word))
+                if num_saved > 0:
+                    token = self._segmenter.name(word, begin, end)
+                    if self._segmenter.may_add(token):
+                        yield token, num_saved
 
     def _words_with(self, text: str) -> list[int]:
         """Return the indices of all words that contain a text of two characters or more."""

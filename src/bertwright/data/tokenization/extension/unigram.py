@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from bertwright.data.tokenization.extension.greedy_selection import Bounds, select_tokens
+from bertwright.data.tokenization.extension.greedy_selection import Segmentation, select_tokens
 from bertwright.data.tokenization.extension.new_token import NewToken
 from bertwright.data.tokenization.unigram import is_uniform_run
 
@@ -43,9 +43,11 @@ class UnigramSegmenter:
         self.min_score = min(self.scores.values())
         self._max_token_length = max(map(len, self.scores))
 
-    def segment(self, word: str) -> Bounds | None:
+    def segment(self, word: str) -> Segmentation | None:
         bounds, has_unknown, _ = self.best_path(word)
-        return None if has_unknown else bounds
+        # A token is sure to be used only where others start and end.
+        tails = {bound: len(bounds) - 1 - n for n, bound in enumerate(bounds)}
+        return None if has_unknown else Segmentation(bounds, tails)
 
     def name(self, word: str, begin: int, end: int) -> str:
         return word[begin:end]
@@ -68,7 +70,7 @@ class UnigramSegmenter:
         """Return the tokens of the text of a token."""
         return tuple(token[a:b] for a, b in pairwise(self.best_path(token)[0]))
 
-    def best_path(self, word: str) -> tuple[Bounds, bool, float]:
+    def best_path(self, word: str) -> tuple[list[int], bool, float]:
         """Return the bounds of the best segmentation, whether it has unknown characters, its score.
 
         A character without a token is unknown.

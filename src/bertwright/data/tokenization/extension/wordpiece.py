@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-from bertwright.data.tokenization.extension.greedy_selection import Bounds, select_tokens
+from bertwright.data.tokenization.extension.greedy_selection import Segmentation, select_tokens
 from bertwright.data.tokenization.extension.new_token import NewToken
 
 
@@ -28,20 +28,29 @@ class WordPieceSegmenter:
         self._max_word_length: int = model["max_input_chars_per_word"]
         self._max_token_length = max(map(len, self._vocabulary))
 
-    def segment(self, word: str, begin: int = 0) -> Bounds | None:
-        """Return the bounds of a word's tokens from ``begin``; None if a part has no token."""
-        if len(word) > self._max_word_length:
+    def segment(self, word: str, begin: int = 0) -> Segmentation | None:
+        """Return the tokens of a word from ``begin``; None if a part has no token."""
+        length = len(word)
+        if length > self._max_word_length:
+            return None
+        ends, tails = [0] * length, {length: 0}
+        for start in reversed(range(begin, length)):
+            end = self._end_of_token(word, start)
+            if end in tails:
+                ends[start], tails[start] = end, tails[end] + 1
+        if begin not in tails:
             return None
         bounds = [begin]
-        while begin < len(word):
-            end = min(len(word), begin + self._max_token_length)
-            while end > begin and self.name(word, begin, end) not in self._vocabulary:
-                end -= 1
-            if end == begin:
-                return None
-            bounds.append(end)
-            begin = end
-        return bounds
+        while bounds[-1] < length:
+            bounds.append(ends[bounds[-1]])
+        return Segmentation(bounds, tails)
+
+    def _end_of_token(self, word: str, begin: int) -> int | None:
+        """Return the end of the longest token that starts in a word at ``begin``, if any."""
+        for end in range(min(len(word), begin + self._max_token_length), begin, -1):
+            if self.name(word, begin, end) in self._vocabulary:
+                return end
+        return None
 
     def name(self, word: str, begin: int, end: int) -> str:
         return (self._prefix if begin else "") + word[begin:end]
@@ -62,9 +71,9 @@ class WordPieceSegmenter:
     def split_token(self, token: str) -> tuple[str, ...]:
         """Return the tokens of the text of a token, at the place in a word where it stands."""
         begin = len(self._prefix) if token.startswith(self._prefix) else 0
-        bounds = self.segment(token, begin)
-        assert bounds is not None, "candidates consist of tokens"
+        segmentation = self.segment(token, begin)
+        assert segmentation is not None, "the characters of a candidate have tokens"
         return tuple(
             ("" if start == 0 else self._prefix) + token[start:end]
-            for start, end in pairwise(bounds)
+            for start, end in pairwise(segmentation.bounds)
         )
