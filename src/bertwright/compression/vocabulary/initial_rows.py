@@ -54,7 +54,7 @@ def _length(new: NewRows, name: str, table: Tensor) -> Tensor:
 
 def _average(new: NewRows, name: str, table: Tensor) -> Tensor:
     """Return the mean of all rows, with noise of the shape of their distribution (Hewitt 2021)."""
-    rows = table[new.known_ids.to(table.device)].double().flatten(1)
+    rows = table[new.known_ids.to(table.device)].double().view(len(new.known_ids), -1)
     centred = rows - rows.mean(0)
     values, axes = torch.linalg.eigh(centred.T @ centred / len(rows))
     rng = generator(stream_key(new.seed, "new tokens", name))
