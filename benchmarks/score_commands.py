@@ -241,3 +241,27 @@ def stored(
     if document is not None:
         write_section(document, section, markdown_table(COLUMNS, rows))
     print_results(rows, COLUMNS, as_json)
+
+
+@app.command()
+def vocabulary(
+    model: Annotated[Path, typer.Argument(help="Folder of a pre-trained model.")],
+    text: Annotated[list[str], typer.Option(help="Text to train on, as prepare reads.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of models and results.")],
+    add: Annotated[int, typer.Option(min=1, help="Number of tokens to add.")] = 3_000,
+    minutes: Annotated[float, typer.Option(help="Training time of each run.")] = 10,
+    seeds: Annotated[int, typer.Option(min=2, help="Number of seeds.")] = 3,
+    init: Annotated[str, typer.Option(help="Rows of new tokens, as in vocab extend.")] = "mean",
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Bits per byte after some minutes of training, with and without an extended vocabulary."""
+    from benchmarks import vocabulary as vocabularies
+    from benchmarks.markdown_sections import write_section
+
+    plan = vocabularies.VocabularyPlan(model, text, add, minutes, seeds, init)
+    with _locked(output):
+        comparison = vocabularies.compare(plan, output, log)
+    if document is not None:
+        write_section(document, f"bench vocabulary {model.name}", comparison.lines())
+    print_result(comparison.as_dict(), as_json, comparison.lines())
