@@ -124,9 +124,9 @@ def compare(plan: VocabularyPlan, output: Path, log: Log) -> VocabularyCompariso
         arm: [runs.results[plan.run_name(arm, seed)] for seed in range(plan.seeds)] for arm in ARMS
     }
     rows = [_row(arm, tokenizers[arm], plan, results[arm]) for arm in ARMS]
-    bits = [[_bits(run) for run in results[arm]] for arm in ARMS]
+    before, after = ([_bits(run) for run in results[arm]] for arm in ARMS)
     fewer_tokens = 1 - rows[1]["tokens_per_word"] / rows[0]["tokens_per_word"]
-    return VocabularyComparison(plan, rows, fewer_tokens, paired_difference(*bits))
+    return VocabularyComparison(plan, rows, fewer_tokens, paired_difference(before, after))
 
 
 def train_arm(model: Path, data: Path, output: Path, seed: int, minutes: float) -> None:

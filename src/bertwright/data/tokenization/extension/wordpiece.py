@@ -69,7 +69,7 @@ class WordPieceSegmenter:
         self._vocabulary.discard(token)
 
     def split_token(self, token: str) -> tuple[str, ...]:
-        """Return the tokens of the text of a token, at the place in a word where it stands."""
+        """Return the tokens of the text of a token, at the start of a word or inside of it."""
         begin = len(self._prefix) if token.startswith(self._prefix) else 0
         segmentation = self.segment(token, begin)
         assert segmentation is not None, "the characters of a candidate have tokens"
