@@ -132,6 +132,13 @@ def writers(workspace: Workspace) -> list[Writer]:
         Writer(
             "vocab prune", ("vocab", "prune", str(workspace.tuned), "--data", str(workspace.task))
         ),
+        Writer(
+            "vocab extend",
+            (
+                *("vocab", "extend", str(workspace.model)),
+                *("--text", str(workspace.lines), "--add", "3"),
+            ),
+        ),
         Writer("static", ("static", str(workspace.model), "--width", "8")),
         Writer("view", ("view", str(workspace.model), "the red bird"), output="out.html"),
         Writer(

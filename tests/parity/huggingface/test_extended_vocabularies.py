@@ -17,6 +17,7 @@ from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.loading import load
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
+from commands import invoke_json
 from small_text import stories
 from toy_recipes import toy
 
@@ -33,6 +34,8 @@ def test_transformers_has_the_same_ids_and_states(system: str, tmp_path: Path) -
     tokenizer = train_tokenizer(stories(5), SYSTEMS[system])
     original = TextModel(Model.build(toy(system), tokenizer.vocab_size), tokenizer, "float32")
     export_huggingface(original.model, tokenizer, tmp_path / "stock")
+    shown = invoke_json("vocab", "show", tmp_path / "stock")
+    assert (shown["kind"], shown["size"]) == (tokenizer.kind, tokenizer.vocab_size)
     extended = extend_vocabulary(load(tmp_path / "stock", "float32"), NEWS, 5).model
     assert extended.tokenizer.vocab_size == tokenizer.vocab_size + 5
     export_huggingface(extended.model, extended.tokenizer, tmp_path / "new", verify=True)

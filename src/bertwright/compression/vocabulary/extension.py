@@ -11,7 +11,12 @@ from bertwright.compression.vocabulary.initial_rows import (
     NewRows,
     require_initialiser,
 )
-from bertwright.compression.vocabulary.resizing import builder, network, with_tokenizer
+from bertwright.compression.vocabulary.resizing import (
+    builder,
+    network,
+    parameters_per_token,
+    with_tokenizer,
+)
 from bertwright.data.tokenization.character_ids import token_character_ids
 from bertwright.data.tokenization.extension.extend import Extension, extend_tokenizer
 from bertwright.data.tokenization.extension.word_counts import WordCounts, count_words
@@ -40,6 +45,7 @@ def extend_vocabulary(
     Raises UserError for texts and models that cannot be extended.
     """
     require_initialiser(init)
+    parameters_per_token(model)  # raises before the text is read
     words = count_words(model.tokenizer, texts)
     extension = extend_tokenizer(model.tokenizer, words, num_tokens)
     tokenizer, new = extension.tokenizer, _new_rows(model, extension, seed)

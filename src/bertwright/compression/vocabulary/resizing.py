@@ -44,8 +44,8 @@ def with_tokenizer(
     allow, and for a model that does not have a row per token.
     """
     original, build = network(model), builder(model)
-    recipe = _with_vocab_size(original.recipe, tokenizer.vocab_size)
     per_token = parameters_per_token(model)
+    recipe = _with_vocab_size(original.recipe, tokenizer.vocab_size)
     weights = {
         name: make_rows(name, tensor) if name in per_token else tensor
         for name, tensor in unique_weights(original).items()
@@ -64,9 +64,15 @@ def parameters_per_token(model: TextModel) -> frozenset[str]:
     """Return the names of parameters and buffers with a row per token.
 
     These are the ones whose shape depends on the vocabulary size: the network is built, without
-    values, for one token more. Raises UserError if a shape depends on it in another way.
+    values, for one token more. Raises UserError if a shape depends on it in another way, and for
+    a model without weights.
     """
     original, build = network(model), builder(model)
+    if next(original.parameters(), None) is None:
+        raise UserError(
+            "the vocabulary of an ONNX graph cannot change: name the folder that it was exported "
+            "from"
+        )
     size = original.vocab_size
     with torch.device("meta"):
         larger = unique_weights(build(original.recipe, size + 1))
