@@ -146,7 +146,7 @@ def test_static_queries_need_as_many_rows_as_tokens(tmp_path: Path, wordpiece: T
     network = Model.build(recipe, wordpiece.vocab_size + 3, wordpiece)
     source = TextModel(network, wordpiece, "float32")
     model = retrieval_model(source, kind="sparse", queries="static")
-    with pytest.raises(UserError, match="run bertwright trim first"):
+    with pytest.raises(UserError, match="run vocab prune first"):
         export_sentence_transformers(model, tmp_path / "export")
     assert not (tmp_path / "export").exists()
     export_sentence_transformers(

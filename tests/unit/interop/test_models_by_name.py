@@ -105,14 +105,16 @@ pareto me/none@int8 tuned --data train.tsv
 predict me/none texts.txt
 prepare texts.txt --tokenizer me/none -o x
 pretrain --from me/none --data x -o x
-tune me/none --train train.tsv --grid bert -o x
 sensitivity me/none --train train.tsv
 serve me/none --port 0
 static me/none texts.txt -o x
 trace --text red --model me/none
 trace --text red --tokenizer me/none
-trim me/none texts.txt -o x
+tune me/none --train train.tsv --grid bert -o x
 view me/none red
+vocab show me/none
+vocab extend me/none --text texts.txt --add 1 -o x
+vocab prune me/none --text texts.txt -o x
 """
 
 

@@ -128,7 +128,7 @@ def _write_static_weights(
     if len(weights) != len(tokenizer.ids):
         raise UserError(
             f"the model has {len(weights):,} embeddings and {len(tokenizer.ids):,} tokens, and "
-            f"sentence-transformers needs as many for static queries: run bertwright trim first"
+            f"sentence-transformers needs as many for static queries: run vocab prune first"
         )
     folder.mkdir()
     # Its queries have no special tokens.
