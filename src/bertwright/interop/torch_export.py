@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bertwright.core.files import atomic_folder, write_text
 from bertwright.interop.graph.inputs import GraphInputs
-from bertwright.interop.graph.module import graph_input_names, graph_output_names
+from bertwright.interop.graph.outputs import GraphOutputs
 from bertwright.interop.graph.parity import check_parity
 from bertwright.interop.graph.tracing import trace_model
 from bertwright.interop.parity import Parity
@@ -43,15 +43,14 @@ def export_torch_program(model: TextModel, folder: Path) -> Parity:
     """
     model = remove_fake_quantizers(model)
     network = network_of(model)
-    inputs, outputs = graph_input_names(network.recipe), graph_output_names(model)
+    outputs = GraphOutputs.of(model)
     with atomic_folder(folder) as temporary:
         # If given a path, torch.export.save aborts the process when the disk is full.
         program = BytesIO()
         torch.export.save(trace_model(model, outputs), program)
         (temporary / PROGRAM_FILE).write_bytes(program.getbuffer())
-        parity = check_parity(
-            model, inputs, outputs, TorchProgramRuntime(temporary / PROGRAM_FILE, outputs)
-        )
+        runtime = TorchProgramRuntime(temporary / PROGRAM_FILE, outputs.names)
+        parity = check_parity(model, outputs, runtime)
         model.tokenizer.save(temporary)
         write_text(temporary / RECIPE_FILE, network.recipe.as_yaml())
         if isinstance(model, FineTunedModel):

@@ -26,6 +26,7 @@ from bertwright.models.retrieval_encoder import DenseEncoder, RetrievalEncoder
 from bertwright.models.saving import save_model
 from bertwright.models.scoring.likelihood import log_likelihoods, pseudo_log_likelihoods
 from bertwright.models.scoring.masked_states import final_objective, masked_hidden_states
+from bertwright.models.sentence_pooling import pool_sentences
 from bertwright.models.text_batches import (
     BATCH_TOKENS,
     INT8_BATCH_TOKENS,
@@ -138,7 +139,12 @@ class TextModel:
         vectors: FloatMatrix | None = None
         for batch in self._batches(sequences, language):
             states = self.hidden_states(selection, batch)
-            pooled = self._pool(states, batch.token_info.document_ids, pooling)
+            pooled = pool_sentences(
+                states,
+                batch.token_info.document_ids,
+                pooling,
+                self.model.recipe.assembly.ends_with_start_token,
+            )
             if normalise:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
             if vectors is None:
@@ -147,20 +153,6 @@ class TextModel:
         if vectors is None:
             return np.empty((0, selection.width), np.float32)
         return vectors
-
-    def _pool(self, hidden_states: Tensor, document_ids: Tensor | None, pooling: Pooling) -> Tensor:
-        """Pool hidden states (B, L, D) into vectors (B, D) float32."""
-        if pooling == "cls" and not self.model.recipe.assembly.ends_with_start_token:
-            return hidden_states[:, 0].float()
-        if document_ids is None:
-            return (
-                hidden_states[:, -1].float() if pooling == "cls" else hidden_states.float().mean(1)
-            )
-        mask = (document_ids >= 0).float()
-        if pooling == "cls":
-            last = mask.sum(1).long() - 1
-            return hidden_states[torch.arange(len(last), device=last.device), last].float()
-        return torch.einsum("bld,bl->bd", hidden_states.float(), mask) / mask.sum(1, keepdim=True)
 
     def fill_mask(
         self, text: str, top_k: int = 5, language: str | None = None

@@ -19,6 +19,7 @@ from bertwright.core.rng import stream_key
 from bertwright.data.hub.download import local_folder
 from bertwright.data.hub.reference import HubReference
 from bertwright.interop.loading import load
+from bertwright.interop.onnx.manifest import GRAPH_FILE, INT8_GRAPH_FILE
 from bertwright.recipes.loading import imported_plugins
 from bertwright.tasks.evaluation.evaluate import evaluate
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -46,7 +47,7 @@ TIMED_SHAPES = ((1, 32, 40), (1, 128, 20), (32, 128, 2))
 NUM_RESAMPLES = 2000
 """Number of bootstrap resamples of the rounds."""
 
-WEIGHT_FILES = ("model.int8.onnx", "model.onnx", "model.safetensors")
+WEIGHT_FILES = (INT8_GRAPH_FILE, GRAPH_FILE, "model.safetensors")
 """Names of weight files; the first that exists is used."""
 
 

@@ -12,10 +12,21 @@ from bertwright.cli.app import app
 from bertwright.compression.compress import compress
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
-from bertwright.interop.graph.inputs import INPUT_IDS, LAST_HIDDEN_STATE
+from bertwright.interop.graph.inputs import (
+    ATTENTION_MASK,
+    END_LOGITS,
+    INPUT_IDS,
+    LAST_HIDDEN_STATE,
+    LOGITS,
+    PROBABILITIES,
+    SENTENCE_EMBEDDING,
+    START_LOGITS,
+    TOKEN_TYPE_IDS,
+)
 from bertwright.interop.onnx.calibration import ActivationCalibration, RangeObserver
 from bertwright.interop.onnx.exporter import export_onnx
-from bertwright.interop.onnx.manifest import GRAPH_FILE, INT8_GRAPH_FILE
+from bertwright.interop.onnx.int8_loss import Int8Samples, measure_int8_loss
+from bertwright.interop.onnx.manifest import GRAPH_FILE, INT8_GRAPH_FILE, OnnxManifest
 from bertwright.interop.onnx.model import OnnxFineTunedModel
 from bertwright.interop.onnx.quantization import quantise_graph
 from bertwright.interop.onnx.session import OnnxSession
@@ -31,6 +42,7 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.heads.task_visibility import with_global_question_attention
 from bertwright.tasks.outputs import MultipleChoiceOutput, SimilarityOutput, SpanOutput
+from bertwright.tasks.outputs.output_type import softmax
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from small_tasks import ENGLISH, classes, options, pairs, questions, similar, tagged
@@ -56,6 +68,17 @@ TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
     "pair": (table_task("same", Columns()), pairs(), {"kind": "san"}),
     "option": (Task("choices", MultipleChoiceOutput()), options(), {"kind": "pooler"}),
 }
+
+
+OUTPUTS = {
+    "class": (LOGITS, PROBABILITIES),
+    "tags": (LOGITS, PROBABILITIES),
+    "closeness": (SENTENCE_EMBEDDING,),
+    "span": (LOGITS, START_LOGITS, END_LOGITS),
+    "pair": (LOGITS, PROBABILITIES),
+    "option": (LOGITS,),
+}
+"""Outputs of a graph besides the hidden states."""
 
 
 FAKE_QUANTIZED = {"kind": "quantised", "activations": {}}
@@ -117,6 +140,52 @@ def test_predictions_equal_the_models(name: str, class_folder: Path, tmp_path: P
         np.testing.assert_allclose(actual, expected, atol=1e-4)
     texts = ["The red bird", "The old house is new"]
     np.testing.assert_allclose(opened.embed(texts), model.embed(texts), atol=1e-4)
+    require_outputs_follow_from_the_head(name, model, folder)
+
+
+def require_outputs_follow_from_the_head(name: str, model: FineTunedModel, folder: Path) -> None:
+    """The graph ends in what the decoder of the task computes from the outputs of the head."""
+    examples = TASKS[name][1][:1]
+    (sequence, *_) = model.output_decoder.encode(model.example_encoder, examples)
+    manifest, length = OnnxManifest.read(folder), len(sequence.token_ids)
+    arrays = {INPUT_IDS: sequence.token_ids, ATTENTION_MASK: [1] * length}
+    if TOKEN_TYPE_IDS in manifest.input_names:
+        arrays[TOKEN_TYPE_IDS] = sequence.segment_ids or [0] * length
+    inputs = {key: np.array([values]) for key, values in arrays.items()}
+    session = OnnxSession(folder / GRAPH_FILE)
+    head = model.head_outputs([sequence])[0]
+    logits = head / 1.5
+    expected = {
+        LOGITS: logits,
+        PROBABILITIES: softmax(head, 1.5),
+        SENTENCE_EMBEDDING: head,
+        START_LOGITS: logits[:, 0],
+        END_LOGITS: logits[:, -1],
+    }
+    assert manifest.output_names == (LAST_HIDDEN_STATE, *OUTPUTS[name])
+    for key in OUTPUTS[name]:
+        output = session.run(key, inputs)
+        # A sequence has one output, or one for each position of a word.
+        values = output[0, list(sequence.positions)] if sequence.positions else output
+        np.testing.assert_allclose(values, expected[key], atol=1e-5)
+
+
+def test_scores_in_int8_are_told(class_folder: Path) -> None:
+    exact, rounded = (bw.load(class_folder, kind) for kind in ("float32", "int8"))
+    examples = classes()
+    loss = measure_int8_loss(exact, rounded, Int8Samples(["The red bird"], examples))
+    pairs = [
+        [prediction.value for prediction in opened.predict(examples)] for opened in (exact, rounded)
+    ]
+    assert loss.agreement == np.mean([a == b for a, b in zip(*pairs, strict=True)])
+    accuracies = tuple(
+        np.mean([value == e.label for value, e in zip(values, examples, strict=True)])
+        for values in pairs
+    )
+    assert loss.scores["accuracy"] == pytest.approx(accuracies)
+    assert loss.num_examples == len(examples)
+    assert "1 given texts" in loss.description
+    assert f"accuracy {accuracies[1]:.4f} instead of {accuracies[0]:.4f}" in loss.description
 
 
 def test_the_command_line_predicts_from_a_graph(class_folder: Path, tmp_path: Path) -> None:
@@ -141,10 +210,9 @@ def test_with_static_ranges_batching_does_not_change_rounding(
 ) -> None:
     model = fine_tuned_model(*TASKS["class"])
     calibration = ActivationCalibration.from_examples(model, classes(), observer)
-    quantise_graph(
-        class_folder / GRAPH_FILE, tmp_path / INT8_GRAPH_FILE, int8_sums_saturate(), calibration
-    )
-    static = OnnxSession(tmp_path / INT8_GRAPH_FILE)
+    quantised = tmp_path / "static.onnx"
+    quantise_graph(class_folder / GRAPH_FILE, quantised, int8_sums_saturate(), calibration)
+    static = OnnxSession(quantised)
     exact, dynamic = (
         OnnxSession(class_folder / GRAPH_FILE),
         OnnxSession(class_folder / INT8_GRAPH_FILE),

@@ -12,7 +12,7 @@ from bertwright.data.tokenization.tokenizer import Tokenizer, WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.encoder.depth import StackConfig
 from bertwright.encoder.residual import AdditiveResidualConfig
-from bertwright.interop.graph.module import graph_input_names, graph_output_names
+from bertwright.interop.graph.outputs import GraphOutputs
 from bertwright.interop.graph.parity import check_parity
 from bertwright.interop.graph.tracing import write_onnx_graph
 from bertwright.interop.onnx.session import OnnxSession
@@ -77,8 +77,8 @@ def tokenizer() -> Tokenizer:
 def test_onnxruntime_equals_the_model(system: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     recipe, graph = small_recipe(system), tmp_path / "model.onnx"
     model = TextModel(shaken(Model.build(recipe, VOCABULARY), 0.05), tokenizer, "float32")
-    inputs, outputs = graph_input_names(recipe), graph_output_names(model)
+    outputs = GraphOutputs.of(model)
     write_onnx_graph(model, outputs, {}, graph)
-    parity = check_parity(model, inputs, outputs, OnnxSession(graph, threads=1))
+    parity = check_parity(model, outputs, OnnxSession(graph, threads=1))
     assert parity.max_difference < 1e-4
     assert parity.max_output > 0.1

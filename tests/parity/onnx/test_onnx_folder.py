@@ -4,12 +4,14 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import bertwright as bw
@@ -20,7 +22,14 @@ from bertwright.data.interaction_histories import item_tokenizer
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.interop import parity
 from bertwright.interop.graph import tracing
-from bertwright.interop.graph.inputs import ATTENTION_MASK, INPUT_IDS, LAST_HIDDEN_STATE
+from bertwright.interop.graph.inputs import (
+    ATTENTION_MASK,
+    INPUT_IDS,
+    LAST_HIDDEN_STATE,
+    SENTENCE_EMBEDDING,
+    TOKEN_TYPE_IDS,
+)
+from bertwright.interop.graph.outputs import GraphOutputs
 from bertwright.interop.graph.parity import require_finite_outputs
 from bertwright.interop.onnx import exporter as exporter
 from bertwright.interop.onnx.exporter import export_onnx
@@ -31,11 +40,12 @@ from bertwright.interop.onnx.manifest import (
     OnnxManifest,
 )
 from bertwright.interop.onnx.model import OnnxModel, load_onnx
+from bertwright.interop.onnx.session import OnnxSession
 from bertwright.interop.sentence_transformers import export_sentence_transformers
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.modules.inference.int8_linear import int8_sums_saturate
-from bertwright.recipes import Pooling
+from bertwright.recipes import Pooling, SentenceVectorSettings
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.formats.tables import Columns
 from bertwright.timing import graph_worker as timing
@@ -88,6 +98,42 @@ def test_hidden_states_equal_the_models(model: TextModel, exported: Path) -> Non
     opened = bw.load(exported, "float32")
     for ours, theirs in zip(model.encode(SAMPLES), opened.encode(SAMPLES), strict=True):
         np.testing.assert_allclose(theirs, ours, atol=1e-4)
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 5])
+def test_sentence_embeddings_do_not_depend_on_the_batch(
+    model: TextModel, exported: Path, batch_size: int
+) -> None:
+    session, sequences = OnnxSession(exported / GRAPH_FILE), model.encode_ids(SAMPLES)
+    expected = model.embed(SAMPLES)
+    for first in range(0, len(sequences), batch_size):
+        batch = sequences[first : first + batch_size]
+        # Two positions of padding even after the longest.
+        mask = np.arange(2 + max(map(len, batch))) < np.array([[len(ids)] for ids in batch])
+        token_ids = np.full(mask.shape, 7, np.int64)
+        token_ids[mask] = np.concatenate(batch)
+        inputs = {INPUT_IDS: token_ids, ATTENTION_MASK: mask.astype(np.int64)}
+        inputs[TOKEN_TYPE_IDS] = np.zeros_like(token_ids)
+        vectors = session.run(SENTENCE_EMBEDDING, inputs)
+        np.testing.assert_allclose(vectors, expected[first : first + batch_size], atol=1e-5)
+
+
+def test_sentence_embeddings_are_scaled_and_truncated(model: TextModel) -> None:
+    states, mask = torch.randn(2, 3, 8), torch.tensor([[0, 0, -1], [0, 0, 0]])
+    vectors = {"pooling": "mean", "normalise": True, "truncate_dim": 4}
+    outputs = GraphOutputs((SENTENCE_EMBEDDING,), SentenceVectorSettings(**vectors))
+    means = torch.stack((states[0, :2].mean(0), states[1].mean(0)))
+    expected = (means / means.norm(dim=1, keepdim=True))[:, :4]
+    torch.testing.assert_close(outputs.pool(states, mask), expected)
+    unit = replace(outputs, unit_length=True).pool(states, mask)
+    torch.testing.assert_close(unit, expected / expected.norm(dim=1, keepdim=True))
+
+
+def test_the_card_and_the_manifest_tell_the_loss(exported: Path) -> None:
+    loss = OnnxManifest.read(exported).int8_loss
+    assert loss is not None
+    assert loss.cosine < 1
+    assert f"cosine {loss.cosine:.4f}" in (exported / "README.md").read_text()
 
 
 def test_int8_is_smaller_and_close(model: TextModel, exported: Path) -> None:
@@ -224,7 +270,7 @@ def test_errors_of_a_runtime_are_reported(model: TextModel) -> None:
             raise RuntimeError("no kernel for this\nat node 7")
 
     with pytest.raises(UserError, match=r"bert cannot be computed in 8 bits: no kernel for this$"):
-        require_finite_outputs(model, (INPUT_IDS, ATTENTION_MASK), (LAST_HIDDEN_STATE,), Refusing())
+        require_finite_outputs(model, (LAST_HIDDEN_STATE,), Refusing())
 
 
 def test_a_graph_of_short_sequences_is_refused(
@@ -234,9 +280,9 @@ def test_a_graph_of_short_sequences_is_refused(
     monkeypatch.setattr("bertwright.modules.attention.random_features.CHUNK_LENGTH", 16)
     monkeypatch.setattr("torch.compiler.is_exporting", lambda: False)
     with pytest.raises(UserError, match="computes sequences of more than 16 tokens differently"):
-        tracing.write_onnx_graph(
-            TextModel(performer, model.tokenizer, "float32"), ("states",), {}, tmp_path / GRAPH_FILE
-        )
+        performer_model = TextModel(performer, model.tokenizer, "float32")
+        outputs = GraphOutputs.of(performer_model)
+        tracing.write_onnx_graph(performer_model, outputs, {}, tmp_path / GRAPH_FILE)
 
 
 def test_an_existing_folder_is_not_overwritten(model: TextModel, source: Path) -> None:
@@ -309,6 +355,7 @@ def test_item_models_are_measured_with_items(
         (["--to", "onnx", "--verify"], "leave --verify out"),
         (["--to", "onnx", "--family", "bert"], "leave --family out"),
         (["--int8"], "leave --int8 out"),
+        (["--normalise"], "leave --normalise out"),
         (["--to", "onnx", "--texts", "some.txt"], "leave --texts out"),
         (["--to", "onnx", "--int8", "--observer", "entropy"], "leave --observer out"),
         (["--to", "onnx", "--int8", "--column", "review"], "leave --column out"),
@@ -348,7 +395,7 @@ def test_a_graph_with_nan_weights_is_refused(exported: Path, tmp_path: Path) -> 
             tensor.CopyFrom(onnx.numpy_helper.from_array(damaged, tensor.name))
     onnx.save(graph, copy / GRAPH_FILE)
     manifest = json.loads((copy / MANIFEST_FILE).read_text())
-    manifest["file_sha256"] |= {GRAPH_FILE: file_digests(copy / GRAPH_FILE)[GRAPH_FILE]}
+    manifest["file_sha256"] = file_digests((copy / GRAPH_FILE).parent)
     (copy / MANIFEST_FILE).write_text(json.dumps(manifest))
     with pytest.raises(UserError, match=r"model\.onnx returns NaN or infinity"):
         load_onnx(copy, "float32")

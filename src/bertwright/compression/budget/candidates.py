@@ -17,6 +17,7 @@ from bertwright.compression.vocabulary.pruning import prune_vocabulary
 from bertwright.core.files import atomic_folder
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.exporter import export_onnx
+from bertwright.interop.onnx.manifest import INT8_GRAPH_FILE
 from bertwright.models.saving import WEIGHTS_FILE
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
@@ -77,7 +78,7 @@ ARTEFACT_FORMATS = (
 
 def artefact_bytes(folder: Path) -> int:
     """Return the size in bytes of the file with the weights."""
-    files = sorted(folder.glob("*.int8.onnx*")) or [folder / WEIGHTS_FILE]
+    files = sorted(folder.glob(f"{INT8_GRAPH_FILE}*")) or [folder / WEIGHTS_FILE]
     return sum(file.stat().st_size for file in files)
 
 

@@ -23,6 +23,14 @@ INPUT_IDS, ATTENTION_MASK, TOKEN_TYPE_IDS, LANGS = (
 LAST_HIDDEN_STATE, LOGITS = "last_hidden_state", "logits"
 """Float32 outputs: hidden states (B, L, D), and task or LM logits (B, K) or (B, L, K)."""
 
+SENTENCE_EMBEDDING, PROBABILITIES, START_LOGITS, END_LOGITS = (
+    "sentence_embedding",
+    "probabilities",
+    "start_logits",
+    "end_logits",
+)
+"""Float32 outputs: (B, D), the shape of the logits, and (B, L) for the span of an answer."""
+
 
 def random_graph_inputs(
     input_names: Sequence[str], vocab_size: int, batch_size: int, sequence_length: int

@@ -18,20 +18,20 @@ from bertwright.interop.graph.inputs import (
     LANGS,
     LAST_HIDDEN_STATE,
     LOGITS,
+    SENTENCE_EMBEDDING,
     TOKEN_TYPE_IDS,
     GraphInputs,
 )
 from bertwright.interop.graph.lstm import use_padded_lstm_mixers
+from bertwright.interop.graph.outputs import GraphOutputs
 from bertwright.interop.huggingface.head_types import EncoderModel
 from bertwright.models.layer_selection import LayerSelection
 from bertwright.models.model import Model
 from bertwright.models.text_batches import TextBatch
-from bertwright.models.text_model import TextModel
 from bertwright.modules.attention.attention import Attention
 from bertwright.modules.attention.fixed_patterns import FixedPatternAttention
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.recipes import Recipe
-from bertwright.tasks.fine_tuned_model import FineTunedModel
 
 
 def graph_input_names(recipe: Recipe) -> tuple[str, ...]:
@@ -40,12 +40,6 @@ def graph_input_names(recipe: Recipe) -> tuple[str, ...]:
     segments = [TOKEN_TYPE_IDS] if encoder.distinguishes_segments else []
     languages = [LANGS] if encoder.embeddings.languages else []
     return (INPUT_IDS, ATTENTION_MASK, *segments, *languages)
-
-
-def graph_output_names(model: TextModel) -> tuple[str, ...]:
-    """Return the output names of a model's graph, in order."""
-    has_logits = isinstance(model, FineTunedModel) or model.has_lm_head
-    return (LAST_HIDDEN_STATE, LOGITS) if has_logits else (LAST_HIDDEN_STATE,)
 
 
 def make_graph_inputs(batch: TextBatch, input_names: Sequence[str]) -> GraphInputs:
@@ -70,26 +64,31 @@ class ExportModule(nn.Module):
     """A model with tensors as positional arguments and return values."""
 
     def __init__(
-        self, model: EncoderModel, input_names: tuple[str, ...], output_names: tuple[str, ...]
+        self, model: EncoderModel, input_names: tuple[str, ...], outputs: GraphOutputs
     ) -> None:
         super().__init__()
-        self.model, self.input_names, self.output_names = model, input_names, output_names
+        self.model, self.input_names, self.outputs = model, input_names, outputs
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Map inputs (B, L) int64 to the outputs."""
         by_name = dict(zip(self.input_names, inputs, strict=True))
-        token_ids = by_name[INPUT_IDS]
+        token_ids, document_ids = by_name[INPUT_IDS], by_name[ATTENTION_MASK] - 1
         token_info = replace(
             TokenInfo.from_token_ids(token_ids),
-            document_ids=by_name[ATTENTION_MASK] - 1,
+            document_ids=document_ids,
             segment_ids=by_name.get(TOKEN_TYPE_IDS),
             language_ids=by_name.get(LANGS),
         )
-        if not isinstance(self.model, Model):
-            return self._task_outputs(token_ids, token_info)
-        states = self.model.encoder(token_ids, token_info)
-        logits = (self.model.full_logits(states),) if LOGITS in self.output_names else ()
-        return states, *logits
+        if isinstance(self.model, Model):
+            states = self.model.encoder(token_ids, token_info)
+            values = {SENTENCE_EMBEDDING: self.outputs.pool(states, document_ids)}
+            if LOGITS in self.outputs.names:
+                values[LOGITS] = self.model.full_logits(states)
+        else:
+            states, head_outputs = self._task_outputs(token_ids, token_info)
+            values = dict(self.outputs.from_head(head_outputs))
+        values[LAST_HIDDEN_STATE] = states
+        return tuple(values[name] for name in self.outputs.names)
 
     def _task_outputs(self, token_ids: Tensor, token_info: TokenInfo) -> tuple[Tensor, Tensor]:
         """Return the hidden states and the outputs of the task head."""

@@ -12,6 +12,7 @@ import torch
 from bertwright.core.errors import UserError
 from bertwright.interop.graph.inputs import ATTENTION_MASK
 from bertwright.interop.graph.module import ExportModule, graph_input_names, prepare_for_export
+from bertwright.interop.graph.outputs import GraphOutputs
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel, network_of
 from bertwright.tasks.heads.kinds import BiLSTMHeadConfig
@@ -21,7 +22,7 @@ TRACE_BATCH_SIZE, TRACE_LENGTH = 3, 7
 """Sizes of the traced input; in small models no other size is equal to them."""
 
 
-def trace_model(model: TextModel, output_names: tuple[str, ...]) -> torch.export.ExportedProgram:
+def trace_model(model: TextModel, outputs: GraphOutputs) -> torch.export.ExportedProgram:
     """Return the traced program of a model, for any batch size and length.
 
     Raises UserError for a model that cannot be exported.
@@ -46,9 +47,7 @@ def trace_model(model: TextModel, output_names: tuple[str, ...]) -> torch.export
             "head.pooling: siamese encodes two texts separately, and a graph has no text "
             "boundaries: fine-tune with another pooling"
         )
-    graph = ExportModule(
-        prepare_for_export(network), graph_input_names(network.recipe), output_names
-    )
+    graph = ExportModule(prepare_for_export(network), graph_input_names(network.recipe), outputs)
     dynamic = torch.export.Dim.DYNAMIC
     inputs = tuple(
         torch.ones(TRACE_BATCH_SIZE, TRACE_LENGTH, dtype=torch.int64) for _ in graph.input_names
@@ -65,18 +64,18 @@ def trace_model(model: TextModel, output_names: tuple[str, ...]) -> torch.export
 
 
 def write_onnx_graph(
-    model: TextModel, output_names: tuple[str, ...], metadata: Mapping[str, str], path: Path
+    model: TextModel, outputs: GraphOutputs, metadata: Mapping[str, str], path: Path
 ) -> int:
     """Write the ONNX graph of a model with these metadata; return its opset version.
 
     Raises UserError for a model that cannot be exported.
     """
     network = network_of(model)
-    program, inputs = trace_model(model, output_names), graph_input_names(network.recipe)
+    program, inputs = trace_model(model, outputs), graph_input_names(network.recipe)
     with silence_exporter():
         try:
             graph: Any = torch.onnx.export(
-                program, dynamo=True, input_names=inputs, output_names=output_names, verbose=False
+                program, dynamo=True, input_names=inputs, output_names=outputs.names, verbose=False
             )
         except torch.onnx.OnnxExporterError as error:
             raise _export_error(network.recipe.name, error) from error

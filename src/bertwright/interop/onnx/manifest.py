@@ -7,8 +7,12 @@ from pydantic import ValidationError
 from bertwright.core.config import Settings, to_user_error
 from bertwright.core.errors import UserError
 from bertwright.core.files import file_digests, write_text
+from bertwright.interop.onnx.int8_loss import Int8Loss
 
-MANIFEST_FILE, GRAPH_FILE, INT8_GRAPH_FILE = "onnx.json", "model.onnx", "model.int8.onnx"
+MANIFEST_FILE = "onnx.json"
+
+GRAPH_FILE, INT8_GRAPH_FILE = "onnx/model.onnx", "onnx/model_quantized.onnx"
+"""The graphs, where transformers.js looks for them."""
 
 
 def external_data_file(graph_file: Path) -> Path:
@@ -27,7 +31,8 @@ class OnnxManifest(Settings):
     ``source_sha256`` is the checksum of the exported weights; ``max_difference`` is the largest
     difference between float32 outputs and the model's. ``reduce_range`` is True for 7-bit weights,
     and None without an int8 graph. ``calibration`` describes static activation ranges; None if they
-    are dynamic.
+    are dynamic. ``int8_loss`` compares the int8 graph with the float32 graph. ``file_sha256`` names
+    files by their path in the folder.
     """
 
     name: str
@@ -41,6 +46,7 @@ class OnnxManifest(Settings):
     max_difference: float
     reduce_range: bool | None
     calibration: str | None = None
+    int8_loss: Int8Loss | None = None
     file_sha256: dict[str, str]
 
     def write(self, folder: Path) -> None:
@@ -68,7 +74,7 @@ class OnnxManifest(Settings):
                 file = folder / name
                 if not file.is_file():
                     raise UserError(f"{file} is missing: export the model again")
-                if file_digests(file)[name] != sha256:
+                if file_digests(file)[file.name] != sha256:
                     raise UserError(f"{file} is damaged: copy it again")
         return folder / graph_name
 

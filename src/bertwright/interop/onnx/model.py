@@ -13,7 +13,12 @@ from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.encoder.encoder import Encoder
-from bertwright.interop.graph.inputs import LAST_HIDDEN_STATE, LOGITS, random_graph_inputs
+from bertwright.interop.graph.inputs import (
+    LAST_HIDDEN_STATE,
+    LOGITS,
+    SENTENCE_EMBEDDING,
+    random_graph_inputs,
+)
 from bertwright.interop.graph.module import make_graph_inputs
 from bertwright.interop.onnx.manifest import GRAPH_FILE, INT8_GRAPH_FILE, OnnxManifest
 from bertwright.interop.onnx.session import OnnxSession
@@ -45,6 +50,11 @@ class OnnxModel(TextModel):
     ) -> None:
         super().__init__(model, tokenizer, "float32")
         self.manifest, self.session = manifest, session
+
+    @property
+    def main_output(self) -> str:
+        """Name of the output that people read: an embedding, or the logits of a task."""
+        return SENTENCE_EMBEDDING
 
     @torch.inference_mode()
     def hidden_states(
@@ -134,12 +144,19 @@ class OnnxFineTunedModel(OnnxModel, FineTunedModel):
         )
         self.manifest, self.session = manifest, session
 
+    @property
+    def main_output(self) -> str:
+        """Name of the output of the task head."""
+        return LOGITS if LOGITS in self.manifest.output_names else SENTENCE_EMBEDDING
+
     def batch_outputs(
         self, batch: TextBatch, positions: Tensor | None, output_lengths: Sequence[int]
     ) -> Tensor:
         """Return outputs (B, K) float32, or (M, K) at flat ``positions`` (M,)."""
-        logits = self.run(LOGITS, batch)
-        return logits if positions is None else logits.flatten(0, 1).index_select(0, positions)
+        outputs = self.run(self.main_output, batch)
+        if self.main_output == LOGITS:
+            outputs = outputs * self.temperature  # which the graph divides logits by
+        return outputs if positions is None else outputs.flatten(0, 1).index_select(0, positions)
 
 
 def load_onnx(

@@ -48,7 +48,7 @@ def export_dense_encoder(
         report = write_stock_model(
             temporary, encoder_model.model, encoder_model.tokenizer, family.model_type
         )
-        _write_module_files(temporary, encoder_model)
+        write_module_files(temporary, encoder_model)
         difference = _max_difference(temporary, encoder_model) if verify else None
     return HuggingFaceExport(report.architecture, difference, report.dropped_objectives)
 
@@ -106,7 +106,8 @@ def _require_sentence_embeddings(model: FineTunedModel) -> None:
         )
 
 
-def _write_module_files(folder: Path, model: TextModel) -> None:
+def write_module_files(folder: Path, model: TextModel) -> None:
+    """Write the modules of sentence-transformers: pooling, scaling, prompts and maximum length."""
     recipe = model.model.recipe
     width, vectors = recipe.encoder.width, recipe.vectors
     pooling, ends_with_start_token = vectors.pooling, recipe.assembly.ends_with_start_token

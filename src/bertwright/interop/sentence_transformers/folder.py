@@ -6,18 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import tokenizers as library
-from tokenizers.processors import TemplateProcessing
-
-from bertwright.batches.formats import InputFormat
 from bertwright.core.optional_dependencies import require_library
-from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
+from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.interop.huggingface.exporter import HuggingFaceExport, export_huggingface
 from bertwright.interop.huggingface.sentence_transformers_config import (
     MODEL_CONFIG_FILE,
     MODULES_FILE,
     TRANSFORMER_CONFIG_FILES,
 )
+from bertwright.interop.huggingface.tokenizer.writer import set_special_token_positions
 from bertwright.models.model import Model
 
 SAMPLE_TEXTS = (
@@ -48,7 +45,7 @@ def write_stock_model(
     for file in stock_folder.iterdir():
         shutil.move(file, folder / file.name)
     stock_folder.rmdir()
-    set_post_processor(folder / TOKENIZER_FILE, tokenizer, model.recipe.assembly)
+    set_special_token_positions(folder, tokenizer, model.recipe.assembly)
     return report
 
 
@@ -71,22 +68,6 @@ def write_model_config(folder: Path, settings: Mapping[str, Any]) -> None:
     """Write the model type, prompts and similarity function of a folder."""
     write_json(folder / MODEL_CONFIG_FILE, settings)
 
-
-def set_post_processor(file: Path, tokenizer: Tokenizer, input_format: InputFormat) -> None:
-    """Make the tokenizer write texts with special tokens as the model reads them.
-
-    Stock causal models are exported with other special tokens.
-    """
-    backend, ids = library.Tokenizer.from_file(str(file)), tokenizer.special_tokens
-    special_ids = input_format.add_special_tokens([], ids)
-    if backend.encode("").ids == special_ids:
-        return
-    start, end = tokenizer.id_to_token(ids.start), tokenizer.id_to_token(ids.end)
-    single = f"$A {end} {start}" if special_ids[0] == ids.end else f"{start} $A {end}"
-    backend.post_processor = TemplateProcessing(
-        single=single, special_tokens=[(start, ids.start), (end, ids.end)]
-    )
-    backend.save(str(file))
 
 
 def write_json(file: Path, content: Any) -> None:

@@ -17,14 +17,16 @@ from bertwright.core.files import atomic_folder
 from bertwright.interop.huggingface import CONFIG_FILE, ROUTER_FILE
 from bertwright.interop.huggingface.exporter import HuggingFaceExport
 from bertwright.interop.huggingface.families.registry import find_family
-from bertwright.interop.huggingface.tokenizer.writer import write_tokenizer
+from bertwright.interop.huggingface.tokenizer.writer import (
+    set_special_token_positions,
+    write_tokenizer,
+)
 from bertwright.interop.huggingface.weights import WEIGHTS_FILE
 from bertwright.interop.parity import Parity
 from bertwright.interop.sentence_transformers.folder import (
     SAMPLE_TEXTS,
     TRANSFORMER,
     require_sentence_transformers,
-    set_post_processor,
     write_json,
     write_model_config,
     write_modules,
@@ -133,7 +135,7 @@ def _write_static_weights(
     folder.mkdir()
     # Its queries have no special tokens.
     write_tokenizer(folder, tokenizer, False, model.example_encoder.max_length - 2)
-    set_post_processor(folder / "tokenizer.json", tokenizer, model.model.recipe.assembly)
+    set_special_token_positions(folder, tokenizer, model.model.recipe.assembly)
     save_file({"weight": weights}, str(folder / WEIGHTS_FILE))
     write_json(folder / CONFIG_FILE, {"frozen": False})
 

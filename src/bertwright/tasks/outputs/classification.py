@@ -25,6 +25,7 @@ from bertwright.tasks.formats.labels import LabelKind, label_names, parse_class,
 from bertwright.tasks.metrics import metrics
 from bertwright.tasks.metrics.metrics import label_metric
 from bertwright.tasks.outputs.output_type import (
+    Activation,
     FloatArray,
     MetricFunction,
     OutputDecoder,
@@ -166,6 +167,7 @@ class ClassificationOutput(WeightedOutput):
     """One of several classes, trained with weighted cross-entropy."""
 
     kind: Literal["class"] = "class"
+    activation: ClassVar[Activation | None] = "softmax"
     decoder_type: ClassVar[type[OutputDecoder]] = ClassificationDecoder
     metrics: ClassVar[Mapping[str, MetricFunction]] = {
         "accuracy": label_metric(metrics.accuracy),
@@ -238,6 +240,7 @@ class MultiLabelOutput(WeightedOutput):
 
     kind: Literal["labels"] = "labels"
     threshold: float = Field(default=0.5, gt=0, lt=1)
+    activation: ClassVar[Activation | None] = "sigmoid"
     decoder_type: ClassVar[type[OutputDecoder]] = MultiLabelDecoder
     label_kind: ClassVar[LabelKind] = "labels"
     min_labels: ClassVar[int] = 1

@@ -44,6 +44,8 @@ PADDING_LOGIT = -1e9
 SequenceOutputs = tuple[TaskSequence, FloatArray]
 """A sequence of an example and its outputs (k, K)."""
 
+Activation = Literal["softmax", "sigmoid"]
+
 OutputLevel = Literal["sequence", "token", "text"]
 """Whether a head reads a whole sequence or some of its positions, or a decoder generates text."""
 
@@ -114,6 +116,9 @@ class OutputType(Config):
     """Whether references may have labels that do not occur in training, as tags often do."""
     can_calibrate: ClassVar[bool] = False
     """Whether its probabilities can be calibrated with a temperature."""
+    activation: ClassVar[Activation | None] = None
+    """How the outputs of one sequence or token become probabilities; None if they do not, or only
+    with those of other sequences or tokens."""
     is_grouped: ClassVar[bool] = False
     """Whether all sequences of an example are trained in the same step."""
     has_convex_loss: ClassVar[bool] = True

@@ -18,6 +18,7 @@ from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.labels import LabelKind, parse_number
 from bertwright.tasks.metrics.ranking import RANKING_METRICS
 from bertwright.tasks.outputs.output_type import (
+    Activation,
     MetricFunction,
     OutputDecoder,
     OutputType,
@@ -62,6 +63,7 @@ class RelevanceOutput(OutputType):
     """
 
     kind: Literal["relevance"] = "relevance"
+    activation: ClassVar[Activation | None] = "sigmoid"
     decoder_type: ClassVar[type[OutputDecoder]] = RelevanceDecoder
     label_kind: ClassVar[LabelKind] = "number"
     needs_pair: ClassVar[bool] = True

@@ -11,6 +11,7 @@ from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.metrics.entity_spans import are_word_tags, span_f1, tagging_scheme
 from bertwright.tasks.metrics.metrics import accuracy, label_metric, macro_f1
 from bertwright.tasks.outputs.output_type import (
+    Activation,
     FloatArray,
     MetricFunction,
     OutputDecoder,
@@ -73,6 +74,7 @@ class TokenClassificationOutput(OutputType):
     has_labels: ClassVar[bool] = True
     allows_unseen_labels: ClassVar[bool] = True
     can_calibrate: ClassVar[bool] = True
+    activation: ClassVar[Activation | None] = "softmax"
     metrics: ClassVar[Mapping[str, MetricFunction]] = {
         "span-f1": span_f1,
         "accuracy": label_metric(accuracy, "words"),

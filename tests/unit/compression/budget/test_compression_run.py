@@ -28,6 +28,7 @@ from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.exporter import export_onnx
+from bertwright.interop.onnx.manifest import GRAPH_FILE
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.catalogue import table_task
@@ -285,13 +286,13 @@ def test_settings_are_checked_before_measuring(tuned: FineTunedModel, tmp_path: 
 
 def test_int8_export_needs_no_float32_graph(tuned: FineTunedModel, tmp_path: Path) -> None:
     ArtefactFormat("int8").write(tuned, classes(), tmp_path / "int8")
-    assert not (tmp_path / "int8" / "model.onnx").exists()
-    assert "`model.onnx`" not in (tmp_path / "int8" / "README.md").read_text()
+    assert not (tmp_path / "int8" / GRAPH_FILE).exists()
+    assert f"`{GRAPH_FILE}`" not in (tmp_path / "int8" / "README.md").read_text()
     assert len(load(tmp_path / "int8").predict(["a red bird"])) == 1
     with pytest.raises(UserError, match="has an int8 graph only"):
         load(tmp_path / "int8", "float32")
     export_onnx(tuned, tmp_path / "both", int8=True)
-    (tmp_path / "both" / "model.onnx").unlink()
+    (tmp_path / "both" / GRAPH_FILE).unlink()
     both, only_int8 = (load(tmp_path / name).predict(["a red bird"]) for name in ("both", "int8"))
     assert both == only_int8
 

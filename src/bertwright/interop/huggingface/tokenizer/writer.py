@@ -7,6 +7,7 @@ from typing import Any
 import tokenizers as library
 from tokenizers import models, processors
 
+from bertwright.batches.formats import InputFormat
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
 from bertwright.interop.huggingface.tokenizer.classes import TOKENIZER_CONFIG_FILE
 from bertwright.interop.huggingface.tokenizer.legacy import VOCAB_FILE
@@ -60,6 +61,26 @@ def write_tokenizer(
     )
     if tokenizer.kind == "wordpiece":
         (folder / VOCAB_FILE).write_text(_vocab_lines(tokenizer), encoding="utf-8")
+
+
+def set_special_token_positions(
+    folder: Path, tokenizer: Tokenizer, input_format: InputFormat
+) -> None:
+    """Make the tokenizer of a folder write texts with special tokens as ``embed`` does.
+
+    Stock causal models, and some published tokenizers, write other special tokens.
+    """
+    file = folder / TOKENIZER_FILE
+    backend, ids = library.Tokenizer.from_file(str(file)), tokenizer.special_tokens
+    special_ids = input_format.add_special_tokens([], ids)
+    if backend.encode("").ids == special_ids:
+        return
+    start, end = tokenizer.id_to_token(ids.start), tokenizer.id_to_token(ids.end)
+    single = f"$A {end} {start}" if special_ids[0] == ids.end else f"{start} $A {end}"
+    backend.post_processor = processors.TemplateProcessing(
+        single=single, special_tokens=[(start, ids.start), (end, ids.end)]
+    )
+    backend.save(str(file))
 
 
 def _vocab_lines(tokenizer: Tokenizer) -> str:
