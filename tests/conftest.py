@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_DATA = Path(__file__).parents[2] / "shared" / "data"
 CHROMIUM = shutil.which("chromium")
+NODE_PACKAGES = Path(__file__).parent / "parity" / "javascript" / "node_modules"
 
 # The same examples in every run, and no deadline per example: the machine may be busy.
 settings.register_profile("bertwright", deadline=None, derandomize=True, max_examples=50)
@@ -57,6 +59,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         ("browser", "browser", CHROMIUM is not None),
         ("card", "cuda", has_gpu),
         (None, "compiler", compiler_works()),
+        (None, "javascript", NODE_PACKAGES.is_dir() and shutil.which("node") is not None),
+        (None, "llama_cpp", find_spec("llama_cpp") is not None),
         (None, "processor", not has_gpu),
         (None, "linux", sys.platform == "linux"),
         (None, "full", config.getoption("--full")),
