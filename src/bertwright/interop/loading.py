@@ -5,6 +5,7 @@ from pathlib import Path
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
 from bertwright.data.hub.download import local_folder
+from bertwright.interop.gguf import is_gguf
 from bertwright.interop.huggingface import is_huggingface_folder
 from bertwright.interop.onnx.manifest import is_onnx_folder
 from bertwright.models.saving import RECIPE_FILE, is_fine_tuned, is_model_folder, load_model
@@ -14,7 +15,9 @@ from bertwright.models.text_model import TextModel
 def load(
     path: str | Path, precision: InferencePrecision | None = None, threads: int | None = None
 ) -> TextModel:
-    """Return the model of a folder: bertwright's, ONNX, or Hugging Face in a supported family.
+    """Return the model of a folder: bertwright's, ONNX, GGUF, or Hugging Face of a known family.
+
+    A GGUF file may be named itself; only those that bertwright wrote can be read.
 
     ``path`` may also be a name on the Hugging Face Hub: ``owner/name`` or ``owner/name@revision``.
 
@@ -26,7 +29,8 @@ def load(
     Raises UserError for a missing or damaged model.
     """
     folder = local_folder(path)
-    if not folder.is_dir():
+    is_gguf_model = is_gguf(folder)
+    if not folder.is_dir() and not is_gguf_model:
         raise UserError(f"no model folder {folder} (a name on the Hub is written owner/name)")
     if is_onnx_folder(folder):
         from bertwright.interop.onnx.model import load_onnx
@@ -37,6 +41,10 @@ def load(
             f"threads applies to ONNX models only, and {folder} is none: call "
             f"torch.set_num_threads instead"
         )
+    if is_gguf_model:
+        from bertwright.interop.gguf.reader import load_gguf
+
+        return load_gguf(folder, precision)
     if is_fine_tuned(folder):
         from bertwright.tasks.fine_tuned_model import load_fine_tuned_model
 

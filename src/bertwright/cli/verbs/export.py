@@ -21,7 +21,9 @@ from bertwright.core.errors import UserError
 
 if TYPE_CHECKING:
     from bertwright.data.hub.reference import HubReference
+    from bertwright.interop.gguf.exporter import GgufType
     from bertwright.interop.onnx.calibration import ActivationCalibration, RangeObserver
+    from bertwright.interop.onnx.int8_loss import Int8Samples
     from bertwright.models.text_model import TextModel
 
 
@@ -30,7 +32,7 @@ def export(
     model: ModelArgument,
     output: OutputOption,
     to: Annotated[
-        Literal["huggingface", "sentence-transformers", "onnx", "torch-export"],
+        Literal["huggingface", "sentence-transformers", "onnx", "gguf", "torch-export"],
         typer.Option(help="Export format."),
     ] = "huggingface",
     verify: Annotated[
@@ -44,14 +46,15 @@ def export(
     texts: Annotated[
         list[str] | None,
         typer.Option(
-            help="Files or folders of text to calibrate int8 activation ranges; by default ranges "
-            "are computed for every batch."
+            help="Files or folders of text to calibrate int8 activation ranges, and to measure the "
+            "loss on others of them; by default ranges are computed for every batch."
         ),
     ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="Folder with examples of the task of a fine-tuned model, to calibrate with."
+            help="Folder with examples of the task of a fine-tuned model: training examples "
+            "calibrate, and the scores of float32 and int8 are compared on the others."
         ),
     ] = None,
     column: ColumnOption = "text",
@@ -60,6 +63,14 @@ def export(
         Literal["minmax", "percentile", "entropy"],
         typer.Option(help="How activation ranges are estimated."),
     ] = "minmax",
+    normalise: Annotated[
+        bool,
+        typer.Option("--normalise", help="ONNX: scale sentence_embedding to length 1."),
+    ] = False,
+    weights: Annotated[
+        Literal["f32", "f16", "q8_0"],
+        typer.Option(help="GGUF: type of the weight matrices; q8_0 is 8 bits."),
+    ] = "f32",
     push: Annotated[
         str | None,
         typer.Option(
@@ -79,7 +90,10 @@ def export(
     """
     if to in ("onnx", "torch-export"):
         refuse_options(context, "graphs are always compared", "verify")
-        refuse_options(context, "a graph has no Hugging Face class", "family")
+    if to in ("onnx", "gguf", "torch-export"):
+        refuse_options(context, "this format has no Hugging Face class", "family")
+    if to != "gguf":
+        refuse_options(context, "this is for --to gguf", "weights")
     if not int8:
         refuse_options(context, "calibration is for --int8", "texts", "data", "observer")
     if not texts:
@@ -92,11 +106,14 @@ def export(
     if to == "onnx":
         calibration_texts = iter_texts(texts, column, format) if texts else None
         calibration = (calibration_texts, data, observer)
-        _export_onnx(model, publication, int8, calibration, as_json)
+        _export_onnx(model, publication, int8, calibration, normalise, as_json)
         return
-    refuse_options(context, "int8 is for --to onnx", "int8")
+    refuse_options(context, "this is for --to onnx", "int8", "normalise")
     if to == "torch-export":
         _export_program(model, publication, as_json)
+        return
+    if to == "gguf":
+        _export_gguf(model, publication, weights, verify or push is not None, as_json)
         return
     from bertwright.interop.huggingface.exporter import export_huggingface
     from bertwright.interop.loading import load
@@ -159,6 +176,7 @@ def _export_onnx(
     publication: _Publication,
     int8: bool,
     calibration: "tuple[Iterator[str] | None, Path | None, RangeObserver]",
+    normalise: bool,
     as_json: bool,
 ) -> None:
     from bertwright.core.hardware import num_cores
@@ -170,12 +188,15 @@ def _export_onnx(
 
     output = publication.output
     loaded = load(model, "float32")
+    ranges, samples = _int8_samples(loaded, *calibration)
     written = export_onnx(
         loaded,
         output,
         int8,
         source_folder=local_folder(model),
-        calibration=_activation_ranges(loaded, *calibration),
+        calibration=ranges,
+        samples=samples,
+        unit_length=normalise,
     )
     graphs = measure_graphs(output)
     result = {
@@ -187,38 +208,47 @@ def _export_onnx(
         "threads": num_cores(),
         **publication.complete(),
     }
+    loss = written.int8_loss
     if as_json:
-        print_result({**result, "graphs": graphs}, as_json)
+        losses = {} if loss is None else {"int8_loss": loss.model_dump(mode="json")}
+        print_result({**result, **losses, "graphs": graphs}, as_json)
         return
+    if loss is not None:
+        result["int8"] = loss.description
     print_result(result, as_json)
     print("", *markdown_table(GRAPH_COLUMNS, graphs), sep="\n")
 
 
-def _activation_ranges(
+def _int8_samples(
     model: "TextModel",
     texts: "Iterator[str] | None",
     data: Path | None,
     observer: "RangeObserver",
-) -> "ActivationCalibration | None":
-    """Return activation ranges from texts and training examples; None without either."""
+) -> "tuple[ActivationCalibration | None, Int8Samples]":
+    """Return activation ranges, None without texts and data, and what to measure the loss on."""
     from bertwright.core.rng import sample
     from bertwright.interop.onnx.calibration import MAX_SEQUENCES, ActivationCalibration
+    from bertwright.interop.onnx.int8_loss import MAX_EXAMPLES, Int8Samples
     from bertwright.tasks.data.task_data import TaskData
     from bertwright.tasks.fine_tuned_model import FineTunedModel
     from bertwright.tasks.inputs import as_examples
 
     if texts is None and data is None:
-        return None
-    examples: list[Any] = sample(texts or (), MAX_SEQUENCES)
+        return None, Int8Samples()
+    sampled_texts = sample(texts or (), 2 * MAX_SEQUENCES)
+    other_texts = sampled_texts[MAX_SEQUENCES:] or sampled_texts
+    examples: list[Any] = sampled_texts[:MAX_SEQUENCES]
+    dev_examples: Any = ()
     if isinstance(model, FineTunedModel):
         examples = list(as_examples(examples, model.task))
     if data is not None:
         if not isinstance(model, FineTunedModel):
             raise UserError("--data is for a fine-tuned model: name --texts instead")
-        _, train_examples, _ = TaskData(model.task, data).load_splits()
+        _, train_examples, dev_examples = TaskData(model.task, data).load_splits()
         train_examples = sample(train_examples, MAX_SEQUENCES)
         examples = sample([*examples, *train_examples], MAX_SEQUENCES)
-    return ActivationCalibration.from_examples(model, examples, observer)
+    calibration = ActivationCalibration.from_examples(model, examples, observer)
+    return calibration, Int8Samples(other_texts, sample(dev_examples, MAX_EXAMPLES))
 
 
 def _export_program(model: Path, publication: _Publication, as_json: bool) -> None:
@@ -234,3 +264,24 @@ def _export_program(model: Path, publication: _Publication, as_json: bool) -> No
         **publication.complete(),
     }
     print_result(result, as_json)
+
+
+def _export_gguf(
+    model: Path, publication: _Publication, weights: "GgufType", verify: bool, as_json: bool
+) -> None:
+    from bertwright.interop.gguf.exporter import export_gguf
+    from bertwright.interop.loading import load
+
+    written = export_gguf(load(model, "float32"), publication.output, weights, verify)
+    result = {
+        "folder": str(publication.output),
+        "format": "gguf",
+        "architecture": written.architecture,
+        "bytes": written.num_bytes,
+    }
+    if written.parity is not None:
+        result |= {
+            "cosine": written.parity.cosine,
+            "max_difference": written.parity.max_difference,
+        }
+    print_result({**result, **publication.complete()}, as_json)

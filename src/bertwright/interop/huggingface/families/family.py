@@ -246,14 +246,14 @@ class ModelFamily:
 
     def stock_config(self, model: EncoderModel, special_tokens: SpecialTokens) -> StockConfig:
         """Return the configuration of the stock class for a model without mismatches."""
-        recipe_data = _expand_recipe(model.recipe)
+        recipe_data = expand_recipe(model.recipe)
         roles = self.token_roles(model.recipe)
         config: StockConfig = {
             "architectures": [self.class_name + self.head_type(model)],
             "model_type": self.model_type,
             "vocab_size": model.vocab_size,
             **{
-                key.stock_key: key.to_stock(_get_path(recipe_data, key.recipe_path))
+                key.stock_key: key.to_stock(get_path(recipe_data, key.recipe_path))
                 for key in self._used_keys(model)
             },
             **{key: getattr(special_tokens, role) for key, role in roles.items()},
@@ -278,7 +278,7 @@ class ModelFamily:
         return [key for key in keys if not key.recipe_path.startswith("output.")]
 
     def _axis_mismatches(self, model: EncoderModel) -> Iterator[str]:
-        recipe_data = _expand_recipe(model.recipe)
+        recipe_data = expand_recipe(model.recipe)
         keys = [key.recipe_path for key in (*self.config_keys, self.tie_key)]
         supported = [*self.fixed_axes, *keys]
         unsupported = {
@@ -289,27 +289,27 @@ class ModelFamily:
         for path, choices in {**unsupported, **self.fixed_axes}.items():
             if path in keys:
                 continue
-            value = _get_path(recipe_data, path)
+            value = get_path(recipe_data, path)
             unused = path.startswith("output.") and not uses_output_layer(model)
             absent = value is None and path not in self.fixed_axes
             if value not in choices and not unused and not absent:
-                expected = _format_value(choices[0])
-                yield f"{path} is {_format_value(value)} ({self.class_name}: {expected})"
+                expected = format_value(choices[0])
+                yield f"{path} is {format_value(value)} ({self.class_name}: {expected})"
 
     def _key_mismatches(self, model: EncoderModel) -> Iterator[str]:
-        recipe_data = _expand_recipe(model.recipe)
+        recipe_data = expand_recipe(model.recipe)
         written: dict[str, Any] = {}
         for key in self._used_keys(model):
-            value = _get_path(recipe_data, key.recipe_path)
+            value = get_path(recipe_data, key.recipe_path)
             theirs, expected = key.to_stock(value), None
             if key.recipe_path.endswith("dropout") and isinstance(value, Mapping):
                 expected = "one rate"
             elif key.value_map is not None and theirs is None:
-                expected = " or ".join(dict.fromkeys(map(_format_value, key.value_map.values())))
+                expected = " or ".join(dict.fromkeys(map(format_value, key.value_map.values())))
             elif written.setdefault(key.stock_key, theirs) != theirs:
                 expected = f"one {key.stock_key} for all"
             if expected is not None:
-                yield f"{key.recipe_path} is {_format_value(value)} ({self.class_name}: {expected})"
+                yield f"{key.recipe_path} is {format_value(value)} ({self.class_name}: {expected})"
 
     def _head_mismatches(self, model: EncoderModel) -> Iterator[str]:
         head_type = self.head_type(model)
@@ -341,7 +341,7 @@ class ModelFamily:
                 )
 
 
-def _expand_recipe(recipe: Recipe) -> dict[str, Any]:
+def expand_recipe(recipe: Recipe) -> dict[str, Any]:
     """Return a recipe as plain data, with derived widths filled in."""
     data = recipe.as_dict()
     encoder = recipe.encoder
@@ -360,7 +360,8 @@ def _expand_recipe(recipe: Recipe) -> dict[str, Any]:
     return data
 
 
-def _get_path(data: Any, path: str) -> Any:
+def get_path(data: Any, path: str) -> Any:
+    """Return the value at a dotted path of plain data; None if there is none."""
     for part in path.split("."):
         data = data.get(part) if isinstance(data, Mapping) else None
     return data
@@ -373,7 +374,8 @@ def _set_path(data: dict[str, Any], path: str, value: Any) -> None:
     data[last] = value
 
 
-def _format_value(value: Any) -> str:
+def format_value(value: Any) -> str:
+    """Return a value of a recipe in words."""
     if isinstance(value, Mapping):
         return "stated"
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
