@@ -24,6 +24,7 @@ from bertwright.modules.initialisation import initialise
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.formats.examples import ExtractiveQuestion, TaggedSentence
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.outputs import MultiLabelOutput, SimilarityOutput, SpanOutput
@@ -243,10 +244,9 @@ def test_probabilities_equal_ours(
 def test_tags_equal_ours(models: dict[str, TextModel], results: dict[str, Any]) -> None:
     model = models["tags"]
     assert isinstance(model, FineTunedModel)
-    (sequence,) = model.output_decoder.encode(
-        model.example_encoder, tagged_words := [bw.TaggedSentence(tuple(TEXTS[1].split()))]
-    )
-    (prediction,) = model.predict(tagged_words)
+    sentences = [TaggedSentence(tuple(TEXTS[1].split()))]
+    (sequence,) = model.output_decoder.encode(model.example_encoder, sentences)
+    (prediction,) = model.predict(sentences)
     by_position = {token["index"]: token for token in results["tags"]}
     tokens = [by_position[position] for position in sequence.positions]
     assert [token["entity"] for token in tokens] == list(prediction.value)
@@ -258,7 +258,7 @@ def test_tags_equal_ours(models: dict[str, TextModel], results: dict[str, Any]) 
 def test_answers_equal_ours(models: dict[str, TextModel], results: dict[str, Any]) -> None:
     model, raw = models["span"], results["span"]
     assert isinstance(model, FineTunedModel)
-    question = bw.ExtractiveQuestion("Which colour?", TEXTS[0])
+    question = ExtractiveQuestion("Which colour?", TEXTS[0])
     (sequence,) = model.output_decoder.encode(model.example_encoder, [question])
     assert isinstance(sequence, TaskSequence)
     assert raw["input_ids"] == [sequence.token_ids]

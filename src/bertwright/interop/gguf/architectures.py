@@ -58,7 +58,7 @@ class LlamaArchitecture:
         axes: for each axis of a recipe, the values that it can have.
         table: our tensors, and theirs without suffix.
         head_kinds: the task heads that it computes.
-        head_table: the tensors of these.
+        head_table: the tensors of these; names that begin with another's come before it.
     """
 
     name: str
@@ -117,7 +117,7 @@ BERT = LlamaArchitecture(
     + FEED_FORWARD
     + POST_NORM,
     ("pooler", "dense", "plain"),
-    (("head.trunk.dense", ("cls",)), ("head.classifier", ("cls.output",))),
+    (("head.classifier", ("cls.output",)), ("head.trunk.dense", ("cls",))),
 )
 """BERT, RoBERTa, DistilBERT, and others of this body."""
 
@@ -165,9 +165,9 @@ MODERN_BERT = LlamaArchitecture(
     ),
     ("transform", "plain"),
     (
-        ("head.trunk.dense", ("cls",)),
-        ("head.trunk.norm", ("cls.norm",)),
         ("head.classifier", ("cls.output",)),
+        ("head.trunk.norm", ("cls.norm",)),
+        ("head.trunk.dense", ("cls",)),
     ),
 )
 """ModernBERT (Warner et al. 2024)."""
