@@ -319,3 +319,27 @@ def prune(
     sizes = parse_numbers("--batch-sizes", batch_sizes, int)
     results = pruning.compare(embedding.checkpoint_folder(), fractions, sizes, rounds)
     publish("prune", results, pruning.COLUMNS, document, as_json)
+
+
+@app.command()
+def exports(
+    model: Annotated[
+        Path | None, typer.Option(help="Model folder of an encoder; default all-MiniLM-L6-v2.")
+    ] = None,
+    texts: Annotated[
+        Path | None, typer.Option(help="File with a text per line; default a few sentences.")
+    ] = None,
+    most: Annotated[int, typer.Option("--max-examples", help="Read at most N texts.")] = 200,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Vectors of onnxruntime, transformers.js and llama.cpp against those of embed."""
+    from benchmarks import exports as comparison
+    from benchmarks.embedding import compare as embedding
+    from bertwright.core.files import read_text
+
+    lines = read_text(texts).splitlines() if texts is not None else comparison.SAMPLE_TEXTS
+    results = comparison.compare(
+        model or embedding.checkpoint_folder(), list(filter(None, lines))[:most], log
+    )
+    publish("exports", results, comparison.COLUMNS, document, as_json)

@@ -46,11 +46,12 @@ def test_a_program_runs_without_bertwright(folders: Path, tmp_path: Path, name: 
     assert result["max_difference"] <= 1e-5 < result["max_output"]
     program = torch.export.load(out / PROGRAM_FILE).module()
     token_ids = torch.randint(0, 30, (4, 11))
-    hidden_states, outputs = program(
+    hidden_states, *outputs = program(
         token_ids, torch.ones_like(token_ids), torch.zeros_like(token_ids)
     )
     assert hidden_states.shape[:2] == token_ids.shape
-    assert len(outputs) == len(token_ids)
+    # Logits, and embeddings or probabilities.
+    assert [len(output) for output in outputs] == [len(token_ids)] * 2
     assert (out / "task.json").exists() == (name == "kinds")
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import bertwright as bw
-from bertwright.data.tokenization.tokenizer import WordPieceConfig
+from bertwright.data.tokenization.tokenizer import ByteBpeConfig, UnigramConfig, WordPieceConfig
 from bertwright.interop.onnx.exporter import export_onnx
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
@@ -76,7 +76,10 @@ JOBS: list[dict[str, Any]] = [
         "raw": True,
         "dtype": "q8",
     },
-    {"name": "near", "model": "near", "task": "feature-extraction", "raw": True},
+    *(
+        {"name": name, "model": name, "task": "feature-extraction", "raw": True}
+        for name in ("near", "byte-bpe", "unigram")
+    ),
     {"name": "class", "model": "class", "task": "text-classification", "options": {"top_k": None}},
     {
         "name": "labels",
@@ -120,6 +123,10 @@ def models() -> dict[str, TextModel]:
     recipe = toy("bert", "encoder.depth.layers=1", "encoder.positions.size=48")
     network = shaken(Model.build(recipe, tokenizer.vocab_size), 0.3)
     result: dict[str, TextModel] = {"encoder": TextModel(network, tokenizer, "float32")}
+    for config in (ByteBpeConfig(vocab_size=400), UnigramConfig(vocab_size=160)):
+        other = bw.train_tokenizer([ENGLISH], config)
+        network = Model.build(toy("modern", "encoder.depth.layers=1"), other.vocab_size)
+        result[config.kind] = TextModel(shaken(network, 0.3), other, "float32")
     for name, (unlabelled, examples, head) in TASKS.items():
         task = unlabelled.with_labels_from(examples)
         kind = task.output_type.kind_name()
@@ -199,17 +206,22 @@ def results(request: pytest.FixtureRequest) -> dict[str, Any]:
     return request.getfixturevalue(request.param)
 
 
-def test_vectors_and_tokens_equal_ours(
-    models: dict[str, TextModel], results: dict[str, Any]
+@pytest.mark.parametrize("name", ["encoder", "byte-bpe", "unigram"])
+def test_tokens_and_vectors_equal_ours(
+    models: dict[str, TextModel], results: dict[str, Any], name: str
 ) -> None:
-    encoder, raw = models["encoder"], results["encoder"]
+    encoder, raw = models[name], results[name]
     for ours, theirs in zip(encoder.encode_ids(TEXTS), raw["input_ids"], strict=True):
         assert theirs[: len(ours)] == ours
         assert set(theirs[len(ours) :]) <= {encoder.tokenizer.special_tokens.pad}
     np.testing.assert_allclose(raw["sentence_embedding"], encoder.embed(TEXTS), atol=1e-4)
-    np.testing.assert_allclose(results["features"], encoder.embed(TEXTS, normalise=True), atol=1e-4)
-    similar_vectors = models["near"].embed(TEXTS)
-    np.testing.assert_allclose(results["near"]["sentence_embedding"], similar_vectors, atol=1e-4)
+
+
+def test_features_equal_ours(models: dict[str, TextModel], results: dict[str, Any]) -> None:
+    expected = models["encoder"].embed(TEXTS, normalise=True)
+    np.testing.assert_allclose(results["features"], expected, atol=1e-4)
+    expected = models["near"].embed(TEXTS)
+    np.testing.assert_allclose(results["near"]["sentence_embedding"], expected, atol=1e-4)
 
 
 def test_int8_vectors_are_close(models: dict[str, TextModel], results: dict[str, Any]) -> None:
