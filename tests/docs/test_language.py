@@ -52,7 +52,6 @@ EXCEPTIONS = {
     "src/bertwright/analysis/probing/main_auxiliary.py": SENTENCES,
     "src/bertwright/analysis/syntax/attention_features.py": SENTENCES,
     "src/bertwright/analysis/syntax/stories.py": SENTENCES,
-    "src/bertwright/timing/onnx_graphs.py": SENTENCES,
     "docs/results/README.md": MEASURED,
     "docs/results/analyses.md": MEASURED,
     "docs/results/machines.md": MEASURED,

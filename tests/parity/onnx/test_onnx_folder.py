@@ -331,6 +331,8 @@ def test_the_command_line_measures_the_graphs(
     assert int8["bytes"] < float32["bytes"]
     assert 0.97 < int8["cosine"] < 1.0
     assert int8["ms_at_16"] > 0.0
+    assert result["int8_loss"]["texts"] == f"{len(TEXTS)} given texts"
+    assert result["int8_loss"]["cosine"] == int8["cosine"]
     assert type(load_onnx(tmp_path / "exported")) is OnnxModel
     assert (
         OnnxManifest.read(tmp_path / "exported").calibration == f"entropy of {len(TEXTS)} sequences"

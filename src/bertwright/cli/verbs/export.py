@@ -108,7 +108,8 @@ def export(
         calibration = (calibration_texts, data, observer)
         _export_onnx(model, publication, int8, calibration, normalise, as_json)
         return
-    refuse_options(context, "this is for --to onnx", "int8", "normalise")
+    refuse_options(context, "int8 is for --to onnx", "int8")
+    refuse_options(context, "a length of 1 is for --to onnx", "normalise")
     if to == "torch-export":
         _export_program(model, publication, as_json)
         return

@@ -17,7 +17,7 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 SAMPLE_TEXTS = (
     "A short one.",
     "The weather was fine, and so everybody went down to the harbour to see the ships.",
-    "It costs 12.50, they said; na\u00efve \u201creaders\u201d in \u00c5rhus believed it!",
+    "It costs 12.50, they wrote; na\u00efve \u201creaders\u201d in \u00c5rhus believed it!",
     "\u5317\u4eac 2008 \u2014 \u0443\u0440\u0430!",
 )
 
@@ -105,7 +105,10 @@ def compare_with_llama(
                 )
         if is_classifier:
             assert isinstance(model, FineTunedModel)
-            outputs = model.head_outputs([TaskSequence(ids, n) for n, ids in enumerate(sequences)])
+            task_sequences = [
+                TaskSequence(ids, n, [0] * len(ids)) for n, ids in enumerate(sequences)
+            ]
+            outputs = model.head_outputs(task_sequences)
             ours = np.concatenate(outputs) / model.temperature
         else:
             ours = model.embed_ids(sequences)

@@ -19,7 +19,7 @@ SAMPLE_TEXTS = (
     "A short one.",
     "Is it raining? No: it stopped an hour ago.",
     "The weather was fine, and so everybody went down to the harbour to see the ships.",
-    "It costs 12.50, they said; nobody believed it!",
+    "It costs 12.50, they wrote; few believed it!",
     "Of all the books that she had read that year, only one was worth the evening it took.",
     "Bring the ladder round to the back of the house, then lean it against the wall.",
 )
