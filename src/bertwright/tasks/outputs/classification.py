@@ -6,7 +6,7 @@ target of the whole text, and the predictions of the windows are averaged.
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -143,12 +143,12 @@ class ClassificationDecoder(_LabelDecoder):
     ) -> tuple[Tensor, Tensor]:
         return cross_entropy(outputs, targets, self._weight_tensor(outputs.device))
 
-    def calibration_decisions(
-        self, example: Example, parts: Sequence[SequenceOutputs]
-    ) -> Iterable[tuple[int, FloatArray]]:
+    def decisions(self, parts: Sequence[SequenceOutputs]) -> Sequence[FloatArray]:
+        return [np.concatenate([outputs for _, outputs in parts])]
+
+    def decision_targets(self, example: Example) -> Sequence[int | None]:
         label = str(self.config.reference(example))
-        if label in self.labels:
-            yield self.labels.index(label), np.concatenate([outputs for _, outputs in parts])
+        return [self.labels.index(label) if label in self.labels else None]
 
     def average(self, outputs: Sequence[FloatArray]) -> FloatArray:
         return mean_softmax_logits(outputs)
@@ -168,6 +168,7 @@ class ClassificationOutput(WeightedOutput):
 
     kind: Literal["class"] = "class"
     activation: ClassVar[Activation | None] = "softmax"
+    has_prediction_sets: ClassVar[bool] = True
     decoder_type: ClassVar[type[OutputDecoder]] = ClassificationDecoder
     metrics: ClassVar[Mapping[str, MetricFunction]] = {
         "accuracy": label_metric(metrics.accuracy),
@@ -209,13 +210,13 @@ class MultiLabelDecoder(_LabelDecoder):
     def logits(self, outputs: Tensor, output_lengths: Sequence[int]) -> Tensor:
         return binary_logits(outputs)
 
-    def calibration_decisions(
-        self, example: Example, parts: Sequence[SequenceOutputs]
-    ) -> Iterable[tuple[int, FloatArray]]:
-        """Yield one binary decision per label."""
+    def decisions(self, parts: Sequence[SequenceOutputs]) -> Sequence[FloatArray]:
+        """Return one binary decision per label."""
         logits = np.concatenate([outputs for _, outputs in parts])
-        for logit, target in zip(logits.T, self.targets((), example), strict=True):
-            yield int(target), np.stack([np.zeros_like(logit), logit], 1)
+        return [np.stack([np.zeros_like(logit), logit], 1) for logit in logits.T]
+
+    def decision_targets(self, example: Example) -> Sequence[int | None]:
+        return [int(target) for target in self.targets((), example)]
 
     def average(self, outputs: Sequence[FloatArray]) -> FloatArray:
         return mean_sigmoid_logits(outputs)
@@ -307,6 +308,7 @@ class RegressionOutput(SequenceOutput):
     """A number, trained with squared error on standardised labels."""
 
     kind: Literal["number"] = "number"
+    has_prediction_sets: ClassVar[bool] = True
     decoder_type: ClassVar[type[OutputDecoder]] = RegressionDecoder
     label_kind: ClassVar[LabelKind] = "number"
     metrics: ClassVar[Mapping[str, MetricFunction]] = {

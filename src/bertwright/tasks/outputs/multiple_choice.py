@@ -1,6 +1,6 @@
 """Multiple choice: every option is a sequence, and the highest output wins."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -52,11 +52,11 @@ class MultipleChoiceDecoder(OutputDecoder):
         probabilities = softmax(logits, self.temperature)
         return Prediction(int(logits.argmax()), tuple(probabilities.tolist()))
 
-    def calibration_decisions(
-        self, example: MultipleChoice, parts: Sequence[SequenceOutputs]
-    ) -> Iterable[tuple[int, FloatArray]]:
-        assert example.label is not None, "held-out examples have labels"
-        yield example.label, np.array([[outputs[0, 0] for _, outputs in parts]], np.float32)
+    def decisions(self, parts: Sequence[SequenceOutputs]) -> Sequence[FloatArray]:
+        return [np.array([[outputs[0, 0] for _, outputs in parts]], np.float32)]
+
+    def decision_targets(self, example: MultipleChoice) -> Sequence[int | None]:
+        return [example.label]
 
 
 class MultipleChoiceOutput(OutputType):
@@ -66,6 +66,7 @@ class MultipleChoiceOutput(OutputType):
     """
 
     kind: Literal["option"] = "option"
+    has_prediction_sets: ClassVar[bool] = True
     example_type: ClassVar[type] = MultipleChoice
     decoder_type: ClassVar[type[OutputDecoder]] = MultipleChoiceDecoder
     can_calibrate: ClassVar[bool] = True

@@ -64,6 +64,9 @@ class Prediction:
         start: the character of the text at which a predicted span begins.
         vectors: the representations of the example's texts, for texts that are encoded apart.
         scored_text: the generated text, and the likelihood of its reference.
+        sets: for a coverage, the set of each decision: of the example, or of every word.
+        interval: for a coverage, the lowest and the highest number.
+        abstains: for a risk, whether the model is too uncertain; None without one.
     """
 
     value: str | float | int | tuple[str, ...]
@@ -71,12 +74,22 @@ class Prediction:
     start: int | None = field(default=None, compare=False)
     vectors: TextVectors | None = field(default=None, compare=False, repr=False)
     scored_text: ScoredText | None = field(default=None, compare=False, repr=False)
+    sets: tuple[tuple[str | int, ...], ...] | None = None
+    interval: tuple[float, float] | None = None
+    abstains: bool | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, as in files of predictions."""
         result: dict[str, Any] = {"prediction": self.value}
         if self.probabilities is not None:
             result["probabilities"] = self.probabilities
+        if self.sets is not None:
+            is_per_word = isinstance(self.value, tuple)
+            result |= {"sets": self.sets} if is_per_word else {"set": self.sets[0]}
+        if self.interval is not None:
+            result["interval"] = self.interval
+        if self.abstains is not None:
+            result["abstains"] = self.abstains
         return result
 
 
@@ -119,6 +132,8 @@ class OutputType(Config):
     activation: ClassVar[Activation | None] = None
     """How the outputs of one sequence or token become probabilities; None if they do not, or only
     with those of other sequences or tokens."""
+    has_prediction_sets: ClassVar[bool] = False
+    """Whether it decides between classes or predicts a number, so that sets have a coverage."""
     is_grouped: ClassVar[bool] = False
     """Whether all sequences of an example are trained in the same step."""
     has_convex_loss: ClassVar[bool] = True
@@ -372,8 +387,26 @@ class OutputDecoder(ABC):
     def calibration_decisions(
         self, example: Any, parts: Sequence[SequenceOutputs]
     ) -> Iterable[tuple[int, FloatArray]]:
-        """Return an example's decisions: the correct class, and the outputs (R, K) to average."""
+        """Return an example's decisions with a known class: the class, and :meth:`decisions`."""
+        targets = self.decision_targets(example)
+        for target, outputs in zip(targets, self.decisions(parts), strict=True):
+            if target is not None:
+                yield target, outputs
+
+    def decisions(self, parts: Sequence[SequenceOutputs]) -> Sequence[FloatArray]:
+        """Return the outputs (R, K) of each decision of an example between K classes.
+
+        The probabilities of R windows are averaged. Other output types decide nothing.
+        """
         return ()
+
+    def decision_targets(self, example: Any) -> Sequence[int | None]:
+        """Return the correct class of each decision of an example; None for an unknown class."""
+        return ()
+
+    def decision_probabilities(self, parts: Sequence[SequenceOutputs]) -> list[FloatArray]:
+        """Return the calibrated probabilities (K,) of each decision of an example."""
+        return [softmax(outputs, self.temperature).mean(0) for outputs in self.decisions(parts)]
 
     def average(self, outputs: Sequence[FloatArray]) -> FloatArray | None:
         """Return outputs (k, K) that decode to the mean prediction of several models.

@@ -42,15 +42,13 @@ class TokenClassificationDecoder(OutputDecoder):
     def average(self, outputs: Sequence[FloatArray]) -> FloatArray:
         return mean_softmax_logits(outputs)
 
-    def calibration_decisions(
-        self, example: TaggedSentence, parts: Sequence[SequenceOutputs]
-    ) -> Iterable[tuple[int, FloatArray]]:
+    def decisions(self, parts: Sequence[SequenceOutputs]) -> Sequence[FloatArray]:
+        """Return one decision per word."""
+        return [logits[None] for _, outputs in parts for logits in outputs]
+
+    def decision_targets(self, example: TaggedSentence) -> Sequence[int | None]:
         index = {label: i for i, label in enumerate(self.labels)}
-        for sequence, outputs in parts:
-            tags = (example.tags or ())[sequence.first_word :]
-            for tag, logits in zip(tags, outputs, strict=False):
-                if tag in index:
-                    yield index[tag], logits[None]
+        return [index.get(tag) for tag in example.tags or ()]
 
     def decode_example(
         self, example: TaggedSentence, parts: Sequence[SequenceOutputs]
@@ -68,6 +66,7 @@ class TokenClassificationOutput(OutputType):
     """One of several tags for every word, trained with cross-entropy."""
 
     kind: Literal["tags"] = "tags"
+    has_prediction_sets: ClassVar[bool] = True
     example_type: ClassVar[type] = TaggedSentence
     decoder_type: ClassVar[type[OutputDecoder]] = TokenClassificationDecoder
     level: ClassVar[OutputLevel] = "token"
