@@ -11,6 +11,7 @@ from bertwright.cli.options import ComputingCommand
 from bertwright.cli.verbs import (
     analyse,
     average,
+    calibrate,
     compress,
     count,
     cross_validate,
@@ -79,6 +80,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "analyse": analyse.analyse,
     "analyses": analyse.analyses,
     "average": average.average,
+    "calibrate": calibrate.calibrate,
     "compare": study.compare,
     "count": count.count,
     "cross-validate": cross_validate.cross_validate,

@@ -38,6 +38,8 @@ from bertwright.models.text_model import TextModel
 from bertwright.recipes import Pooling, SentenceVectorSettings
 from bertwright.runtime.finite import require_finite_outputs
 from bertwright.tasks.adapters import AdaptationConfig
+from bertwright.tasks.conformal.calibration import ConformalCalibration
+from bertwright.tasks.conformal.predictor import ConformalPredictor
 from bertwright.tasks.example_encoder import (
     ExampleEncoder,
     TaskSequence,
@@ -73,11 +75,13 @@ class FineTunedModel(TextModel):
     It has no language-model head, unless its outputs are texts or weights of tokens: ``fill_mask``
     and ``score`` need the pretrained model.
     ``max_length`` is the maximum sequence length; the default is the encoder's, at most 512.
-    ``temperature`` divides the logits. ``folder`` is the folder that the model was loaded from, if
+    ``temperature`` divides the logits. ``conformal``, if set, has the thresholds of prediction sets
+    and of abstention. ``folder`` is the folder that the model was loaded from, if
     any. A model trained for similarity embeds texts with the pooling it was trained with.
     """
 
     folder: Path | None = None
+    conformal: ConformalCalibration | None = None
 
     def __init__(
         self,
@@ -132,13 +136,19 @@ class FineTunedModel(TextModel):
         self.output_decoder = result.output_type.build_decoder(self.task.labels, self.temperature)
         return result.metrics
 
-    def predict(self, inputs: TaskInputs) -> list[Prediction]:
+    def predict(
+        self, inputs: TaskInputs, coverage: float | None = None, max_risk: float | None = None
+    ) -> list[Prediction]:
         """Predict for a text, or for examples, plain texts or text pairs, in their order.
 
         Inputs are tokenized, truncated and batched by length. Apart from rounding, predictions do
-        not depend on the order or on the rest of the batch.
+        not depend on the order or on the rest of the batch. With a ``coverage``, predictions have
+        sets or intervals, and with a ``max_risk`` they say whether the model abstains: see
+        :class:`~bertwright.tasks.conformal.predictor.ConformalPredictor`.
         """
-        return self.predict_examples(as_examples(inputs, self.task))[0]
+        is_plain = coverage is None and max_risk is None
+        predictor = self if is_plain else ConformalPredictor(self, coverage, max_risk)
+        return predictor.predict_examples(as_examples(inputs, self.task))[0]
 
     def predict_examples(self, examples: Examples) -> tuple[list[Prediction], Mapping[int, int]]:
         """Return the predictions, and the number of truncated tokens of each truncated example."""
@@ -316,6 +326,7 @@ class FineTunedModel(TextModel):
             adaptation=self.task_model.adaptation,
             max_length=self.example_encoder.max_length,
             temperature=self.temperature,
+            conformal=self.conformal,
         )
         return json.dumps(metadata.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
@@ -328,6 +339,7 @@ class TaskMetadata(Settings):
     adaptation: AdaptationConfig
     max_length: int = Field(ge=1, le=1 << 20)
     temperature: float = Field(ge=1e-6, le=1e6)
+    conformal: ConformalCalibration | None = None
 
     @property
     def head_spec(self) -> HeadSpec:
@@ -362,7 +374,7 @@ def load_fine_tuned_model(
     model = FineTunedModel(
         task_model, tokenizer, metadata.task, metadata.max_length, precision, metadata.temperature
     )
-    model.folder = folder
+    model.folder, model.conformal = folder, metadata.conformal
     return model
 
 

@@ -16,6 +16,7 @@ from bertwright.data.readers.text_lines import (
     read_located_lines,
     require_key,
 )
+from bertwright.tasks.conformal.predictor import ConformalPredictor
 from bertwright.tasks.ensemble import Ensemble
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import (
@@ -31,6 +32,8 @@ from bertwright.tasks.inputs import as_example
 from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.task import Task
 
+Predictor = FineTunedModel | Ensemble | ConformalPredictor
+
 NUM_SNIFFED_LINES = 1000
 """Number of lines used to detect the layout of a text file."""
 
@@ -39,7 +42,7 @@ CHUNK_SIZE = 4096
 
 
 def predict_file(
-    model: FineTunedModel | Ensemble, path: Path, completed: Iterable[LocatedLine] = ()
+    model: Predictor, path: Path, completed: Iterable[LocatedLine] = ()
 ) -> Iterator[dict[str, Any]]:
     """Predict for the examples of a file, except those that ``completed`` predictions exist for.
 
@@ -52,7 +55,7 @@ def predict_file(
 
 
 def predict_lines(
-    model: FineTunedModel | Ensemble,
+    model: Predictor,
     lines: Iterable[LocatedLine],
     layout: str,
     completed: Iterable[LocatedLine] = (),
@@ -88,9 +91,7 @@ def parse_inputs(
     return (parse(location, line, task) for location, line in chain(head, rest))
 
 
-def predict_examples(
-    model: FineTunedModel | Ensemble, examples: Iterable[TaskExample]
-) -> Iterator[dict[str, Any]]:
+def predict_examples(model: Predictor, examples: Iterable[TaskExample]) -> Iterator[dict[str, Any]]:
     """Return predictions as plain data, in the order of the examples."""
     stream = iter(examples)
     while chunk := list(islice(stream, CHUNK_SIZE)):

@@ -45,6 +45,21 @@ def predict(
         typer.Option("--resume", help="Continue the output file of an interrupted run."),
     ] = False,
     ensemble: EnsembleOption = None,
+    coverage: Annotated[
+        float | None,
+        typer.Option(
+            help="Add the set of classes or tags, or the interval, that holds the correct one with "
+            "this probability, such as 0.9: run calibrate first."
+        ),
+    ] = None,
+    abstain_above: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RISK",
+            help="Say which predictions to withhold, so that at most this fraction of the others "
+            "is wrong, such as 0.05: run calibrate first.",
+        ),
+    ] = None,
     *,
     options: GenerationOptions,
     precision: PrecisionOption = None,
@@ -66,9 +81,17 @@ def predict(
     models = [model, *(ensemble or ())]
     loaded = load_predictor(models, precision)
     options.apply(loaded)
+    if coverage is not None or abstain_above is not None:
+        from bertwright.tasks.conformal.predictor import ConformalPredictor
+        from bertwright.tasks.fine_tuned_model import FineTunedModel
+
+        if not isinstance(loaded, FineTunedModel):
+            raise UserError("--coverage and --abstain-above are of one model: leave --ensemble out")
+        loaded = ConformalPredictor(loaded, coverage, abstain_above)
+    guarantees = {"coverage": coverage, "abstain_above": abstain_above}
     if resume and output is None:
         raise UserError("--resume continues a file: name it with -o")
-    with _open_output(output, resume, models, precision, options.stated()) as (
+    with _open_output(output, resume, models, precision, {**options.stated(), **guarantees}) as (
         stream,
         earlier_lines,
     ):

@@ -142,6 +142,7 @@ class OnnxFineTunedModel(OnnxModel, FineTunedModel):
             "float32",
             task_metadata.temperature,
         )
+        self.conformal = task_metadata.conformal
         self.manifest, self.session = manifest, session
 
     @property

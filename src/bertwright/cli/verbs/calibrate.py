@@ -1,0 +1,46 @@
+"""``bertwright calibrate``: calibrate prediction sets and abstention of a fine-tuned model."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from bertwright.cli.options import PluginOption, load_fine_tuned
+from bertwright.cli.output import JsonOption, print_result
+
+
+def calibrate(
+    model: Annotated[Path, typer.Argument(help="Fine-tuned model folder; its task.json changes.")],
+    data: Annotated[
+        Path,
+        typer.Option(
+            help="Labelled file that neither training nor model selection used, or a folder with a "
+            "development file."
+        ),
+    ],
+    method: Annotated[
+        Literal["lac", "aps"],
+        typer.Option(
+            help="Sets of classes: lac are the smallest on average and may be empty; aps adapt to "
+            "the text and are never empty."
+        ),
+    ] = "lac",
+    plugin: PluginOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Calibrate a model, so that ``predict --coverage`` and ``--abstain-above`` keep what they say.
+
+    The guarantee is for texts like those of the file: exchangeable with them.
+    """
+    from bertwright.core.files import write_text
+    from bertwright.models.saving import TASK_FILE
+    from bertwright.tasks.conformal.calibration import calibration_summary, labelled_scores
+    from bertwright.tasks.evaluation.evaluate import task_examples
+
+    loaded = load_fine_tuned(model, needs_head_for="calibrate")
+    scores = labelled_scores(loaded, task_examples(loaded.task, data), method)
+    loaded.conformal = scores.calibrate()
+    write_text(model / TASK_FILE, loaded.task_metadata_json())
+    print_result(
+        {"task": loaded.task.name, **calibration_summary(loaded.conformal, scores)}, as_json
+    )

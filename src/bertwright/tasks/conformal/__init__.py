@@ -1,0 +1,1 @@
+"""Predictions with a guarantee: sets and intervals of known coverage, and abstention."""

@@ -1,0 +1,103 @@
+"""Predictions with sets of guaranteed coverage, and abstention."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from bertwright.core.errors import UserError
+from bertwright.tasks.conformal.calibration import (
+    ConformalCalibration,
+    class_names,
+    decision_index,
+    is_number,
+)
+from bertwright.tasks.conformal.scores import class_scores
+from bertwright.tasks.example_encoder import num_truncated_tokens
+from bertwright.tasks.formats.examples import Examples, TaskExample
+from bertwright.tasks.outputs.output_type import Prediction, SequenceOutputs, group_by_example
+from bertwright.tasks.task import Task
+
+if TYPE_CHECKING:
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
+
+
+@dataclass(frozen=True)
+class ConformalPredictor:
+    """A calibrated model whose predictions come with sets or intervals, or are withheld.
+
+    Attributes:
+        coverage: probability that the set of a new example holds its correct class, the set of a
+            word its tag, or an interval the number; None for no sets.
+        max_risk: largest fraction of errors among the predictions that are not withheld; None to
+            withhold none.
+
+    Errors: UserError for a model that is not calibrated, and for a guarantee that its calibration
+    does not give.
+    """
+
+    model: "FineTunedModel"
+    coverage: float | None = None
+    max_risk: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.coverage is not None:
+            self.calibration.set_threshold(self.coverage)
+        if self.max_risk is not None:
+            self.calibration.abstention_threshold(self.max_risk)
+
+    @property
+    def calibration(self) -> ConformalCalibration:
+        """The calibration of the model."""
+        if self.model.conformal is None:
+            raise UserError(
+                "this model has no calibration for sets: run bertwright calibrate MODEL --data "
+                "FILE with labelled examples that it was not trained on"
+            )
+        return self.model.conformal
+
+    @property
+    def task(self) -> Task:
+        """The task of the model."""
+        return self.model.task
+
+    @property
+    def can_use_stride(self) -> bool:
+        """Return whether the model could read long texts in windows, but truncates them."""
+        return self.model.can_use_stride
+
+    def predict_examples(self, examples: Examples) -> tuple[list[Prediction], Mapping[int, int]]:
+        """Return the predictions, and the number of truncated tokens of each truncated example."""
+        decoder = self.model.output_decoder
+        sequences = decoder.encode(self.model.example_encoder, examples)
+        outputs = self.model.head_outputs(sequences)
+        predictions = decoder.decode(sequences, outputs, examples)
+        groups = group_by_example(sequences, outputs, len(examples))
+        completed = [
+            self._complete(prediction, example, parts)
+            for prediction, example, parts in zip(predictions, examples, groups, strict=True)
+        ]
+        return completed, num_truncated_tokens(sequences)
+
+    def _complete(
+        self, prediction: Prediction, example: TaskExample, parts: list[SequenceOutputs]
+    ) -> Prediction:
+        """Return a prediction with its sets or its interval, and whether it is withheld."""
+        calibration, decoder = self.calibration, self.model.output_decoder
+        probabilities = decoder.decision_probabilities(parts)
+        if self.max_risk is not None:
+            confidence = float(probabilities[0][decision_index(prediction, self.model)])
+            threshold = calibration.abstention_threshold(self.max_risk)
+            prediction = replace(prediction, abstains=confidence < threshold)
+        if self.coverage is None:
+            return prediction
+        threshold = calibration.set_threshold(self.coverage)
+        if calibration.method == "residual" or is_number(self.model):
+            value = float(str(prediction.value))
+            return replace(prediction, interval=(value - threshold, value + threshold))
+        names = class_names(self.model, parts)
+        scores = class_scores(calibration.method, probabilities, example.texts)
+        sets = tuple(
+            tuple(name for name, score in zip(names, decision, strict=True) if score <= threshold)
+            for decision in scores
+        )
+        return replace(prediction, sets=sets)
