@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -265,3 +265,27 @@ def vocabulary(
     if document is not None:
         write_section(document, f"bench vocabulary {model.name}", comparison.lines())
     print_result(comparison.as_dict(), as_json, comparison.lines())
+
+
+@app.command()
+def conformal(
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL=FILE ...", help="Models with labelled files.")
+    ],
+    coverages: Annotated[str, typer.Option(help="Promised coverages.")] = "0.8,0.9,0.95",
+    repetitions: Annotated[int, typer.Option(min=2, help="Number of random halves.")] = 100,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Coverage of prediction sets and risk of abstention, over random halves of a labelled file."""
+    from benchmarks import conformal
+    from bertwright.core.errors import UserError
+
+    results: list[dict[str, Any]] = []
+    promised = parse_numbers("--coverages", coverages, float)
+    for model in models:
+        folder, separator, file = model.partition("=")
+        if not separator:
+            raise UserError(f"{model}: write MODEL=FILE, a model folder and a labelled file")
+        results += conformal.measure(Path(folder), Path(file), promised, repetitions)
+    publish("conformal", results, conformal.COLUMNS, document, as_json)

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from bertwright.core.config import Settings
 from bertwright.core.errors import UserError
-from bertwright.tasks.conformal.scores import SetMethod, class_scores, coverage_quantile
-from bertwright.tasks.conformal.selective_risk import selection_threshold
+from bertwright.tasks.conformal.scores import SetMethod, class_scores, coverage_quantiles
+from bertwright.tasks.conformal.selective_risk import selection_thresholds
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs.output_type import Prediction, SequenceOutputs, group_by_example
 
@@ -63,21 +63,14 @@ class LabelledScores:
 
     def calibrate(self) -> "ConformalCalibration":
         """Return the thresholds for these scores."""
-        quantiles: list[float] = []
-        for level in range(1, LEVELS):
-            quantile = coverage_quantile(self.correct, self.groups, level / LEVELS)
-            if not np.isfinite(quantile):
-                break
-            quantiles.append(quantile)
-        risks = np.arange(1, MAX_RISK_LEVEL + 1 if len(self.confidences) else 1) / LEVELS
+        levels = np.arange(1, LEVELS) / LEVELS
+        quantiles = coverage_quantiles(self.correct, self.groups, levels)
+        risks = levels[:MAX_RISK_LEVEL].tolist() if len(self.confidences) else []
         return ConformalCalibration(
             method=self.method,
             num_examples=len(np.unique(self.groups)),
-            quantiles=tuple(quantiles),
-            confidences=tuple(
-                selection_threshold(self.confidences, self.is_correct, risk)
-                for risk in risks.tolist()
-            ),
+            quantiles=tuple(quantiles[np.isfinite(quantiles)].tolist()),
+            confidences=tuple(selection_thresholds(self.confidences, self.is_correct, risks)),
         )
 
     def coverage(self, threshold: float) -> float:
@@ -116,9 +109,7 @@ class ConformalCalibration(Settings):
         Errors: UserError for a coverage outside (0, 1), or that needs more examples.
         """
         if not 0.0 < coverage < 1.0:
-            raise UserError(
-                f"coverage {coverage:g}: choose a fraction between 0 and 1, such as 0.9"
-            )
+            raise UserError(f"coverage {coverage:g}: choose from 0.001 to 0.999, such as 0.9")
         level = int(np.ceil(coverage * LEVELS - 1e-9))
         if level > len(self.quantiles):
             raise UserError(

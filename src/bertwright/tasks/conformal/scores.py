@@ -67,18 +67,19 @@ def class_scores(
     ]
 
 
-def coverage_quantile(scores: FloatArray, groups: NDArray[np.integer], coverage: float) -> float:
-    """Return the smallest threshold that covers a new example's decision with this probability.
+def coverage_quantiles(
+    scores: FloatArray, groups: NDArray[np.integer], coverages: FloatArray
+) -> NDArray[np.float64]:
+    """Return the smallest thresholds (C,) that cover a decision of a new example so often.
 
-    scores: (N,) of the correct classes; groups: (N,) number of the example of each decision. Every
-    one of G examples has a weight of 1 / (G + 1), shared by its decisions, and infinity has the
-    rest (Lee et al. 2023, section 3.1). With one decision per example, it is the score with rank
-    ceil((G + 1) coverage), and coverage is exceeded by 1 / (G + 1) at most. Returns infinity if
-    there are too few examples.
+    scores: (N,) of the correct classes; groups: (N,) number of the example of each decision;
+    coverages: (C,) probabilities. Every one of G examples has a weight of 1 / (G + 1), shared by
+    its decisions, and infinity has the rest (Lee et al. 2023, section 3.1). With one decision per
+    example, a threshold is the score with rank ceil((G + 1) coverage), and coverage is exceeded by
+    1 / (G + 1) at most. It is infinite if there are too few examples.
     """
     _, group_of_score, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     weights = 1.0 / ((len(sizes) + 1) * sizes[group_of_score])
     order = np.argsort(scores, kind="stable")
-    cumulative = np.cumsum(weights[order])
-    index = int(np.searchsorted(cumulative, coverage - 1e-9))
-    return float(scores[order[index]]) if index < len(order) else float("inf")
+    indices = np.searchsorted(np.cumsum(weights[order]), coverages - 1e-9)
+    return np.append(scores[order], np.inf)[indices]

@@ -6,6 +6,8 @@ probability ``1 - FAILURE_PROBABILITY`` over the held-out examples, at most the 
 the predictions that are not withheld is wrong.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -13,27 +15,34 @@ FAILURE_PROBABILITY = 0.05
 """Probability that the risk is larger than guaranteed."""
 
 
-def selection_threshold(
-    confidences: NDArray[np.floating], is_correct: NDArray[np.bool_], risk: float
-) -> float | None:
-    """Return the confidence from which predictions keep the risk; None if none do.
+def selection_thresholds(
+    confidences: NDArray[np.floating], is_correct: NDArray[np.bool_], risks: Sequence[float]
+) -> list[float | None]:
+    """Return the confidence from which predictions keep each risk; None if none does.
 
     confidences: (N,) probability of the prediction of each held-out example; is_correct: (N,).
     """
     order = np.argsort(confidences, kind="stable")
-    ordered, is_wrong = confidences[order], ~is_correct[order]
+    ordered = confidences[order]
     num_steps = max(int(np.ceil(np.log2(max(len(order), 2)))), 1)
-    bounds = _risk_bounds(is_wrong, FAILURE_PROBABILITY / num_steps)
-    low, high, best = 0, len(order) - 1, None
-    for _ in range(num_steps):
+    bounds = _risk_bounds(~is_correct[order], FAILURE_PROBABILITY / num_steps)
+    # Equal confidences are kept or withheld together.
+    bounds = bounds[np.searchsorted(ordered, ordered)]
+    return [_search_threshold(ordered, bounds, risk, num_steps) for risk in risks]
+
+
+def _search_threshold(
+    confidences: NDArray[np.floating], bounds: NDArray[np.float64], risk: float, num_steps: int
+) -> float | None:
+    """Return the lowest of the ascending confidences found whose risk bound (N,) is kept."""
+    low, high, best = 0, len(confidences) - 1, None
+    for _ in range(num_steps if len(confidences) else 0):
         middle = (low + high + 1) // 2
-        # Equal confidences are kept or withheld together.
-        first = int(np.searchsorted(ordered, ordered[middle])) if len(ordered) else 0
-        if len(ordered) and bounds[first] <= risk:
+        if bounds[middle] <= risk:
             best = high = middle
         else:
             low = middle
-    return None if best is None else float(ordered[best])
+    return None if best is None else float(confidences[best])
 
 
 def _risk_bounds(is_wrong: NDArray[np.bool_], failure: float) -> NDArray[np.float64]:
