@@ -50,13 +50,13 @@ class LabelledScores:
 
     def select(self, examples: NDArray[np.int64]) -> "LabelledScores":
         """Return the scores of some examples."""
-        chosen = np.flatnonzero(np.isin(self.groups, examples))
+        decisions = np.flatnonzero(np.isin(self.groups, examples))
         has_confidence = len(self.confidences) > 0
         return LabelledScores(
             self.method,
-            self.correct[chosen],
-            self.groups[chosen],
-            [self.all_scores[n] for n in chosen.tolist()] if self.all_scores else (),
+            self.correct[decisions],
+            self.groups[decisions],
+            [self.all_scores[n] for n in decisions.tolist()] if self.all_scores else (),
             self.confidences[examples] if has_confidence else self.confidences,
             self.is_correct[examples] if has_confidence else self.is_correct,
         )
@@ -176,9 +176,9 @@ def labelled_scores(
         groups += [index] * len(scores)
         all_scores += scores
         if output_type.level != "token":
-            chosen = decision_index(predictions[index], model)
-            confidences.append(float(probabilities[0][chosen]))
-            is_correct.append(chosen == targets[0])
+            predicted = decision_index(predictions[index], model)
+            confidences.append(float(probabilities[0][predicted]))
+            is_correct.append(predicted == targets[0])
     return LabelledScores(
         method,
         np.array(correct),
