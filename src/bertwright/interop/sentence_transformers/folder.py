@@ -69,7 +69,6 @@ def write_model_config(folder: Path, settings: Mapping[str, Any]) -> None:
     write_json(folder / MODEL_CONFIG_FILE, settings)
 
 
-
 def write_json(file: Path, content: Any) -> None:
     """Write plain data to a file, whose folder is created."""
     file.parent.mkdir(exist_ok=True)
