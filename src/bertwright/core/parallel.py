@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from multiprocessing import get_context
 from multiprocessing.context import BaseContext
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from bertwright.core.errors import UserError
 from bertwright.core.messages import first_line, print_once
@@ -22,8 +22,10 @@ Result = TypeVar("Result")
 Text = TypeVar("Text", bound=Sized)
 
 CHUNK_CHARACTERS = 1 << 18
-_ITEMS_AHEAD = 3
-_PARALLELISM_VARIABLE = "TOKENIZERS_PARALLELISM"
+ITEMS_AHEAD = 3
+"""Number of items per worker that are read ahead of the results."""
+
+PARALLELISM_VARIABLE = "TOKENIZERS_PARALLELISM"
 
 
 def chunk_texts(texts: Iterable[Text], chunk_characters: int | None = None) -> Iterator[list[Text]]:
@@ -61,6 +63,17 @@ def make_process_pool(
         return None
 
 
+class OrderedMap(Protocol):
+    """A parallel map: the results of ``make_function(*arguments)`` for every item, in order."""
+
+    def __call__(
+        self,
+        make_function: Callable[..., Callable[[Item], Result]],
+        arguments: tuple[Any, ...],
+        items: Iterable[Item],
+    ) -> Iterator[Result]: ...
+
+
 def map_in_order(
     make_function: Callable[..., Callable[[Item], Result]],
     arguments: tuple[Any, ...],
@@ -91,7 +104,7 @@ def map_in_order(
             pool.submit(os.getpid)  # starts the workers
         for item in items:
             pending.append(pool.submit(_apply_worker, item))
-            if len(pending) > _ITEMS_AHEAD * num_workers:
+            if len(pending) > ITEMS_AHEAD * num_workers:
                 yield pending.popleft().result()
         while pending:
             yield pending.popleft().result()
@@ -111,7 +124,7 @@ def _initialise_worker(
 ) -> None:
     _die_with_parent(parent)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent stops the workers
-    os.environ[_PARALLELISM_VARIABLE] = "false"
+    os.environ[PARALLELISM_VARIABLE] = "false"
     _worker[:] = [make_function(*arguments)]
 
 
@@ -127,8 +140,8 @@ def _fork_safely() -> Generator[None]:
     the tokenizers library are disabled, because a fork does not copy them. Python's warning about
     forking with threads is silenced: workers use no lock that other threads may hold.
     """
-    parallelism = os.environ.get(_PARALLELISM_VARIABLE)
-    os.environ[_PARALLELISM_VARIABLE] = "false"
+    parallelism = os.environ.get(PARALLELISM_VARIABLE)
+    os.environ[PARALLELISM_VARIABLE] = "false"
     interrupts = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         with warnings.catch_warnings():
@@ -136,9 +149,9 @@ def _fork_safely() -> Generator[None]:
             yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, interrupts)
-        del os.environ[_PARALLELISM_VARIABLE]
+        del os.environ[PARALLELISM_VARIABLE]
         if parallelism is not None:
-            os.environ[_PARALLELISM_VARIABLE] = parallelism
+            os.environ[PARALLELISM_VARIABLE] = parallelism
 
 
 def _multiprocessing_context() -> BaseContext:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from bertwright.core.parallel import chunk_texts, map_in_order
+from bertwright.core.parallel import OrderedMap, chunk_texts
 from bertwright.core.rng import hash_ngrams, random_bits, stream_key
 from bertwright.data.document import Document, ReadCounts, document_fingerprint
 from bertwright.data.tokenization.words import split_words
@@ -89,14 +89,14 @@ Sketch = NDArray[np.uint32]
 
 
 def drop_near_duplicates(
-    documents: Iterable[Document], counts: ReadCounts, num_workers: int
+    documents: Iterable[Document], counts: ReadCounts, parallel_map: OrderedMap
 ) -> Iterator[Document]:
     """Yield documents that are not near duplicates of an earlier one; count the others.
 
     Memory grows by about a kilobyte per document.
     """
     index = MinHashIndex()
-    for chunk in map_in_order(MinHasher, (), chunk_texts(documents), num_workers):
+    for chunk in parallel_map(MinHasher, (), chunk_texts(documents)):
         for document, sketch in chunk:
             if index.add(sketch):
                 yield document

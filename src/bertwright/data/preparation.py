@@ -1,8 +1,10 @@
 """Preparation of a data set from text files.
 
-The main process reads documents, drops duplicates and assigns splits; workers tokenize; the main
-process writes. All steps stream, so memory grows only by about 30 bytes per document, for
-deduplication. The result does not depend on the number of workers.
+The main process reads documents, drops duplicates and assigns splits; workers tokenize chunks of
+documents, as processes of this machine or as tasks of a Ray cluster; the main process writes the
+chunks in order. All steps stream, so memory grows only by about 30 bytes per document, for
+deduplication. The chunks depend on the text alone, so neither the number of workers nor the loss of
+one changes a byte of the result.
 """
 
 import json
@@ -10,9 +12,10 @@ import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +23,8 @@ from numpy.typing import NDArray
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder, require_new_folder
 from bertwright.core.hardware import num_cores
-from bertwright.core.parallel import CHUNK_CHARACTERS, map_in_order
+from bertwright.core.parallel import CHUNK_CHARACTERS, OrderedMap, map_in_order
+from bertwright.core.ray_cluster import map_on_ray
 from bertwright.data.annotations.alignment import PhraseList, annotation_token_spans, sidecar_path
 from bertwright.data.annotations.tagger import Tagger
 from bertwright.data.deduplication import drop_duplicates, drop_near_duplicates
@@ -55,6 +59,7 @@ def prepare(
     dialogue_column: str = "dialogue",
     capitals: bool = False,
     num_workers: int | None = None,
+    backend: Literal["ray"] | None = None,
 ) -> Dataset:
     """Prepare a data set from files, folders and patterns (``-`` is standard input).
 
@@ -71,7 +76,8 @@ def prepare(
 
     ``heldout`` is the held-out fraction of the text. ``near_duplicates`` also drops documents that
     are similar to an earlier one. ``column`` is the text column of tables. ``format`` overrides the
-    format implied by file names. The folder is written atomically.
+    format implied by file names. The text is tokenized by ``num_workers`` processes, or with
+    ``backend`` "ray" by the nodes of a Ray cluster. The folder is written atomically.
 
     Errors: UserError if an input is missing, empty or not text, if translations do not match, if
     the disk is full, or if ``output`` is not empty.
@@ -84,7 +90,11 @@ def prepare(
     if not isinstance(tokenizer, Tokenizer):
         tokenizer = Tokenizer.load(tokenizer)
     inputs = [inputs] if isinstance(inputs, str | Path) else list(inputs)
-    num_workers = num_workers or num_cores()
+    parallel_map: OrderedMap = (
+        map_on_ray
+        if backend == "ray"
+        else partial(map_in_order, num_workers=num_workers or num_cores())
+    )
     counts = ReadCounts()
     sources = find_sources(inputs, column, format, counts, language_column, split=split)
     if annotations_column is not None:
@@ -114,7 +124,7 @@ def prepare(
         finders.append(Tagger(tagger))
     documents = drop_duplicates(read_documents(sources, counts), counts)
     if near_duplicates:
-        documents = drop_near_duplicates(documents, counts, num_workers)
+        documents = drop_near_duplicates(documents, counts, parallel_map)
     chunks = _chunk_by_split(assign_splits(documents, heldout))
     split_names = (TRAIN, HELDOUT) if heldout > 0 else (TRAIN,)
     with (
@@ -122,7 +132,7 @@ def prepare(
         DatasetWriter(folder, tokenizer, split_names, features) as writer,
     ):
         arguments = (tokenizer, features, finders)
-        for encoded_chunk in map_in_order(_DocumentEncoder, arguments, chunks, num_workers):
+        for encoded_chunk in parallel_map(_DocumentEncoder, arguments, chunks):
             writer.append(*encoded_chunk)
         if not writer.num_tokens:
             raise UserError(f"no text found in {', '.join(map(str, inputs))}")

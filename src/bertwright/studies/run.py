@@ -6,7 +6,6 @@ runs resume. If two studies need the same run or the same text, one waits for th
 """
 
 import json
-import os
 import pickle
 import shutil
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -19,7 +18,7 @@ from typing import Any
 
 from bertwright import __version__
 from bertwright.core.config import did_you_mean
-from bertwright.core.errors import MissingExtra, UserError
+from bertwright.core.errors import UserError
 from bertwright.core.files import (
     explain_full_disk,
     file_digests,
@@ -27,6 +26,7 @@ from bertwright.core.files import (
     read_results,
     write_text,
 )
+from bertwright.core.ray_cluster import connect
 from bertwright.core.verdicts import look_sizes
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.tokenizer import TokenizerConfig
@@ -338,12 +338,7 @@ def _execute(
 
 def _execute_on_ray(runs: Sequence[ArmRun]) -> Iterator[dict[str, float]]:
     """Yield the metrics of runs on the cluster of RAY_ADDRESS, or on a local one."""
-    try:
-        import ray
-    except ImportError as error:
-        raise MissingExtra("ray", "ray") from error
-    if not ray.is_initialized():
-        ray.init(address=os.environ.get("RAY_ADDRESS"), log_to_driver=False)
+    ray = connect()
     remote: Any = ray.remote(max_retries=1)(_unpickle_and_run)
     for reference in [remote.remote(*pickled) for pickled in _pickle_runs(runs)]:
         yield ray.get(reference)

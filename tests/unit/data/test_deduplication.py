@@ -1,11 +1,13 @@
 """Removal of duplicate documents."""
 
 import random
+from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertwright.core.parallel import map_in_order
 from bertwright.data.deduplication import (
     FingerprintTable,
     MinHasher,
@@ -58,6 +60,11 @@ def test_near_duplicates_are_dropped_and_counted(monkeypatch: pytest.MonkeyPatch
     for workers in (1, 2):
         counts = ReadCounts()
         documents = map(Document, [first, near, other, "", "short"])
-        kept = [document.text for document in drop_near_duplicates(documents, counts, workers)]
+        kept = [
+            document.text
+            for document in drop_near_duplicates(
+                documents, counts, partial(map_in_order, num_workers=workers)
+            )
+        ]
         assert kept == [first, other, "", "short"]
         assert counts.near_duplicates == 1

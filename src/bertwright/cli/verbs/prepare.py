@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -45,16 +45,8 @@ def iter_texts(texts: list[str], column: str, format: str | None) -> Iterator[st
 
 
 TEXT_OPTIONS = (
-    *(
-        "heldout",
-        "near_duplicates",
-        "column",
-        "split",
-        "language_column",
-        "num_workers",
-        "annotations",
-    ),
-    *("phrases", "tagger", "dialogues", "dialogue_column", "capitals"),
+    *("heldout", "near_duplicates", "column", "split", "language_column", "num_workers", "on"),
+    *("annotations", "phrases", "tagger", "dialogues", "dialogue_column", "capitals"),
 )
 """Options for texts, which cannot be combined with --item."""
 
@@ -81,6 +73,13 @@ def prepare(
     format: FormatOption = None,
     language_column: LanguageColumnOption = None,
     num_workers: NumWorkersOption = None,
+    on: Annotated[
+        Literal["ray"] | None,
+        typer.Option(
+            help="Tokenize on the Ray cluster at RAY_ADDRESS instead of this machine; needs the "
+            "extra. The result is the same, byte for byte.",
+        ),
+    ] = None,
     annotations: Annotated[
         str | None,
         typer.Option(
@@ -148,6 +147,8 @@ def prepare(
         print_result(data.report, as_json)
         return
     refuse_options(context, "this is for histories, which --item reads", "user", "time", "least")
+    if on is not None:
+        refuse_options(context, "--on ray uses every core of the cluster", "num_workers")
     if not dialogues:
         refuse_options(context, "this is for --dialogues", "dialogue_column")
     if tokenizer is None:
@@ -179,6 +180,7 @@ def prepare(
         dialogue_column=dialogue_column,
         capitals=capitals,
         num_workers=num_workers,
+        backend=on,
     )
     print_result(data.report, as_json)
     if warning := heldout_warning(heldout, data.report.get("heldout_achieved", 0.0)):
