@@ -13,7 +13,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.optimisers.adam import DECAY_GROUPS
-from bertwright.optimisers.master_parameters import MasterParameters, ParameterSlot
+from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.optimisers.optimiser import Optimiser, OptimiserConfig
 from bertwright.runtime.compiled_functions import CompilableFunction
 
@@ -49,9 +49,13 @@ class AdafactorOptimiser(Optimiser):
         self._num_steps = torch.zeros((), dtype=torch.int64)
         self._moments: dict[str, tuple[Tensor, ...]] = {}
         for slot in parameters.trained_slots("matrix", "table", "rest"):
-            view = split_parts(parameters.master, slot)
-            shapes = (view[..., 0], view[..., 0, :]) if view.ndim > 2 else (view,)
-            self._moments[slot.name] = tuple(torch.zeros_like(moment) for moment in shapes)
+            # The moments of a matrix are small, so every process has all of them.
+            rows, *columns = slot.whole_shape
+            shape = (slot.num_parts, rows // slot.num_parts, *columns)
+            shapes = (shape[:-1], (*shape[:-2], shape[-1])) if columns else (shape,)
+            self._moments[slot.name] = tuple(
+                torch.zeros(shape, device=parameters.master.device) for shape in shapes
+            )
         self._decay_names = {slot.name for slot in parameters.trained_slots(*DECAY_GROUPS)}
         self._factored_step, self._unfactored_step = (
             CompilableFunction(factored_step),
@@ -80,13 +84,15 @@ class AdafactorOptimiser(Optimiser):
             )
             moments = self._moments[slot.name]
             update = self._factored_step if len(moments) == 2 else self._unfactored_step
-            update(
-                split_parts(parameters.master, slot),
-                split_parts(gradient, slot),
-                moments,
-                torch.tensor(scalars, device=gradient.device),
-                clip_factor,
-            )
+            with parameters.whole_tensors(slot, parameters.master, gradient) as tensors:
+                weight, change = (split_parts(tensor, slot.num_parts) for tensor in tensors)
+                update(
+                    weight,
+                    change,
+                    moments,
+                    torch.tensor(scalars, device=gradient.device),
+                    clip_factor,
+                )
         for elements, _ in parameters.trained_ranges(slice(0, parameters.num_trainable)):
             parameters.refresh_compute(elements)
 
@@ -99,10 +105,9 @@ class AdafactorOptimiser(Optimiser):
         return named
 
 
-def split_parts(flat: Tensor, slot: ParameterSlot) -> Tensor:
+def split_parts(tensor: Tensor, num_parts: int) -> Tensor:
     """Return the parts of a parameter, stacked: (P, rows / P, columns) or (P, n)."""
-    rows, *columns = slot.shape
-    return flat[slot.start : slot.stop].view(slot.num_parts, rows // slot.num_parts, *columns)
+    return tensor.view(num_parts, len(tensor) // num_parts, *tensor.shape[1:])
 
 
 def factored_step(

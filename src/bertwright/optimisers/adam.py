@@ -118,7 +118,7 @@ class AdamOptimiser(Optimiser):
         first, second = (moment[state_range] for moment in self._moments)
         buffers = BufferSlice(
             parameters.master[elements],
-            parameters.compute[elements] if parameters.precision == "bf16" else None,
+            parameters.compute_slice(elements),
             gradient[elements],
             first,
             second,

@@ -15,10 +15,11 @@ Parameters have *levels*: 0 before the blocks, i + 1 in block i, and the highest
 (the heads). Learning rates may decay by level or be set per level, and low levels may be frozen.
 """
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -28,6 +29,7 @@ from bertwright.core.config import Precision
 from bertwright.core.errors import UserError
 from bertwright.modules.embedding_lookup import set_in_place_gradient
 from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.optimisers.tensor_parts import copy_into
 
 ALIGNMENT = 64
 """Alignment of parameters in elements, so that each starts at a cache line in any precision."""
@@ -39,10 +41,15 @@ GROUPS = ("matrix", "table", "rest", "frozen")
 
 @dataclass(frozen=True)
 class ParameterSlot:
-    """The range of one parameter in the flat buffers, in elements, and its level."""
+    """The range of one parameter in the flat buffers, in elements, and its level.
+
+    ``shape`` is that of the rows in the buffers, which are all rows of ``whole_shape`` unless the
+    model is sharded.
+    """
 
     name: str
     shape: tuple[int, ...]
+    whole_shape: tuple[int, ...]
     start: int
     num_parts: int
     level: int = 0
@@ -54,7 +61,7 @@ class ParameterSlot:
     @property
     def next_start(self) -> int:
         """Return the start of the next slot."""
-        return self.start + _align(prod(self.shape))
+        return self.start + _align(max(1, prod(self.shape)))
 
 
 class MasterParameters:
@@ -71,7 +78,10 @@ class MasterParameters:
         first_level: the lowest trained level.
         level_factors: learning rate factors by level, None if all are 1; a factor of 0 freezes the
             level.
+        is_sharded: whether the buffers hold only some rows of every parameter.
     """
+
+    is_sharded: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -82,12 +92,11 @@ class MasterParameters:
     ) -> None:
         self.precision: Precision = precision
         self._parameters = dict(model.named_parameters())
-        self.slots, self._ends = _assign_slots(self._parameters, roles)
+        self.slots, self._ends = self._assign_slots(roles)
         self.master = torch.zeros(self._ends["frozen"], device=device)
         for slot in self.slots:
-            self._view(self.master, slot).copy_(self._parameters[slot.name].detach())
-        self.compute = self.master if precision == "float32" else self.master.bfloat16()
-        self.gradient = torch.zeros(self.num_trainable, dtype=self.compute.dtype, device=device)
+            self._view(self.master, slot).copy_(self._initial_value(slot))
+        self.compute, self.gradient = self._make_compute()
         self._gradient_sum: Tensor | None = None
         self._has_sum = False
         self._names_with_gradient: set[str] = set()
@@ -99,6 +108,15 @@ class MasterParameters:
         self.first_level = 0
         self.level_factors: Sequence[float] | None = None
         self._bind()
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        """Return the type that the model computes with."""
+        return self.compute.dtype
+
+    def compute_slice(self, elements: slice) -> Tensor | None:
+        """Return the part of ``compute`` that an update must refresh; None if there is none."""
+        return None if self.compute is self.master else self.compute[elements]
 
     @property
     def num_trainable(self) -> int:
@@ -200,6 +218,28 @@ class MasterParameters:
         if self.compute is not self.master:
             self.compute[elements].copy_(self.master[elements])
 
+    def finish_update(self) -> None:
+        """Make the result of an optimiser's step the parameters of the model."""
+
+    @contextmanager
+    def whole_tensors(self, slot: ParameterSlot, *buffers: Tensor) -> Generator[list[Tensor]]:
+        """Yield a whole parameter in several buffers; changes within the block are kept."""
+        yield [self._view(flat, slot) for flat in buffers]
+
+    def matrix_groups(self, *buffers: Tensor) -> Iterator[tuple[list[Tensor], ...]]:
+        """Yield the whole trained matrices of several buffers, grouped by shape.
+
+        Fused projections are split into separate matrices. Changes are kept. If the model is
+        sharded, each process is given some of the matrices.
+        """
+        slots = self.trained_slots("matrix")
+        yield from group_by_shape(
+            [
+                [part for s in slots for part in self._view(flat, s).chunk(s.num_parts)]
+                for flat in buffers
+            ]
+        )
+
     def views(self, flat: Tensor, offset: int = 0) -> dict[str, Tensor]:
         """Return views by parameter name of a buffer with the layout of ``master``.
 
@@ -212,24 +252,34 @@ class MasterParameters:
             if offset <= s.start and s.stop <= stop
         }
 
+    def saved_views(self, flat: Tensor, offset: int = 0) -> dict[str, Tensor]:
+        """Return the views of a buffer for a checkpoint, which has whole tensors.
+
+        They are those of :meth:`views`, or DTensors if the model is sharded.
+        """
+        slots = {slot.name: slot for slot in self.slots}
+        return {
+            name: self._saved(view, slots[name]) for name, view in self.views(flat, offset).items()
+        }
+
     def state_views(self, buffers: Mapping[str, Tensor], offset: int = 0) -> dict[str, Tensor]:
-        """Return named views of several buffers, for a checkpoint; see :meth:`views`."""
+        """Return named views of several buffers, for a checkpoint; see :meth:`saved_views`."""
         return {
             f"{kind}.{name}": view
             for kind, flat in buffers.items()
-            for name, view in self.views(flat, offset).items()
+            for name, view in self.saved_views(flat, offset).items()
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the float32 parameters by name, as views."""
-        return self.views(self.master)
+        """Return the float32 parameters by name, as views; see :meth:`saved_views`."""
+        return self.saved_views(self.master)
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Load parameters by name.
 
         Errors: UserError if names or shapes do not match this model.
         """
-        copy_into(self.views(self.master), state)
+        copy_into(self.state_dict(), state)
         self.refresh_compute()
 
     @contextmanager
@@ -275,7 +325,10 @@ class MasterParameters:
         def gather(parameter: Tensor) -> None:
             gradient, view = parameter.grad, self._gradient_views[slot.name]
             assert gradient is not None
-            if slot.name in self._names_with_gradient:
+            gradient = self._local_gradient(gradient)
+            if slot.level < self.first_level:
+                view.zero_()
+            elif slot.name in self._names_with_gradient:
                 view.add_(gradient)
             else:
                 view.copy_(gradient)
@@ -294,53 +347,69 @@ class MasterParameters:
             if self._is_copied(slot) and slot.name not in self._names_with_gradient:
                 self._view(self.gradient, slot).zero_()
 
+    def _assign_slots(
+        self, roles: Mapping[str, ParameterRole]
+    ) -> tuple[list[ParameterSlot], dict[str, int]]:
+        """Return the slots, and the end of every group."""
+        grouped: dict[str, list[str]] = {group: [] for group in GROUPS}
+        for name, parameter in self._parameters.items():
+            kind = roles[name].kind if parameter.requires_grad else "frozen"
+            grouped[kind if kind in GROUPS else "rest"].append(name)
+        levels = parameter_levels(roles)
+        slots: list[ParameterSlot] = []
+        ends: dict[str, int] = {}
+        end = 0
+        for group, names in grouped.items():
+            for name in names:
+                shape = tuple(self._parameters[name].shape)
+                local_shape = self._local_shape(shape)
+                slots.append(
+                    ParameterSlot(
+                        name, local_shape, shape, end, roles[name].num_parts, levels[name]
+                    )
+                )
+                end = slots[-1].next_start
+            ends[group] = end
+        return slots, ends
+
+    def _local_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the shape of the rows of a parameter in these buffers."""
+        return shape
+
+    def _initial_value(self, slot: ParameterSlot) -> Tensor:
+        """Return the initial rows of a parameter."""
+        return self._parameters[slot.name].detach()
+
+    def _make_compute(self) -> tuple[Tensor, Tensor]:
+        """Return ``compute`` and ``gradient``."""
+        compute = self.master if self.precision == "float32" else self.master.bfloat16()
+        return compute, compute.new_zeros(self.num_trainable)
+
+    def _local_gradient(self, gradient: Tensor) -> Tensor:
+        """Return the rows of a gradient in these buffers."""
+        return gradient
+
+    def _saved(self, view: Tensor, slot: ParameterSlot) -> Tensor:
+        """Return the view of a parameter as a checkpoint has it."""
+        return view
+
     @staticmethod
     def _view(flat: Tensor, slot: ParameterSlot) -> Tensor:
         return flat[slot.start : slot.stop].view(slot.shape)
 
 
-def copy_into(views: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Copy tensors into the views of the same names.
-
-    Errors: UserError if names or shapes differ.
-    """
-    if unmatched := sorted(views.keys() ^ state.keys()):
-        raise UserError(
-            f"the saved tensors do not match this model: {unmatched[0]!r} is on one side only"
-        )
-    for name, view in views.items():
-        if view.shape != state[name].shape:
-            saved, expected = tuple(state[name].shape), tuple(view.shape)
-            raise UserError(
-                f"the saved tensor {name!r} has shape {saved}, the model's has {expected}"
-            )
-        view.copy_(state[name])
+def group_by_shape(buffers: Sequence[Sequence[Tensor]]) -> list[tuple[list[Tensor], ...]]:
+    """Return the tensors of several buffers, in the same order in each, grouped by shape."""
+    groups: dict[torch.Size, list[tuple[Tensor, ...]]] = {}
+    for tensors in zip(*buffers, strict=True):
+        groups.setdefault(tensors[0].shape, []).append(tensors)
+    return [tuple(map(list, zip(*group, strict=True))) for group in groups.values()]
 
 
 def parameter_levels(roles: Mapping[str, ParameterRole]) -> dict[str, int]:
     """Return the level of every parameter, from 0 before the blocks to the highest after them."""
     highest = 2 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
     return {name: highest if role.depth is None else role.depth + 1 for name, role in roles.items()}
-
-
-def _assign_slots(
-    parameters: Mapping[str, nn.Parameter], roles: Mapping[str, ParameterRole]
-) -> tuple[list[ParameterSlot], dict[str, int]]:
-    grouped: dict[str, list[str]] = {group: [] for group in GROUPS}
-    for name, parameter in parameters.items():
-        kind = roles[name].kind if parameter.requires_grad else "frozen"
-        grouped[kind if kind in GROUPS else "rest"].append(name)
-    levels = parameter_levels(roles)
-    slots: list[ParameterSlot] = []
-    ends: dict[str, int] = {}
-    end = 0
-    for group, names in grouped.items():
-        for name in names:
-            shape = tuple(parameters[name].shape)
-            slots.append(ParameterSlot(name, shape, end, roles[name].num_parts, levels[name]))
-            end = slots[-1].next_start
-        ends[group] = end
-    return slots, ends
 
 
 def _align(num_elements: int) -> int:

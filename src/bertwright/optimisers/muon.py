@@ -74,7 +74,7 @@ class MuonOptimiser(Optimiser):
         self._parameters = parameters
         self._range = parameters.range("matrix")
         self._momentum = torch.zeros(self._range.stop, device=parameters.master.device)
-        self._direction = torch.zeros_like(self._momentum, dtype=parameters.compute.dtype)
+        self._direction = torch.zeros_like(self._momentum, dtype=parameters.compute_dtype)
         self._adam = AdamOptimiser(config, parameters, ("table",), adamw_step)
         self._update_momentum, self._apply_direction = (
             CompilableFunction(update_momentum),
@@ -102,7 +102,7 @@ class MuonOptimiser(Optimiser):
             scaled = settings.matrix_learning_rate * lr_factor * factor
             self._apply_direction(
                 parameters.master[span],
-                parameters.compute[span] if parameters.precision == "bf16" else None,
+                parameters.compute_slice(span),
                 self._direction[span],
                 torch.tensor((scaled, scaled * settings.weight_decay), device=device),
             )
@@ -113,21 +113,12 @@ class MuonOptimiser(Optimiser):
 
     def _orthogonalise_directions(self) -> None:
         """Set the direction of every matrix to its change at unit learning rate."""
-        for matrices in self._matrices_by_shape(self._direction):
+        for (matrices,) in self._parameters.matrix_groups(self._direction):
             rows, columns = matrices[0].shape
             scale = max(1.0, rows / columns) ** 0.5
             directions = orthogonalise(torch.stack(matrices)) * scale
             for matrix, direction in zip(matrices, directions, strict=True):
                 matrix.copy_(direction)
-
-    def _matrices_by_shape(self, flat: Tensor) -> list[list[Tensor]]:
-        """Return views of a buffer as separate matrices, grouped by shape."""
-        groups: dict[tuple[int, ...], list[Tensor]] = {}
-        views = self._parameters.views(flat)
-        for slot in self._parameters.trained_slots("matrix"):
-            for part in views[slot.name].chunk(slot.num_parts):
-                groups.setdefault(tuple(part.shape), []).append(part)
-        return list(groups.values())
 
 
 class AdaMuonOptimiser(MuonOptimiser):
@@ -142,10 +133,8 @@ class AdaMuonOptimiser(MuonOptimiser):
 
     def _orthogonalise_directions(self) -> None:
         epsilon, new = self._config.epsilon, 1 - self._config.momentum
-        buffers = (self._momentum, self._second, self._direction)
-        for momenta, seconds, directions in zip(
-            *map(self._matrices_by_shape, buffers), strict=True
-        ):
+        groups = self._parameters.matrix_groups(self._momentum, self._second, self._direction)
+        for momenta, seconds, directions in groups:
             signs = torch.stack(momenta).sign().to(self._direction.dtype)
             orthogonal = orthogonalise(signs).float()
             for matrix, second, direction in zip(orthogonal, seconds, directions, strict=True):

@@ -12,7 +12,8 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.core.config import Config
-from bertwright.optimisers.master_parameters import MasterParameters, copy_into
+from bertwright.optimisers.master_parameters import MasterParameters
+from bertwright.optimisers.tensor_parts import copy_into
 from bertwright.runtime.compiled_functions import CompilableFunction
 
 

@@ -102,28 +102,18 @@ class TrustRatioOptimiser(Optimiser):
                 constants,
                 clip_factor,
             )
-        for tensors in self._canonical_tensors(correct_2):
-            tensors[1].mul_(settings.change_scale(*tensors))
+        for slot in parameters.trained_slots("matrix", "table", "rest"):
+            buffers = (parameters.master, self._change, self._gradient, self._exp_avg_sq)
+            with parameters.whole_tensors(slot, *buffers) as tensors:
+                # A fused projection is split.
+                parts = (tensor.chunk(slot.num_parts) for tensor in tensors)
+                for weight, change, part_gradient, second in zip(*parts, strict=True):
+                    scale = settings.change_scale(weight, change, part_gradient, second / correct_2)
+                    change.mul_(scale)
         for elements, factor in trained:
             master = parameters.master[elements]
             master.add_(self._change[elements], alpha=-settings.learning_rate * lr_factor * factor)
             parameters.refresh_compute(elements)
-
-    def _canonical_tensors(self, correct_2: float) -> list[tuple[Tensor, Tensor, Tensor, Tensor]]:
-        """Return weight, change, gradient and corrected second moment of every separate tensor."""
-        tensors: list[tuple[Tensor, Tensor, Tensor, Tensor]] = []
-        for slot in self._parameters.trained_slots("matrix", "table", "rest"):
-            views = (
-                flat[slot.start : slot.stop].view(slot.shape).chunk(slot.num_parts)
-                for flat in (
-                    self._parameters.master,
-                    self._change,
-                    self._gradient,
-                    self._exp_avg_sq,
-                )
-            )
-            tensors += [(w, c, g, s / correct_2) for w, c, g, s in zip(*views, strict=True)]
-        return tensors
 
     def state_dict(self) -> dict[str, Tensor]:
         moments = {"first": self._exp_avg, "second": self._exp_avg_sq}
