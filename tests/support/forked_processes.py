@@ -14,23 +14,26 @@ forks = multiprocessing.get_context("forkserver")
 forks.set_forkserver_preload(["bertwright.training.pretraining.pretrain"])
 
 
-def together(run: Callable[..., Any], *arguments: Any) -> None:
-    """Call a function in two processes with the environment of torchrun."""
+def together(run: Callable[..., Any], *arguments: Any, num_processes: int = 2) -> None:
+    """Call a function in several processes with the environment of torchrun."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port = listener.getsockname()[1]
     processes = [
-        forks.Process(target=_run_rank, args=(rank, port, run, arguments)) for rank in range(2)
+        forks.Process(target=_run_rank, args=(rank, num_processes, port, run, arguments))
+        for rank in range(num_processes)
     ]
     for process in processes:
         process.start()
     for process in processes:
         process.join()
-    assert [process.exitcode for process in processes] == [0, 0]
+    assert [process.exitcode for process in processes] == [0] * num_processes
 
 
-def _run_rank(rank: int, port: int, run: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": port}
+def _run_rank(
+    rank: int, num_processes: int, port: int, run: Callable[..., Any], arguments: tuple[Any, ...]
+) -> None:
+    values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_processes, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in values.items()}, MASTER_ADDR="127.0.0.1")
     shorten(pytest.MonkeyPatch())
     run(*arguments)

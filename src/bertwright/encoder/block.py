@@ -92,8 +92,8 @@ class Block(nn.Module):
             if not self.is_pre_norm:
                 x = self.norms[name](x)
             if context.sublayer_outputs is not None:
-                context.sublayer_outputs.append(x)
-                x = self.depth_averages[name](context.sublayer_outputs)
+                context.sublayer_outputs.values.append(x)
+                x = self.depth_averages[name](context.sublayer_outputs.values)
             if number < len(self.sublayers):
                 x = tap(context.hooks, nth_name("residual_middle", number), x)
         return x

@@ -27,7 +27,12 @@ from bertwright.modules.attention.mask import (
 )
 from bertwright.modules.attention.mask.token_runs import find_token_runs
 from bertwright.modules.attention.mask.windows import visibility_at_block
-from bertwright.modules.context import AttentionContext, BlockContext, CrossAttentionContext
+from bertwright.modules.context import (
+    AttentionContext,
+    BlockContext,
+    CrossAttentionContext,
+    SublayerOutputs,
+)
 from bertwright.modules.dropout import block_dropout, input_dropout
 from bertwright.modules.dropout_rng import DropoutRng, dropout
 from bertwright.modules.embeddings.embeddings import Embeddings
@@ -127,7 +132,7 @@ class Encoder(nn.Module):
                 source.hidden_states,
                 build_attention_mask(BidirectionalVisibility(), token_info, source.token_info),
             )
-        sublayer_outputs = [x] if self.needs_sublayer_outputs else None
+        sublayer_outputs = SublayerOutputs(x) if self.needs_sublayer_outputs else None
         if stop_after is not None and not 0 <= stop_after < len(self.blocks):
             raise UserError(f"stop_after is {stop_after}: the last block is {len(self.blocks) - 1}")
         last_block = self.num_running_blocks - 1 if stop_after is None else stop_after

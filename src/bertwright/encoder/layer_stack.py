@@ -79,6 +79,9 @@ class LayerStack(nn.Module):
     supports_output_positions: ClassVar[bool] = True
     """True if only the final hidden states depend on the output of the last block."""
 
+    calls_every_block: ClassVar[bool] = True
+    """True if a step calls the same blocks, by their ``forward``, for any batch."""
+
     def __init__(self, drop_rate: float = 0.0, every: int = 1) -> None:
         super().__init__()
         self.drop_rate, self.every = drop_rate, every
@@ -120,6 +123,7 @@ class AdaptiveComputationTime(LayerStack):
     """
 
     supports_output_positions: ClassVar[bool] = False
+    calls_every_block: ClassVar[bool] = False
     parameter_roles: ClassVar[dict[str, ParameterRole]] = {
         "halting_unit.bias": ParameterRole("gate")
     }

@@ -26,6 +26,7 @@ class ReversibleLayerStack(LayerStack):
     """
 
     supports_output_positions: ClassVar[bool] = False
+    calls_every_block: ClassVar[bool] = False
 
     def forward(self, x: Tensor, blocks: Sequence[int], context: StackContext) -> Tensor:
         calls = [context.get_call(index) for index in blocks]

@@ -42,6 +42,16 @@ class AttentionContext:
         return None if self.relative_positions is None else self.relative_positions.bias
 
 
+class SublayerOutputs:
+    """A record of the outputs of all sublayers so far, to which the blocks of a pass add.
+
+    It is not a list, because FSDP copies those among the inputs of a block.
+    """
+
+    def __init__(self, embeddings: Tensor) -> None:
+        self.values = [embeddings]
+
+
 @dataclass(frozen=True, eq=False)
 class BlockContext:
     """Inputs of a block in one pass, or of one of its mixers.
@@ -55,7 +65,7 @@ class BlockContext:
     dropout_rng: DropoutRng | None = None
     hooks: HookPoint | None = None
     past: Past | None = None
-    sublayer_outputs: list[Tensor] | None = None
+    sublayer_outputs: SublayerOutputs | None = None
     output_positions: Tensor | None = None
     token_values: Tensor | None = None
 

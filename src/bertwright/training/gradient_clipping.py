@@ -7,6 +7,7 @@ from torch import Tensor
 
 from bertwright.optimisers.adam import CHUNK_SIZE
 from bertwright.runtime.compiled_functions import CompilableFunction
+from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
 
 
 class GradientClipping:
@@ -25,9 +26,16 @@ class GradientClipping:
         self._gradient_norm.compile()
 
     @torch.no_grad()
-    def __call__(self, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the norm and the scale of a flat gradient (T,), both 0-d float32."""
+    def __call__(
+        self, gradient: Tensor, holders: ProcessGroup = SINGLE_PROCESS
+    ) -> tuple[Tensor, Tensor]:
+        """Return the norm and the scale of a flat gradient (T,), both 0-d float32.
+
+        ``holders`` are the processes that hold the parts of the gradient, each a different one.
+        """
         norm = self._gradient_norm(gradient)
+        if holders.world_size > 1:
+            norm = holders.all_reduce(norm.square()).sqrt()
         if self.max_norm is None:
             return norm, torch.ones_like(norm)
         return norm, (self.max_norm / (norm + 1e-6)).clamp(max=1.0)

@@ -183,9 +183,13 @@ class _TrainingLoop(Generic[MicroBatch]):
             local_counts[f"{POSITION_COUNT} {name}"] = num_positions
         counts = job.process_group.all_reduce_named(local_counts)
         sums = self._backward(progress, batch, counts, weights)
-        gradient = job.process_group.all_reduce(job.parameters.step_gradient())
-        norm, scale = job.gradient_clipping(gradient)
+        gradient = job.parameters.step_gradient()
+        if job.parameters.is_sharded:  # its parts were summed in the backward pass
+            norm, scale = job.gradient_clipping(gradient, job.process_group)
+        else:
+            norm, scale = job.gradient_clipping(job.process_group.all_reduce(gradient))
         job.optimiser.step(gradient, learning_rate_factor, scale)
+        job.parameters.finish_update()
         for callback in job.callbacks:
             callback.after_update(progress)
         sums[-1, 0] = interruption.signal_number > 0
@@ -250,24 +254,23 @@ class _TrainingLoop(Generic[MicroBatch]):
         self.step_monitor.flush()
         if job.checkpoints is None or self.state.step == self.last_checkpoint[0]:
             return self.last_checkpoint[1]
-        callback_states = {f"callback-{c.name}": self._callback_state(c) for c in job.callbacks}
+        groups = {
+            "parameters": job.process_group.gather_parts(job.parameters.state_dict()),
+            "optimiser": job.process_group.gather_parts(job.optimiser.state_dict()),
+            **{f"callback-{c.name}": self._callback_state(c) for c in job.callbacks},
+        }
         if not job.process_group.is_main:
             self.last_checkpoint = (self.state.step, None)
             return None
         with job.clock.pause():
-            groups = {
-                "parameters": job.parameters.state_dict(),
-                "optimiser": job.optimiser.state_dict(),
-                **callback_states,
-            }
             state = {**vars(self.state), "seconds": job.clock.elapsed_seconds()}
             path = job.checkpoints.save(self.state.step, groups, state, self.state.score)
         self.last_checkpoint = (self.state.step, path)
         return path
 
     def _callback_state(self, callback: Callback) -> Mapping[str, Tensor]:
-        state = callback.state()
-        return self.job.process_group.gather_named(state) if callback.is_sharded else state
+        state, group = callback.state(), self.job.process_group
+        return group.gather_named(state) if callback.is_sharded else group.gather_parts(state)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Restore the state of a checkpoint."""

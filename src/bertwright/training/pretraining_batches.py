@@ -89,7 +89,11 @@ class PretrainingBatches:
         batch_size = self.batch_size(progress)
         local = self._process_group.local_slice(batch_size)
         local_size = local.stop - local.start
-        parts = max(1, -(-local_size * length // max(self._recipe.micro_batch_tokens, length)))
+        # The same number in every process, which a sharded model needs.
+        smallest_size = batch_size // self._process_group.world_size
+        largest_size = -(-batch_size // self._process_group.world_size)
+        micro_batch_tokens = max(self._recipe.micro_batch_tokens, length)
+        parts = min(max(1, -(-largest_size * length // micro_batch_tokens)), smallest_size)
         bounds = [local.start + local_size * part // parts for part in range(parts + 1)]
         objectives = group_at_step(
             self._objective_groups[progress.phase], self._recipe.seed, progress.step

@@ -1,7 +1,7 @@
 """Data-parallel training over torch.distributed, started by torchrun.
 
-Every process holds the whole model and computes its part of each batch. A single process runs the
-same code without communication.
+Every process computes its part of each batch. It holds the whole model, or a part of it if the
+model is sharded. A single process runs the same code without communication.
 """
 
 import os
@@ -15,6 +15,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from bertwright.core.errors import UserError
+from bertwright.optimisers.tensor_parts import whole_tensor
 from bertwright.runtime.process import default_device
 
 Value = TypeVar("Value")
@@ -65,6 +66,21 @@ class ProcessGroup:
         local = {name: tensor.cpu() for name, tensor in tensors.items()}
         dist.gather_object(local, parts if self.is_main else None)
         return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+
+    def gather_parts(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the whole tensors on the first process; empty elsewhere.
+
+        Those of a sharded model are gathered one at a time, into the memory of the first process's
+        CPU; others are returned as they are.
+        """
+        if self.world_size == 1:
+            return dict(tensors)
+        whole: dict[str, Tensor] = {}
+        for name, tensor in tensors.items():
+            gathered = whole_tensor(tensor)
+            if self.is_main:
+                whole[name] = tensor if gathered is tensor else gathered.cpu()
+        return whole
 
     def local_slice(self, count: int) -> slice:
         """Return this process's contiguous part of ``count`` sequences."""

@@ -44,6 +44,14 @@ def pretrain(
             "dual-vocabulary, mixed-vocabulary."
         ),
     ] = None,
+    shard: Annotated[
+        bool,
+        typer.Option(
+            "--shard",
+            help="Under torchrun: give each process a part of the model and of the optimiser "
+            "(FSDP2), for a model that one device does not hold.",
+        ),
+    ] = False,
     tensorboard: Annotated[
         bool, typer.Option("--tensorboard", help="Also write TensorBoard event files.")
     ] = False,
@@ -65,6 +73,7 @@ def pretrain(
         resume=resume,
         start_from=None if start_from is None else bertwright_folder(start_from),
         distillation=_load_distillation(teacher, distillation),
+        shard=shard,
         tensorboard=tensorboard,
         elapsed_seconds=process_age_seconds(),
     )

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from bertwright.core.schedules import StepValue
-from bertwright.optimisers.master_parameters import MasterParameters, copy_into
+from bertwright.optimisers.master_parameters import MasterParameters
+from bertwright.optimisers.tensor_parts import copy_into
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress
 
@@ -57,7 +58,7 @@ class ExponentialMovingAverage(Callback):
         self._parameters.refresh_compute()
 
     def state(self) -> dict[str, Tensor]:
-        return self._parameters.views(self.average)
+        return self._parameters.saved_views(self.average)
 
     def load(self, state: Mapping[str, Tensor]) -> None:
         copy_into(self.state(), state)

@@ -31,7 +31,7 @@ from bertwright.training.pretraining.run_folder import (
     resolve_recipe,
 )
 from bertwright.training.pretraining_batches import PretrainingBatches
-from bertwright.training.process_group import process_group
+from bertwright.training.process_group import ProcessGroup, process_group
 
 
 def pretrain(
@@ -44,6 +44,7 @@ def pretrain(
     resume: bool = False,
     start_from: str | Path | None = None,
     distillation: PretrainingDistillation | None = None,
+    shard: bool = False,
     tensorboard: bool = False,
     quiet: bool = False,
     elapsed_seconds: float = 0.0,
@@ -60,6 +61,7 @@ def pretrain(
         resume: continue the run in ``output``, bit for bit; start it if there is none.
         start_from: model folder with the initial weights.
         distillation: teacher whose losses are added to the recipe's.
+        shard: give each process of torchrun a part of the model instead of the whole model.
         tensorboard: also write TensorBoard logs.
         quiet: show no progress line.
         elapsed_seconds: time of the budget spent before this call.
@@ -85,6 +87,8 @@ def pretrain(
             return _read_finished_run(folder.path, dataset, seconds)
         source = folder.start_from
     with process_group() as group:
+        if shard:
+            _require_shardable(group, distillation is not None)
         # Everything that may fail early is done before the folder is created.
         model = initial_model(run_recipe, dataset, source)
         batches = PretrainingBatches(run_recipe, dataset, group)
@@ -96,7 +100,7 @@ def pretrain(
                 while True:
                     loss = None if distillation is None else distillation.build_loss(model, dataset)
                     run = PretrainingRun(
-                        model, batches, dataset, folder, group, seconds, start_time, loss
+                        model, batches, dataset, folder, group, seconds, start_time, loss, shard
                     )
                     try:
                         return run.run(tensorboard, quiet)
@@ -107,6 +111,20 @@ def pretrain(
             if group.is_main and not is_resumed:
                 folder.release()
             raise
+
+
+def _require_shardable(process_group: ProcessGroup, has_teacher: bool) -> None:
+    """Raise UserError unless there are several processes and no teacher."""
+    if has_teacher:
+        raise UserError(
+            "--shard does not support --teacher, whose losses read hidden states of the whole "
+            "model: leave one of them out"
+        )
+    if process_group.world_size == 1:
+        raise UserError(
+            "--shard splits a model over several processes: start them with 'torchrun "
+            "--nproc-per-node N -m bertwright pretrain ...', one for each GPU"
+        )
 
 
 def _read_finished_run(folder: Path, data: Dataset, budget: float | None) -> PretrainingResult:

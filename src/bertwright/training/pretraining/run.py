@@ -16,7 +16,7 @@ from bertwright.core.config import Precision
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
-from bertwright.models.saving import RECIPE_FILE, save_model
+from bertwright.models.saving import RECIPE_FILE, model_from_tensors, save_model
 from bertwright.modules.parameter_roles import get_parameter_roles
 from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.recipes.loading import imported_plugins
@@ -91,7 +91,9 @@ class PretrainingRun:
         budget_seconds: float | None,
         start_time: float,
         distillation_loss: PretrainingDistillationLoss | None,
+        is_sharded: bool = False,
     ) -> None:
+        self._is_sharded = is_sharded
         self.recipe = recipe = model.recipe
         self.distillation_loss = model.distillation_loss = distillation_loss
         if distillation_loss is not None:
@@ -127,13 +129,23 @@ class PretrainingRun:
         compiles = self._decide(COMPILE, self._should_compile)
         self.clock = self._make_clock(start_time)
         self.compilation = self._make_compilation() if compiles else None
-        self.model = model.to(self.device)
-        self.parameters = MasterParameters(
-            self.model, get_parameter_roles(self.model), self.precision, self.device
-        )
+        self.model = model
+        self.parameters = self._make_parameters()
         decay = recipe.ema_decay
         self.ema = None if decay is None else ExponentialMovingAverage(self.parameters, decay)
         self.evaluator = HeldOutEvaluator(recipe, data, self.model, self.clock, self._log)
+
+    def _make_parameters(self) -> MasterParameters:
+        """Return the parameters to train, with the model on its device or sharded over several."""
+        if self._is_sharded:
+            # Takes a second to import.
+            from bertwright.training.sharding import shard_model
+
+            return shard_model(self.model, self.precision, self.process_group)
+        self.model.to(self.device)
+        return MasterParameters(
+            self.model, get_parameter_roles(self.model), self.precision, self.device
+        )
 
     def run(self, tensorboard: bool, quiet: bool) -> PretrainingResult:
         """Train, evaluate and write the model folder."""
@@ -155,11 +167,31 @@ class PretrainingRun:
             raise RestartUncompiled(self._seconds_since_checkpoint()) from error
         if self.compilation is not None and self.compilation.is_compiled:
             self.variants.mark_cache_warm()
-        if not self.process_group.is_main:
+        if self.ema is not None:
+            self.ema.copy_to_parameters()
+        metrics = dict[str, float]()
+        if self._is_sharded or self.process_group.is_main:
+            metrics = self.evaluator.evaluate_at_end()
+        model = self._whole_model()
+        if model is None:
             return PretrainingResult(
-                self.folder.path, result.num_steps, result.num_tokens, result.seconds, {}
+                self.folder.path, result.num_steps, result.num_tokens, result.seconds, metrics
             )
-        return self._save(result)
+        return self._save(result, model, metrics)
+
+    def _whole_model(self) -> Model | None:
+        """Return the trained model on the first process; None on the others."""
+        if self._is_sharded:
+            tensors = self.process_group.gather_parts(self.parameters.state_dict())
+            buffers = {name: buffer.cpu() for name, buffer in self.model.named_buffers()}
+            if not self.process_group.is_main:
+                return None
+            return model_from_tensors(
+                self.recipe, self.vocab_size, {**tensors, **buffers}, str(self.folder.path)
+            )
+        self.parameters.release()
+        self.model.distillation_loss = None
+        return self.model if self.process_group.is_main else None
 
     def _seconds_since_checkpoint(self) -> float:
         newest, _ = self.folder.checkpoints.load_newest()
@@ -260,6 +292,10 @@ class PretrainingRun:
             if self.recipe.compile is True:
                 self._log("compile: distillation is not compiled")
             return False
+        if self._is_sharded:
+            if self.recipe.compile is True:
+                self._log("compile: a sharded model is not compiled")
+            return False
         if self.recipe.compile is False:
             return False
         obstacle = compilation_obstacle() if self.device.type == "cpu" else None
@@ -305,12 +341,9 @@ class PretrainingRun:
         if self.process_group.is_main:
             print(message, file=sys.stderr, flush=True)
 
-    def _save(self, result: TrainingResult) -> PretrainingResult:
-        if self.ema is not None:
-            self.ema.copy_to_parameters()
-        metrics = self.evaluator.evaluate_at_end()
-        self.parameters.release()
-        self.model.distillation_loss = None
+    def _save(
+        self, result: TrainingResult, model: Model, metrics: Mapping[str, float]
+    ) -> PretrainingResult:
         save_loss_plot(
             self.folder.metrics_file, self.folder.loss_plot, metrics.get("unigram_entropy")
         )
@@ -322,7 +355,7 @@ class PretrainingRun:
             metrics,
             tuple(self.evaluator.warnings),
         )
-        save_model(self.folder.path, self.model, self.data.tokenizer, self._training_record(final))
+        save_model(self.folder.path, model, self.data.tokenizer, self._training_record(final))
         return final
 
     def _training_record(self, result: PretrainingResult) -> dict[str, Any]:
@@ -342,6 +375,7 @@ class PretrainingRun:
             "precision_reason": self.precision_reason,
             "compiled": self.compilation is not None and self.compilation.is_compiled,
             "processes": self.process_group.world_size,
+            "sharded": self._is_sharded,
             "hardware": hardware_description(),
             "matrix_peak": self.peak_flops,
             "versions": package_versions("bertwright", "torch", "tokenizers", "numpy"),
