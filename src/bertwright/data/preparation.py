@@ -9,13 +9,13 @@ one changes a byte of the result.
 
 import json
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder, require_new_folder
 from bertwright.core.hardware import num_cores
+from bertwright.core.object_storage import storage_url
 from bertwright.core.parallel import CHUNK_CHARACTERS, OrderedMap, map_in_order
 from bertwright.core.ray_cluster import map_on_ray
 from bertwright.data.annotations.alignment import PhraseList, annotation_token_spans, sidecar_path
@@ -35,6 +36,7 @@ from bertwright.data.readers.sources import TextSource, find_sources, require_la
 from bertwright.data.readers.tables import read_documents
 from bertwright.data.shards.dataset import REPORT_FILE, Dataset
 from bertwright.data.shards.manifest import DatasetFeatures
+from bertwright.data.shards.remote import remote_output
 from bertwright.data.shards.writer import DatasetWriter
 from bertwright.data.tokenization.boundaries import WORD_START, token_boundaries
 from bertwright.data.tokenization.token_cache import EncodedDocuments, TokenCache
@@ -76,15 +78,16 @@ def prepare(
 
     ``heldout`` is the held-out fraction of the text. ``near_duplicates`` also drops documents that
     are similar to an earlier one. ``column`` is the text column of tables. ``format`` overrides the
-    format implied by file names. The text is tokenized by ``num_workers`` processes, or with
-    ``backend`` "ray" by the nodes of a Ray cluster. The folder is written atomically.
+    format implied by file names. Inputs and ``output`` may be in object storage, such as
+    ``s3://bucket/data``. The text is tokenized by ``num_workers`` processes, or with ``backend``
+    "ray" by the nodes of a Ray cluster. The folder is written atomically.
 
     Errors: UserError if an input is missing, empty or not text, if translations do not match, if
     the disk is full, or if ``output`` is not empty.
     """
     started = time.monotonic()
-    output = Path(output)
-    require_new_folder(output)
+    if storage_url(output) is None:
+        require_new_folder(Path(output))
     if not 0.0 <= heldout < 1.0:
         raise UserError(f"the held-out fraction must be at least 0 and less than 1, not {heldout}")
     if not isinstance(tokenizer, Tokenizer):
@@ -128,8 +131,8 @@ def prepare(
     chunks = _chunk_by_split(assign_splits(documents, heldout))
     split_names = (TRAIN, HELDOUT) if heldout > 0 else (TRAIN,)
     with (
-        atomic_folder(output) as folder,
-        DatasetWriter(folder, tokenizer, split_names, features) as writer,
+        _new_data_folder(output) as (folder, open_shard),
+        DatasetWriter(folder, tokenizer, split_names, features, open_shard=open_shard) as writer,
     ):
         arguments = (tokenizer, features, finders)
         for encoded_chunk in parallel_map(_DocumentEncoder, arguments, chunks):
@@ -150,6 +153,23 @@ def prepare(
         report |= {"seconds": seconds, "megabytes_per_second": report["bytes"] / 1e6 / seconds}
         (folder / REPORT_FILE).write_text(json.dumps(report, indent=1) + "\n")
     return Dataset.open(output, is_verified=True)
+
+
+@contextmanager
+def _new_data_folder(
+    output: str | Path,
+) -> Generator[tuple[Path, Callable[[str], BinaryIO] | None]]:
+    """Yield a local folder for the files of a data set, and a function that opens its shards.
+
+    The function is None if the shards belong into the folder, too.
+    """
+    url = storage_url(output)
+    if url is None:
+        with atomic_folder(Path(output)) as folder:
+            yield folder, None
+    else:
+        with remote_output(url) as remote:
+            yield remote.folder, remote.open_shard
 
 
 def _with_annotations(source: TextSource, column: str) -> TextSource:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bertwright.core.errors import UserError
 from bertwright.core.files.destination import is_stream, resolve_output
+from bertwright.core.object_storage import storage_url
 
 
 def require_file(path: Path) -> None:
@@ -20,13 +21,24 @@ def require_file(path: Path) -> None:
 
 def require_new_folder(path: Path) -> None:
     """Raise UserError if a folder is not empty or cannot be created."""
+    require_local(path)
     require_creatable(resolve_output(path))
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise UserError(f"{path} already exists: choose another folder, or remove it")
 
 
+def require_local(path: Path) -> None:
+    """Raise UserError if a path is a URL."""
+    if (url := storage_url(path)) is not None:
+        raise UserError(
+            f"{url} is in object storage, to which only 'bertwright prepare' writes texts: choose "
+            f"a local path, and copy it"
+        )
+
+
 def require_writable(file: Path) -> None:
     """Raise UserError if a file cannot be written or replaced."""
+    require_local(file)
     if is_stream(file):
         if not os.access(file, os.W_OK):
             raise UserError(f"{file} cannot be written to: choose another file")

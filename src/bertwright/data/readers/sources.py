@@ -8,6 +8,7 @@ from pathlib import Path
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import require_file
+from bertwright.core.object_storage import find_files, storage_url
 from bertwright.data.document import ReadCounts
 from bertwright.data.hub.reference import HubDataset
 from bertwright.data.languages import parse_input_languages
@@ -159,7 +160,8 @@ def require_languages(sources: Sequence[TextSource]) -> None:
 
 
 def _translation_file(path: str, argument: str) -> str:
-    require_file(Path(path))
+    if storage_url(path) is None:
+        require_file(Path(path))
     if (format := _format_from_name(path)) not in (None, "txt"):
         codes = argument.partition("=")[0]
         raise UserError(
@@ -172,6 +174,8 @@ def _translation_file(path: str, argument: str) -> str:
 def _matching_files(
     argument: str, format: str | None, languages: Sequence[str], counts: ReadCounts
 ) -> list[str]:
+    if storage_url(argument) is not None:
+        return _matching_urls(argument, format, languages, counts)
     path = Path(argument)
     if HubDataset.is_named(argument):
         return [str(HubDataset.parse(argument))]
@@ -195,6 +199,19 @@ def _matching_files(
     if not matches:
         raise UserError(f"{argument}: there is no such file or folder")
     return matches
+
+
+def _matching_urls(
+    url: str, format: str | None, languages: Sequence[str], counts: ReadCounts
+) -> list[str]:
+    urls = find_files(url)
+    if urls == [url] or any(letter in url for letter in "*?["):
+        return urls
+    known = [name for name in urls if format or _format_from_name(name, languages)]
+    counts.ignored_files += len(urls) - len(known)
+    if not known:
+        raise UserError(f"{url} holds no text: no file in it ends in a known suffix")
+    return known
 
 
 def _is_hidden(file: Path, folder: Path) -> bool:

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import explain_full_disk, loads_json
 from bertwright.core.messages import first_line
+from bertwright.core.object_storage import StorageReader, storage_url
 from bertwright.data.annotations.alignment import (
     attach_annotations,
     parse_annotations,
@@ -79,6 +80,10 @@ def open_source(name: str) -> Generator[BinaryIO]:
     """Open a file or standard input; UserError if it cannot be read."""
     if name == STANDARD_INPUT:
         yield sys.stdin.buffer
+        return
+    if (url := storage_url(name)) is not None:
+        with StorageReader(url) as reader:
+            yield cast(BinaryIO, reader)
         return
     try:
         with open(name, "rb") as raw:

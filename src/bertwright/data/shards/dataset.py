@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from bertwright.core.errors import UserError
 from bertwright.core.files import parse_json, read_text
+from bertwright.core.object_storage import join_url, read_file, storage_url
 from bertwright.data.holdout import TRAIN
 from bertwright.data.shards.manifest import (
     MANIFEST,
@@ -45,6 +46,7 @@ from bertwright.data.shards.manifest import (
     shard_name,
 )
 from bertwright.data.shards.occurrences import TokenOccurrences
+from bertwright.data.shards.remote import REPORT_FILE, local_copy, remote_manifest
 from bertwright.data.shards.verification import (
     check_arrays,
     check_manifest,
@@ -55,7 +57,6 @@ from bertwright.data.shards.verification import (
 from bertwright.data.tokenization.boundaries import WORD_START
 from bertwright.data.tokenization.tokenizer import Tokenizer
 
-REPORT_FILE = "report.json"
 MAX_BYTES_CHECKED_ON_OPEN = 1 << 30
 """Data sets up to this size are fully checked when opened, larger ones by :meth:`Dataset.check`."""
 
@@ -195,10 +196,13 @@ class Split:
 
 
 class Dataset:
-    """A prepared data set in a data folder."""
+    """A prepared data set in a data folder.
 
-    def __init__(self, path: Path, manifest: DatasetManifest) -> None:
-        self.path = path
+    ``origin`` is the folder, or its URL in object storage.
+    """
+
+    def __init__(self, origin: Path | str, manifest: DatasetManifest) -> None:
+        self.origin = str(origin)
         self.manifest = manifest
         self._splits: dict[str, Split] = {}
 
@@ -206,9 +210,13 @@ class Dataset:
     def open(cls, path: Path | str, is_verified: bool = False) -> "Dataset":
         """Open a data folder and check file sizes; also check the content of a small data set.
 
-        With ``is_verified`` the content is not checked. Errors: UserError that names the missing,
-        damaged or inconsistent file.
+        With ``is_verified`` the content is not checked. Data at a URL, such as
+        ``s3://bucket/data``, is copied to the local disk, if verified when it is first read.
+        Errors: UserError that names the missing, damaged or inconsistent file.
         """
+        if (url := storage_url(path)) is not None:
+            data = cls(url, remote_manifest(url))
+            return data if is_verified else cls.open(data.path)._with_origin(url)
         folder = Path(path)
         file = folder / MANIFEST
         if folder.is_file():
@@ -234,6 +242,17 @@ class Dataset:
         for name in data.manifest.splits:
             check_starts(folder, name, open_arrays(folder, name, data.manifest))
         return data
+
+    def _with_origin(self, url: str) -> Self:
+        data = copy(self)
+        data.origin = url
+        return data
+
+    @cached_property
+    def path(self) -> Path:
+        """Return the local folder, for data at a URL that of its copy."""
+        url = storage_url(self.origin)
+        return Path(self.origin) if url is None else local_copy(url, self.manifest)
 
     def check(self) -> None:
         """Check every file against its checksum and against the other files.
@@ -282,6 +301,10 @@ class Dataset:
     @cached_property
     def report(self) -> dict[str, Any]:
         """Return the report of the preparation."""
+        url = storage_url(self.origin)
+        if url is not None:
+            text = read_file(join_url(url, REPORT_FILE)).decode()
+            return parse_json(text, join_url(url, REPORT_FILE), "prepare the data again")
         file = self.path / REPORT_FILE
         return parse_json(read_text(file), str(file), "prepare the data again")
 

@@ -2,10 +2,11 @@
 
 import contextlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +44,7 @@ class DatasetWriter:
     """A writer for the splits of a data set.
 
     With ``is_nested`` each split contains the one before it, and the last contains all tokens.
+    ``open_shard`` opens the file of an array by its name; by default a file in the folder.
     """
 
     def __init__(
@@ -52,13 +54,15 @@ class DatasetWriter:
         split_names: Sequence[str],
         features: DatasetFeatures = TEXT_ONLY,
         is_nested: bool = False,
+        open_shard: Callable[[str], BinaryIO] | None = None,
     ) -> None:
         self._folder = folder
+        opener = open_shard or partial(_open_in_folder, folder)
         self._tokenizer = tokenizer
         self._features = features
         self._language_ids: dict[str, int] = {}
         self._writers = {
-            name: _SplitWriter(folder, name, tokenizer.vocab_size, features, self._language_ids)
+            name: _SplitWriter(opener, name, tokenizer.vocab_size, features, self._language_ids)
             for name in split_names
         }
         self._is_nested = is_nested
@@ -159,7 +163,7 @@ class _SplitWriter:
 
     def __init__(
         self,
-        folder: Path,
+        open_shard: Callable[[str], BinaryIO],
         name: str,
         vocab_size: int,
         features: DatasetFeatures,
@@ -173,7 +177,7 @@ class _SplitWriter:
         self._language_tokens: Counter[str] = Counter()
         self._specs = array_specs(features, smallest_token_dtype(vocab_size))
         self._files = {
-            spec.name: _ArrayFile(folder / shard_name(name, spec.name), spec.dtype)
+            spec.name: _ArrayFile(shard_name(name, spec.name), open_shard, spec.dtype)
             for spec in self._specs
         }
 
@@ -256,12 +260,12 @@ class _SplitWriter:
 class _ArrayFile:
     """An array that grows in a file while its checksum is computed."""
 
-    def __init__(self, path: Path, dtype: str) -> None:
-        self.name = path.name
+    def __init__(self, name: str, open_shard: Callable[[str], BinaryIO], dtype: str) -> None:
+        self.name = name
         self.length = 0
         self._dtype = np.dtype(dtype).newbyteorder("<")
         self._digest = sha256()
-        self._file = path.open("wb")
+        self._file = open_shard(name)
 
     def append(self, values: NDArray[Any]) -> None:
         data = np.ascontiguousarray(values, dtype=self._dtype).tobytes()
@@ -276,6 +280,10 @@ class _ArrayFile:
     def abort(self) -> None:
         with contextlib.suppress(OSError):
             self._file.close()
+
+
+def _open_in_folder(folder: Path, name: str) -> BinaryIO:
+    return (folder / name).open("wb")
 
 
 def _split_summary(counts: SplitCounts) -> dict[str, Any]:

@@ -364,7 +364,7 @@ class PretrainingRun:
         return {
             "recipe": self.recipe.name,
             "seed": self.recipe.seed,
-            "data": str(self.data.path),
+            "data": self.data.origin,
             "data_hash": manifest.hash,
             "tokenizer_hash": manifest.tokenizer.hash,
             "steps": result.num_steps,
