@@ -230,6 +230,34 @@ def memory(
 
 
 @app.command()
+def scale(
+    data: Annotated[Path, typer.Option(help="Prepared sample of the text, by one process.")],
+    recipe: Annotated[str, typer.Option(help="Recipe, with the overrides that follow it.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="Changes of the recipe.")] = None,
+    text_gigabytes: Annotated[float, typer.Option(help="Size of the text.")] = 1000.0,
+    megabytes_per_second: Annotated[
+        float | None,
+        typer.Option(help="Of one process, as `prepare` measures; by default of the sample."),
+    ] = None,
+    gpu: Annotated[str, typer.Option(help="GPU, by its name in the table of count.")] = "h100",
+    utilisation: Annotated[float, typer.Option(help="Fraction of its peak reached.")] = 0.4,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """The arithmetic of much text and a large encoder on 1 to 64 devices; measures nothing."""
+    from benchmarks import scale as arithmetic
+    from bertwright.data.shards.dataset import Dataset
+    from bertwright.recipes import Recipe
+
+    resolved = Recipe.load(recipe, *(overrides or []))
+    sample = Dataset.open(data)
+    text = arithmetic.text(sample, text_gigabytes * 1e9, megabytes_per_second)
+    publish("scale text", [text], arithmetic.TEXT_COLUMNS, document, as_json)
+    devices = arithmetic.devices(resolved, text["tokens"], gpu, utilisation)
+    publish("scale devices", devices, arithmetic.DEVICE_COLUMNS, document, as_json)
+
+
+@app.command()
 def analyse(
     model: Annotated[
         str, typer.Option(help="Recipe of a randomly initialised model.")

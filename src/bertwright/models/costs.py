@@ -175,12 +175,16 @@ def training_flops(recipe: Recipe, vocab_size: int | None = None) -> float:
 def training_memory_bytes(recipe: Recipe, vocab_size: int | None = None) -> int:
     """Return the bytes of parameters, optimiser state, and activations of one micro-batch."""
     num_parameters = sum(num_parameters_by_part(recipe, vocab_size).values())
-    tokens = min(recipe.micro_batch_tokens, int(recipe.batch_tokens.at(1.0)))
-    length = max(recipe.input_format_of(n).length for n in range(len(recipe.phases)))
     precision = recipe.precision or default_precision(default_device())
     value_bytes = 4 if precision == "float32" else 2
-    activations = tokens * _activation_size(recipe.encoder, length) * value_bytes
-    return num_parameters * BYTES_PER_PARAMETER + activations
+    return num_parameters * BYTES_PER_PARAMETER + activation_bytes(recipe, value_bytes)
+
+
+def activation_bytes(recipe: Recipe, value_bytes: int) -> int:
+    """Return the bytes of activations that one micro-batch keeps for the backward pass."""
+    tokens = min(recipe.micro_batch_tokens, int(recipe.batch_tokens.at(1.0)))
+    length = max(recipe.input_format_of(n).length for n in range(len(recipe.phases)))
+    return tokens * _activation_size(recipe.encoder, length) * value_bytes
 
 
 def _activation_size(encoder: EncoderConfig, length: int) -> int:
