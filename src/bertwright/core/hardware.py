@@ -6,6 +6,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from bertwright.core.operating_system import load_average, system_memory_bytes
+
 
 def num_cores() -> int:
     """Return the number of usable cores, limited by CPU affinity and the container's quota."""
@@ -29,18 +31,10 @@ def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
 
 def memory_bytes(root: Path = Path("/sys/fs/cgroup")) -> int:
     """Return the memory of this machine, or of the process's container, in bytes."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    total = system_memory_bytes()
     with suppress(OSError, ValueError):
         return min(total, int((root / "memory.max").read_text()))
     return total
-
-
-def load_average() -> float | None:
-    """Return the load average of the last minute; None if the system has none."""
-    try:
-        return os.getloadavg()[0]
-    except OSError:
-        return None
 
 
 def is_idle() -> bool:

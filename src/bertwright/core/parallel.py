@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeVar
 
 from bertwright.core.errors import UserError
 from bertwright.core.messages import first_line, print_once
+from bertwright.core.operating_system import interrupts_blocked
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -142,13 +143,11 @@ def _fork_safely() -> Generator[None]:
     """
     parallelism = os.environ.get(PARALLELISM_VARIABLE)
     os.environ[PARALLELISM_VARIABLE] = "false"
-    interrupts = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
-        with warnings.catch_warnings():
+        with interrupts_blocked(), warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)
             yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, interrupts)
         del os.environ[PARALLELISM_VARIABLE]
         if parallelism is not None:
             os.environ[PARALLELISM_VARIABLE] = parallelism

@@ -108,8 +108,8 @@ def _inductor_cache_folder() -> Path:
         return Path(folder)
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a user without a name
-        user = str(os.getuid())
+    except (ImportError, KeyError, OSError):  # a user without a name
+        user = str(os.getuid()) if hasattr(os, "getuid") else ""
     name = re.sub(r'[\\/:*?"<>|]', "_", user)
     return Path(tempfile.gettempdir()) / f"torchinductor_{name}"
 

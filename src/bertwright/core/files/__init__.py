@@ -14,7 +14,7 @@ from bertwright.core.files.checks import (
     require_writable,
 )
 from bertwright.core.files.destination import is_stream, open_stream
-from bertwright.core.files.disk import explain_full_disk, file_lock, output_lock, sync_folder
+from bertwright.core.files.disk import explain_full_disk, output_lock
 from bertwright.core.files.json_files import (
     content_hash,
     file_digests,
@@ -25,6 +25,7 @@ from bertwright.core.files.json_files import (
     read_text,
 )
 from bertwright.core.files.resumable import ResumableFile
+from bertwright.core.operating_system import file_lock, sync_folder
 
 __all__ = [
     "ResumableFile",

@@ -16,12 +16,10 @@ from bertwright.core.files.checks import require_new_folder
 from bertwright.core.files.destination import is_stream, open_stream, resolve_output
 from bertwright.core.files.disk import (
     explain_full_disk,
-    file_lock,
     file_mode,
-    sync_file,
-    sync_folder,
     sync_tree,
 )
+from bertwright.core.operating_system import file_lock, rename_folder, sync_file, sync_folder
 
 MAX_STEM_LENGTH = 50
 """Characters of the target's name in the name of its temporary folder, at most 255 bytes long."""
@@ -42,7 +40,7 @@ def atomic_folder(path: Path) -> Generator[Path]:
         if target.is_dir():
             folder.chmod(stat.S_IMODE(target.stat().st_mode))
         try:
-            folder.rename(target)  # also replaces an empty folder
+            rename_folder(folder, target)
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise

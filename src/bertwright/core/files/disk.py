@@ -1,7 +1,6 @@
-"""Full disks, flushing to disk, and file locks."""
+"""Full disks, flushing to disk, and locks of outputs."""
 
 import errno
-import fcntl
 import os
 import re
 import stat
@@ -10,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from bertwright.core.errors import UserError
+from bertwright.core.operating_system import file_lock, sync_file, sync_folder
 
 DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Error numbers: full disk, exceeded quota, exceeded file-size limit."""
@@ -55,35 +55,6 @@ def sync_tree(folder: Path) -> None:
 def file_mode(folder: Path) -> int:
     """Return the permissions of new files in a folder, as set by the umask."""
     return stat.S_IMODE(folder.stat().st_mode) & 0o666
-
-
-def sync_file(file: Path) -> None:
-    """Flush the content of a file to the disk."""
-    with open(file, "rb") as opened:
-        os.fsync(opened.fileno())
-
-
-def sync_folder(folder: Path) -> None:
-    """Flush a folder's list of files to the disk."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-@contextmanager
-def file_lock(path: Path, wait: bool = False) -> Generator[None]:
-    """Lock a file or folder; the lock ends with the process.
-
-    Errors: BlockingIOError if another process holds the lock, unless ``wait``.
-    """
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        yield
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -13,8 +13,9 @@ from bertwright.core.errors import UserError
 from bertwright.core.files.atomic import write_text
 from bertwright.core.files.checks import require_writable
 from bertwright.core.files.destination import is_stream, open_stream, resolve_output
-from bertwright.core.files.disk import explain_full_disk, output_lock, sync_file, sync_folder
+from bertwright.core.files.disk import explain_full_disk, output_lock
 from bertwright.core.files.json_files import read_results
+from bertwright.core.operating_system import sync_file, sync_folder
 
 
 class ResumableFile:

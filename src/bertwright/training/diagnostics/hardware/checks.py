@@ -14,7 +14,8 @@ import torch
 from torch import nn
 
 from bertwright.core.cache_folder import cache_folder
-from bertwright.core.hardware import load_average, num_cores
+from bertwright.core.hardware import num_cores
+from bertwright.core.operating_system import load_average
 from bertwright.modules.inference.int8_linear import Int8Linear, int8_is_fast, int8_sums_saturate
 from bertwright.runtime.compiler import (
     compilation_obstacle,
