@@ -32,7 +32,7 @@ def file_lock(path: Path, wait: bool = False) -> Generator[None]:
     Errors: BlockingIOError if another process holds the lock, unless ``wait``.
     """
     if fcntl is None:
-        with _lock_beside(path, wait):
+        with _lock_hidden_file(path, wait):
             yield
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -44,15 +44,15 @@ def file_lock(path: Path, wait: bool = False) -> Generator[None]:
 
 
 @contextmanager
-def _lock_beside(path: Path, wait: bool) -> Generator[None]:
+def _lock_hidden_file(path: Path, wait: bool) -> Generator[None]:
     """Lock the first byte of a hidden file beside a path, which need not be opened itself."""
     import msvcrt
 
     system: Any = msvcrt
     if not path.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-    beside = path.with_name(f".{path.name}.lock")
-    descriptor = os.open(beside, os.O_RDWR | os.O_CREAT)
+    lock_file = path.with_name(f".{path.name}.lock")
+    descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT)
     try:
         while True:
             try:
@@ -66,7 +66,7 @@ def _lock_beside(path: Path, wait: bool) -> Generator[None]:
     finally:
         os.close(descriptor)
         with suppress(OSError):  # another process waits for it
-            beside.unlink()
+            lock_file.unlink()
 
 
 def sync_file(file: Path) -> None:
@@ -110,7 +110,7 @@ def system_memory_bytes() -> int:
     """Return the memory of this machine in bytes."""
     if hasattr(os, "sysconf"):
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    # MEMORYSTATUSEX: two 32-bit numbers, then seven of 64 bits, the first of which is the memory.
+    # MEMORYSTATUSEX: two numbers of 32 bits, then the memory and six more numbers of 64 bits.
     status = (ctypes.c_uint64 * 8)()
     status[0] = ctypes.sizeof(status)
     kernel: Any = vars(ctypes)["windll"].kernel32

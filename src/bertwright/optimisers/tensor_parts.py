@@ -1,4 +1,4 @@
-"""Tensors of which each process holds some rows, for checkpoints.
+"""Tensors whose rows are divided among processes, for checkpoints.
 
 In a sharded model they are DTensors, which know the whole shape and how to gather it.
 """
@@ -18,7 +18,7 @@ def local_rows(num_rows: int, rank: int, world_size: int) -> slice:
 
 
 def whole_tensor(tensor: Tensor) -> Tensor:
-    """Return a tensor with the rows of all processes, each of which must call this."""
+    """Return a tensor with the rows of all processes; every process must call this."""
     return cast(Any, tensor).full_tensor() if _is_part(tensor) else tensor
 
 
