@@ -21,11 +21,13 @@ COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /opt/bertwright/bin/pip install --no-cache-dir --no-compile --constraint constraints.txt \
         '.[serve]' \
-    # What only a compiler or a test needs.
+    # What only a compiler, a test or Arrow's own servers need.
     && rm -rf /opt/bertwright/lib/python3*/site-packages/torch/include \
         /opt/bertwright/lib/python3*/site-packages/torch/bin \
         /opt/bertwright/lib/python3*/site-packages/torch/test \
         /opt/bertwright/lib/python3*/site-packages/pyarrow/include \
+        /opt/bertwright/lib/python3*/site-packages/pyarrow/*flight* \
+        /opt/bertwright/lib/python3*/site-packages/pyarrow/*substrait* \
     && find /opt/bertwright -type d -name tests -prune -exec rm -rf {} + \
     && find /opt/bertwright -type d -name __pycache__ -prune -exec rm -rf {} + \
     && /opt/bertwright/bin/pip uninstall --yes --quiet pip \
