@@ -27,7 +27,6 @@ RUN /opt/bertwright/bin/pip install --no-cache-dir --no-compile --constraint con
         /opt/bertwright/lib/python3*/site-packages/torch/test \
         /opt/bertwright/lib/python3*/site-packages/pyarrow/include \
         /opt/bertwright/lib/python3*/site-packages/pyarrow/*flight* \
-        /opt/bertwright/lib/python3*/site-packages/pyarrow/*substrait* \
     && find /opt/bertwright -type d -name tests -prune -exec rm -rf {} + \
     && find /opt/bertwright -type d -name __pycache__ -prune -exec rm -rf {} + \
     && /opt/bertwright/bin/pip uninstall --yes --quiet pip \
