@@ -44,6 +44,7 @@ SPARSE: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
 @pytest.mark.parametrize(("system", "settings"), SPARSE)
 def test_sparse_encoders(
     tmp_path: Path, wordpiece: Tokenizer, system: str, settings: dict[str, Any]

@@ -209,8 +209,8 @@ def drawn(page, **expected) -> dict:
     shown = "Object.entries(expected).every(([name, value]) => state[name] === value)"
     page.wait_for_function(
         f"""(expected) => {{
-            const state = JSON.parse(document.body.dataset.drawn ?? "{{}}");
-            return {shown};
+            const state = JSON.parse(document.body.dataset.drawn ?? "null");
+            return state !== null && {shown};
         }}""",
         arg=expected,
     )

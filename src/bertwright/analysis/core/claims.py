@@ -54,8 +54,9 @@ class ClaimResult:
     def baseline_text(self) -> str:
         """The baseline for people, with its name; counted in the same things as the value."""
         baseline = self.baseline
-        if self.count is not None and self.value == self.count.number / self.count.total:
-            baseline *= self.count.total
+        count = self.count
+        if count is not None and self.value * count.total == count.number:
+            baseline *= count.total
         return f"{_readable_number(baseline)} ({self.baseline_name})"
 
     @property

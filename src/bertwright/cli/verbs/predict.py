@@ -88,7 +88,8 @@ def predict(
         if not isinstance(loaded, FineTunedModel):
             raise UserError("--coverage and --abstain-above are of one model: leave --ensemble out")
         loaded = ConformalPredictor(loaded, coverage, abstain_above)
-    guarantees = {"coverage": coverage, "abstain_above": abstain_above}
+    stated = {"coverage": coverage, "abstain_above": abstain_above}
+    guarantees = {name: value for name, value in stated.items() if value is not None}
     if resume and output is None:
         raise UserError("--resume continues a file: name it with -o")
     with _open_output(output, resume, models, precision, {**options.stated(), **guarantees}) as (
@@ -127,7 +128,7 @@ def _open_output(
     resume: bool,
     models: Sequence[Path],
     precision: str | None,
-    generation: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> Generator[tuple[TextIO, Iterator["LocatedLine"]]]:
     """Yield a stream to write to, and the lines that an interrupted run has already written."""
     if path is None:
@@ -135,7 +136,7 @@ def _open_output(
         return
     from bertwright.data.readers.text_lines import read_lines
 
-    file = resumable_output(path, models, precision, generation)
+    file = resumable_output(path, models, precision, settings)
     with file.open(resume) as stream:
         lines = read_lines(file.partial_path) if resume else ()
         yield stream, ((f"{file.partial_path} line {number}", line) for number, line in lines)
@@ -145,7 +146,7 @@ def resumable_output(
     path: Path,
     models: Sequence[Path],
     precision: str | None,
-    generation: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> "ResumableFile":
     """Return the output file, which resumes only with the same models, settings and plugins."""
     from bertwright import __version__
@@ -158,7 +159,7 @@ def resumable_output(
         {
             "model": content_hash(*map(local_folder, models)),
             "precision": str(precision),
-            "generation settings": json.dumps(generation or {}),
+            "settings": json.dumps(settings or {}),
             "plugin": content_hash(*imported_plugins()),
             "version of bertwright": __version__,
         },
