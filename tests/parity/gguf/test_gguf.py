@@ -30,7 +30,7 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
-from bertwright.tasks.outputs import RelevanceOutput
+from bertwright.tasks.outputs import ClassificationOutput, RelevanceOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from small_tasks import ENGLISH, TEXTS, classes, pairs, tagged
@@ -156,6 +156,12 @@ def test_an_axis_that_llama_cpp_lacks_is_named(system: str, message: str, tmp_pa
         (
             table_task("r", Columns(), RelevanceOutput()),
             [Example(e.text, e.pair, 1.0) for e in pairs()],
+            {"kind": "pooler"},
+            "tell two texts apart",
+        ),
+        (
+            table_task("c", Columns(pair="pair"), ClassificationOutput()),
+            pairs(),
             {"kind": "pooler"},
             "tell two texts apart",
         ),

@@ -11,6 +11,7 @@ from bertwright.interop.huggingface.head_types import StockTaskHead
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel, embedding_config
 from bertwright.tasks.outputs import SimilarityOutput
+from bertwright.tasks.prediction import needs_pairs
 
 POOLING_TYPES = {"mean": 1, "cls": 2, "first": 2}
 """Pooling types of llama.cpp by our poolings."""
@@ -62,7 +63,7 @@ def llama_head(model: TextModel, architecture: LlamaArchitecture) -> LlamaHead:
         output.transform_bias or output.activation not in ("gelu", "gelu-tanh")
     ):
         reasons.append(f"output.transform has a bias or is not gelu ({name}: neither)")
-    if task_model.recipe.encoder.has_segments and output_type.needs_pair:
+    if task_model.recipe.encoder.has_segments and needs_pairs(model.task):
         reasons.append(f"encoder.embeddings.segments tell two texts apart ({name}: one segment)")
     if reasons:
         raise _unsupported("; ".join(reasons))
