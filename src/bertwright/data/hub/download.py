@@ -4,6 +4,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bertwright.core.cache_folder import read_cache, update_cache
 from bertwright.core.errors import UserError
 from bertwright.core.messages import print_once
 from bertwright.data.hub.errors import explain_hub_errors, require_hub_client
@@ -17,6 +18,9 @@ DOWNLOADED_FILES = ("model.safetensors", "model-*.safetensors", "*.json", "*.txt
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 """Suffixes of weights that can run code when loaded, and are never downloaded."""
+
+NAMED_FOLDERS = "named-folders.json"
+"""Folders whose path reads like a name on the Hub, and which have been used."""
 
 
 def local_folder(model: str | Path) -> Path:
@@ -33,13 +37,21 @@ def local_folder(model: str | Path) -> Path:
         return path
     if path.exists():
         if path.is_dir() and reference.revision is None:
-            print_once(
-                f"{model} is the local folder of that name (for the model on the Hub, write "
-                f"{model}@main)"
-            )
+            _say_that_the_folder_wins(path)
         return path
     require_hub_client(str(model))
     return _download(reference)
+
+
+def _say_that_the_folder_wins(folder: Path) -> None:
+    """Say, the first time that a folder is used, that it is not looked for on the Hub."""
+    key = str(folder.resolve())
+    if key not in read_cache(NAMED_FOLDERS):
+        update_cache(NAMED_FOLDERS, {key: True})
+        print_once(
+            f"{folder} is the local folder of that name (for the model on the Hub, write "
+            f"{folder}@main)"
+        )
 
 
 def _download(reference: HubReference) -> Path:
