@@ -8,6 +8,7 @@ import base64
 import hashlib
 import json
 import re
+import sys
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -56,6 +57,11 @@ class Hub(ThreadingHTTPServer):
         self.storage_url = f"http://localhost:{self.server_address[1]}"
         """Address of large files, another host to the clients."""
         self.clear()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report errors, but not connections that a client closes, as on a full disk."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
     def clear(self) -> None:
         """Remove all repositories, faults and recorded requests."""

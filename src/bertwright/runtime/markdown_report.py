@@ -44,9 +44,8 @@ def command_line() -> str:
     A path outside of it is reduced to its name, which does not depend on the machine.
     """
     program, *arguments = sys.argv
-    name = Path(program).name
-    # With `python -m` the program is the package's __main__.py.
-    words = ["python", "-m", Path(program).parent.name] if name == "__main__.py" else [name]
+    module = sys.modules["__main__"].__spec__  # None for a script
+    words = [Path(program).name] if module is None else ["python", "-m", module.parent or ""]
     return shlex.join([*words, *map(_without_machine_paths, arguments)])
 
 
