@@ -114,7 +114,7 @@ def cut(session: Session) -> str:
     outcome = session.require_equal(session.embed("me/model"))
     requests = [line for line in session.hub.requests[before:] if "/lfs/" in line]
     resumed = sum("bytes=" in request for request in requests)
-    return f"{len(requests)} requests, of which {resumed} resume; {outcome}"
+    return f"{len(requests)} requests, {resumed} of them resumed; {outcome}"
 
 
 def wrong_hash(session: Session) -> str:

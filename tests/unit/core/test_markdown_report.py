@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.markdown_sections import write_section
 from bertwright.core.errors import UserError
-from bertwright.runtime.markdown_report import command_line, markdown_table
+from bertwright.runtime.markdown_report import markdown_table
 
 
 def test_section_is_rewritten_in_place(tmp_path: Path) -> None:
@@ -34,18 +34,6 @@ def test_text_outside_sections_is_kept(tmp_path: Path) -> None:
 def test_section_states_provenance(tmp_path: Path) -> None:
     write_section(tmp_path / "speed.md", "first", ["one"])
     assert "cores" in (tmp_path / "speed.md").read_text()
-
-
-@pytest.mark.parametrize(
-    ("program", "expected"),
-    [("/bin/bertwright", "bertwright"), ("/src/bertwright/__main__.py", "python -m bertwright")],
-)
-def test_command_line(
-    program: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", [program, "bench", "-o", str(tmp_path / "an out")])
-    assert command_line() == f"{expected} bench -o 'an out'"
 
 
 def test_section_without_end_raises(tmp_path: Path) -> None:
