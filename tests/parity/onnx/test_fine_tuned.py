@@ -42,7 +42,7 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.heads.task_visibility import with_global_question_attention
 from bertwright.tasks.outputs import MultipleChoiceOutput, SimilarityOutput, SpanOutput
-from bertwright.tasks.outputs.output_type import softmax
+from bertwright.tasks.outputs.probabilities import softmax
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from small_tasks import ENGLISH, classes, options, pairs, questions, similar, tagged

@@ -35,6 +35,8 @@ from bertwright.tasks.outputs.output_type import (
     binary_logits,
     cross_entropy,
     location_of,
+)
+from bertwright.tasks.outputs.probabilities import (
     mean_sigmoid_logits,
     mean_softmax_logits,
     sigmoid,

@@ -29,8 +29,8 @@ from bertwright.tasks.outputs.output_type import (
     Prediction,
     SequenceOutputs,
     location_of,
-    softmax,
 )
+from bertwright.tasks.outputs.probabilities import softmax
 
 ROOT = "0"
 """The head of the root of a sentence, as in CoNLL-U."""

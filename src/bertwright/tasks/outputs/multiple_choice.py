@@ -19,8 +19,8 @@ from bertwright.tasks.outputs.output_type import (
     SequenceOutputs,
     choice_logits,
     location_of,
-    softmax,
 )
+from bertwright.tasks.outputs.probabilities import softmax
 
 
 class MultipleChoiceDecoder(OutputDecoder):

@@ -12,10 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -31,12 +29,11 @@ from bertwright.tasks.formats.labels import LabelKind
 from bertwright.tasks.metrics.generated_text import ScoredText
 from bertwright.tasks.metrics.metrics import Metric, MetricSums, mean_sums
 from bertwright.tasks.outputs.calibration import CalibrationData, fit_calibration
+from bertwright.tasks.outputs.probabilities import FloatArray, softmax
 from bertwright.tasks.outputs.text_vectors import TextVectors
 
 if TYPE_CHECKING:  # a model loads without SciPy
     from scipy.sparse import csr_matrix
-
-FloatArray = NDArray[np.float32]
 
 PADDING_LOGIT = -1e9
 """Logit of padding among choices: effectively -inf, but subtracting it gives no NaN."""
@@ -468,30 +465,3 @@ def binary_logits(outputs: Tensor) -> Tensor:
     """Return each output as two logits, for no and yes: (M * K, 2)."""
     flat = outputs.flatten()
     return torch.stack((torch.zeros_like(flat), flat), 1)
-
-
-def softmax(outputs: FloatArray, temperature: float = 1.0) -> FloatArray:
-    """Return the softmax over the last axis."""
-    scaled = outputs / temperature
-    powers = np.exp(scaled - scaled.max(-1, initial=-np.inf, keepdims=True))
-    return powers / powers.sum(-1, keepdims=True)
-
-
-def mean_softmax_logits(outputs: Sequence[FloatArray]) -> FloatArray:
-    """Return logits whose softmax is the mean softmax of ``outputs``, (..., C) each."""
-    mean = np.mean([softmax(logits) for logits in outputs], axis=0)
-    return np.log(np.maximum(mean, np.finfo(np.float32).tiny))
-
-
-def mean_sigmoid_logits(outputs: Sequence[FloatArray]) -> FloatArray:
-    """Return logits whose sigmoid is the mean sigmoid of ``outputs``."""
-    yes, no = (
-        np.maximum(np.mean([sigmoid(sign * logits) for logits in outputs], axis=0), 1e-30)
-        for sign in (1, -1)
-    )
-    return np.log(yes) - np.log(no)
-
-
-def sigmoid(outputs: FloatArray, temperature: float = 1.0) -> FloatArray:
-    """Return the sigmoid, computed without overflow."""
-    return (0.5 * (1 + np.tanh(outputs / (2 * temperature)))).astype(np.float32)

@@ -26,8 +26,8 @@ from bertwright.tasks.outputs.output_type import (
     SequenceOutputs,
     binary_logits,
     location_of,
-    sigmoid,
 )
+from bertwright.tasks.outputs.probabilities import sigmoid
 
 
 @dataclass(frozen=True)

@@ -31,8 +31,8 @@ from bertwright.tasks.outputs.output_type import (
     choice_logits,
     group_by_example,
     location_of,
-    softmax,
 )
+from bertwright.tasks.outputs.probabilities import softmax
 
 N_BEST_SIZE = 20
 """Number of best starts and of best ends that are combined into spans."""

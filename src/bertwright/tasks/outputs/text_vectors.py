@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.tasks.outputs.probabilities import FloatArray
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-FloatArray = NDArray[np.float32]
 
 TextVectors = Any
 """The representations of N texts: (N, D) dense vectors, an (N, V) CSR matrix of token weights, or

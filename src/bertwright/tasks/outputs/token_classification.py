@@ -20,9 +20,8 @@ from bertwright.tasks.outputs.output_type import (
     Prediction,
     SequenceOutputs,
     location_of,
-    mean_softmax_logits,
-    softmax,
 )
+from bertwright.tasks.outputs.probabilities import mean_softmax_logits, softmax
 
 
 class TokenClassificationDecoder(OutputDecoder):
