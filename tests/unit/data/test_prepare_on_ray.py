@@ -13,7 +13,7 @@ from bertwright.core.errors import MissingExtra, UserError
 from bertwright.core.files import file_digests
 from bertwright.core.ray_cluster import map_on_ray
 from bertwright.data import preparation
-from bertwright.data.preparation import prepare
+from bertwright.data.preparation import _DocumentEncoder, prepare
 from bertwright.data.shards.dataset import REPORT_FILE
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from small_text import stories
@@ -38,6 +38,14 @@ class Slow:
             raise UserError("item 1000 is wrong")
         time.sleep(0.02)
         return item, os.getppid()
+
+
+class SlowEncoder(_DocumentEncoder):
+    """An encoder slow enough for a node to be busy when it is killed."""
+
+    def __call__(self, item: Any) -> Any:
+        time.sleep(0.2)
+        return super().__call__(item)
 
 
 def digests(folder: Path) -> dict[str, str]:
@@ -73,6 +81,7 @@ def test_shards_are_the_same_after_a_node_is_killed(
 
     chunks = preparation._chunk_by_split
     monkeypatch.setattr(preparation, "_chunk_by_split", chunks_with_a_kill)
+    monkeypatch.setattr(preparation, "_DocumentEncoder", SlowEncoder)
     try:
         ray.init(address=cluster.address, log_to_driver=False)
         nodes: set[int] = set()
