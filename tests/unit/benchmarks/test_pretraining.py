@@ -19,6 +19,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
 
 
+@pytest.mark.full
 def test_figures_against_the_peers(data_folder: Path) -> None:
     workload = Workload("tiny", batch_tokens=32, sequence_length=16)
     lines: list[str] = []

@@ -306,6 +306,7 @@ def test_shown_metrics(
     assert table.count("|") == 2 + len(shown)
 
 
+@pytest.mark.full
 def test_ray_cluster_agrees(tmp_path: Path, data: Path, results: StudyResults) -> None:
     # Importing it takes a while.
     import ray
