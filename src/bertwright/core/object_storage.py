@@ -90,6 +90,13 @@ def find_files(url: str) -> list[str]:
     return [str(storage_url(storage.unstrip_protocol(name))) for name in names]
 
 
+def storage_version(url: str) -> str:
+    """Return a string that changes with the content of a file, as far as the storage knows."""
+    storage, path = open_storage(url)
+    with explain_storage_errors(url):
+        return str(retry(lambda: storage.ukey(path)))
+
+
 def require_storage_file(url: str, message: str) -> None:
     """Raise UserError with a message if there is no file at a URL."""
     storage, path = open_storage(url)

@@ -245,7 +245,7 @@ def test_labelled_texts_of_a_folder_need_a_classifier(tmp_path: Path) -> None:
         1,
         0,
     ]
-    with pytest.raises(UserError, match="is a folder, and bert is not a classifier: give a text"):
+    with pytest.raises(UserError, match="is a task, and bert is not a classifier: give a text"):
         read_labelled_texts(small_model(), tmp_path)
 
 

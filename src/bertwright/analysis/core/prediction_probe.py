@@ -209,7 +209,7 @@ def read_labelled_texts(model: AnalysedModel, folder: Path) -> list[Example]:
     text_model = model.text_model
     if not isinstance(text_model, FineTunedModel) or not is_classifier(model):
         raise UserError(
-            f"{folder} is a folder, and {model.name} is not a classifier: give a text file"
+            f"{folder} is a task, and {model.name} is not a classifier: give a text file"
         )
     examples = task_examples(text_model.task, folder)
     return [example for example in examples if isinstance(example, Example)]

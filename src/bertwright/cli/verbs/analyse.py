@@ -32,8 +32,8 @@ def analyse(
     data: Annotated[
         Path,
         typer.Option(
-            help="Texts, one per line (a pair separated by a tab), CoNLL-U trees, or the folder of "
-            "a classification task; - for standard input."
+            help="Texts, one per line (a pair separated by a tab), CoNLL-U trees, or a "
+            "classification task: its folder, or hf:owner/name on the Hub; - for standard input."
         ),
     ] = Path("-"),
     entities: Annotated[
@@ -87,6 +87,7 @@ def analyse(
         encode_nonempty_texts,
         read_source_texts,
     )
+    from bertwright.data.hub.reference import HubDataset
     from bertwright.data.shards.dataset import Dataset
     from bertwright.interop.loading import load
     from bertwright.runtime.markdown_report import run_provenance
@@ -99,7 +100,8 @@ def analyse(
             f"--keep-heads needs the analysis {HEAD_IMPORTANCE}: name it, or the group heads"
         )
     analysed = AnalysedModel(model.resolve().name, load(model, "float32"))
-    sources = read_labelled_texts(analysed, data) if data.is_dir() else read_source_texts(data)
+    is_task = data.is_dir() or HubDataset.is_named(data)
+    sources = read_labelled_texts(analysed, data) if is_task else read_source_texts(data)
     if entities is not None:
         sources = add_entities(sources, entities)
     sources = sources[:max_examples]

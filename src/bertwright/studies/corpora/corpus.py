@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bertwright.core.config import Config
+from bertwright.core.object_storage import storage_url, storage_version
+from bertwright.data.hub.reference import HubDataset
+from bertwright.data.hub.rows import find_commit
 from bertwright.data.preparation import prepare
 from bertwright.data.readers.sources import find_sources
 from bertwright.data.sample_text.sample import write_sample_text
@@ -93,19 +96,28 @@ class SampleCorpus(Corpus):
 
 
 class FileCorpus(Corpus):
-    """Text files; ``paths`` are as in ``prepare``."""
+    """Text files and data sets; ``paths`` are as in ``prepare``."""
 
     kind: Literal["files"] = "files"
     paths: tuple[str, ...]
 
     def identity(self) -> dict[str, Any]:
         sources = find_sources(self.paths)
-        names = [Path(n) for s in sources for n in (s.name, s.translation_path) if n is not None]
-        versions = [(str(n.resolve()), n.stat().st_size, n.stat().st_mtime_ns) for n in names]
-        return {**super().identity(), "files": versions}
+        names = [n for s in sources for n in (s.name, s.translation_path) if n is not None]
+        return {**super().identity(), "files": [_version(name) for name in names]}
 
     def write(self, corpus_folder: CorpusFolder) -> None:
         corpus_folder.folder.mkdir(parents=True, exist_ok=True)
 
     def inputs(self, corpus_folder: CorpusFolder) -> list[str | Path]:
         return [*self.paths]
+
+
+def _version(name: str) -> tuple[str | int, ...]:
+    """Return what identifies the content of a file, an object or a data set on the Hub."""
+    if HubDataset.is_named(name):
+        return name, find_commit(HubDataset.parse(name))
+    if (url := storage_url(name)) is not None:
+        return url, storage_version(url)
+    status = Path(name).stat()
+    return str(Path(name).resolve()), status.st_size, status.st_mtime_ns
