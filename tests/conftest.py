@@ -41,8 +41,9 @@ settings.load_profile("bertwright")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add ``--full``: run the tests that are marked ``full``, too."""
+    """Add ``--full``: run the tests that are marked ``full``, too; and ``--record``."""
     parser.addoption("--full", action="store_true", help="run every test, for every recipe")
+    parser.addoption("--record", action="store_true", help="replace the values of tests/recorded")
 
 
 def pytest_unconfigure() -> None:
