@@ -34,7 +34,6 @@ from experiments.analyses.classifiers import bag_of_tokens_model
 from experiments.analyses.models import SENTENCES, small_inputs, small_model
 from recorded_values import RecordedValues, finding_values, recorded_values
 
-
 WITH_TIES = ("facts", "main-auxiliary")
 """Analyses whose values depend on the processor, because an untrained model has near-ties."""
 
