@@ -19,11 +19,11 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-full test-machines mutate fuzz check format recipes analyses \
-    compressions studies docs wheel documents bench clean
+.PHONY: help setup quickstart test test-full test-machines test-javascript test-llama mutate fuzz check \
+    format recipes analyses compressions studies docs wheel documents bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: .venv/.development ## Create .venv with all development dependencies
 
@@ -39,6 +39,14 @@ test-full: .venv/.development ## Run all tests, for every recipe
 
 test-machines: .venv/.development ## Compare results with other instruction sets and compilers
 	$(BIN)/python -m tests.machines --document docs/results/machines.md
+
+test-javascript: .venv/.development ## Open exports in node and, if it is installed, Chromium
+	npm ci --prefix tests/parity/javascript
+	$(BIN)/pytest -m javascript
+
+test-llama: .venv/.development ## Open exports in llama.cpp, which is compiled (needs cmake)
+	$(PIP) --constraint constraints.txt --editable '.[llama-cpp]'
+	$(BIN)/pytest -m llama_cpp
 
 mutate: .venv/.development ## Test the tests with mutants of the code, for MUTATE_MINUTES
 	nice -n 10 $(BIN)/python -m mutation --minutes $(MUTATE_MINUTES) \
