@@ -18,9 +18,11 @@ from bertwright.objectives.heads.lm_head import LMHead
 from bertwright.objectives.objective import Loss
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
+from bertwright.tasks.finetuning.batching.packing import SequencePacking
 from bertwright.tasks.finetuning.truncated_backprop import TruncatedBackpropConfig
 from bertwright.tasks.heads.decoder_head import DecoderHeadConfig
 from bertwright.tasks.heads.head import HeadConfig, TaskHead, TaskHeadContext
+from bertwright.tasks.heads.task_visibility import isolate_texts
 from bertwright.tasks.heads.text_vectors import TextInputs, TextVectorHead
 
 
@@ -148,8 +150,8 @@ class MultiTaskModel(nn.Module):
 
     ``dropout_rate`` applies to the heads; the encoder uses the recipe's dropout.
     ``num_embeddings``, if set, is the size of the reduced embedding table. With
-    ``truncated_backprop`` texts are read in chunks. ``distillation_loss`` may have trainable
-    parameters too.
+    ``truncated_backprop`` texts are read in chunks. With ``is_packed``, the encoder can read
+    several sequences in a row. ``distillation_loss`` may have trainable parameters too.
     """
 
     def __init__(
@@ -162,13 +164,15 @@ class MultiTaskModel(nn.Module):
         has_lm_head: bool = False,
         num_embeddings: int | None = None,
         truncated_backprop: TruncatedBackpropConfig | None = None,
+        is_packed: bool = False,
     ) -> None:
         super().__init__()
         self.truncated_backprop = truncated_backprop
         self.recipe, self.head_specs, self.adaptation = recipe, tuple(head_specs), adaptation
         self.vocab_size = vocab_size
-        self.encoder = Encoder(recipe.encoder, num_embeddings or vocab_size)
-        adaptation.insert_modules(self.encoder, recipe.encoder)
+        encoder_config = isolate_texts(recipe.encoder) if is_packed else recipe.encoder
+        self.encoder = Encoder(encoder_config, num_embeddings or vocab_size)
+        adaptation.insert_modules(self.encoder, encoder_config)
         self.parametrisation = adaptation.build_parametrisation(self.encoder)
         num_adapters = len(self.encoder.knowledge_adapters)
         heads = [
@@ -197,11 +201,30 @@ class MultiTaskModel(nn.Module):
         token_info: TokenInfo,
         output_positions: Tensor | None = None,
         dropout_rng: DropoutRng | None = None,
+        packing: SequencePacking | None = None,
     ) -> Tensor:
         """Return the hidden states (B, L, W) of the layers that the head of a task reads.
 
-        token_ids: (B, L) int64. With flat ``output_positions`` (M,) the result is (M, W).
+        token_ids: (B, L) int64. With flat ``output_positions`` (M,) the result is (M, W). With a
+        ``packing`` the encoder reads the sequences in fewer rows.
         """
+        if packing is None:
+            return self._encode(task_index, token_ids, token_info, output_positions, dropout_rng)
+        positions = packing.pack_positions(output_positions)
+        states = self._encode(
+            task_index, *packing.pack(token_ids, token_info), positions, dropout_rng
+        )
+        return packing.unpack(states) if positions is None else states
+
+    def _encode(
+        self,
+        task_index: int,
+        token_ids: Tensor,
+        token_info: TokenInfo,
+        output_positions: Tensor | None,
+        dropout_rng: DropoutRng | None,
+    ) -> Tensor:
+        """Return the hidden states (B, L, W), or (M, W) at ``output_positions`` (M,)."""
         layers = self.head_of(task_index).layers
         reader = _LayerReader(self.encoder, layers, self.truncated_backprop)
         inputs = (token_ids, token_info, dropout_rng, output_positions)

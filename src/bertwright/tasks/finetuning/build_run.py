@@ -17,6 +17,7 @@ from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
+from bertwright.tasks.finetuning.batching_checks import check_packing
 from bertwright.tasks.finetuning.config import FineTuningConfig, with_label_smoothing
 from bertwright.tasks.finetuning.generation_checks import check_generation
 from bertwright.tasks.finetuning.linear_gain import check_linear_gain
@@ -85,6 +86,7 @@ def build_run(
         model.model, config, [task for task, _, _ in task_data], distillation is not None
     )
     check_retrieval(config, [task for task, _, _ in task_data], distillation is not None)
+    check_packing(config, recipe.encoder, distillation is not None)
     frozen = frozen_input_kind(
         config.adaptation, [(task.output_type, train) for task, train, _ in task_data]
     )
@@ -153,6 +155,7 @@ def build_run(
         has_lm_head,
         None if used_vocabulary is None else len(used_vocabulary.used_token_ids),
         config.truncated_backprop,
+        config.batching == "packed",
     )
     parametrisation = multi_task_model.parametrisation
     if config.truncated_backprop and parametrisation and parametrisation.has_inner_hooks:

@@ -9,6 +9,7 @@ from bertwright.core.config import Precision, Settings, to_user_error
 from bertwright.core.schedules import Schedule
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
+from bertwright.tasks.finetuning.batching.bucket_sampler import Batching
 from bertwright.tasks.finetuning.dropout import FineTuningDropout
 from bertwright.tasks.finetuning.perturbation import PerturbationConfig
 from bertwright.tasks.finetuning.published import published_settings
@@ -44,6 +45,9 @@ class FineTuningConfig(Settings):
     default ``max_length`` is the encoder's, at most 512. ``batch_size`` is in examples. The run
     is repeated for ``seeds`` seeds, starting from ``seed``.
 
+    ``batching``: ``buckets`` has examples of similar length in a batch; ``packed`` has random
+    examples, several in a row, which do not attend to each other; ``padded`` pads the same batches.
+
     ``label_smoothing`` applies to outputs that are texts (Szegedy et al. 2016); the default is the
     recipe's. ``language_model`` is the weight of the auxiliary next-token loss (Radford et al.
     2018: 0.5). ``linear_gain`` adds the loss of the labels at every position t of T, with weight
@@ -60,6 +64,7 @@ class FineTuningConfig(Settings):
     epochs: int = Field(default=3, ge=0, le=1_000_000)
     learning_rate: float | None = Field(default=None, gt=0)
     batch_size: int = Field(default=32, ge=1, le=1 << 20)
+    batching: Batching = "buckets"
     dropout: Annotated[float, Field(ge=0, lt=1)] | FineTuningDropout = 0.1
     weight_decay: float = Field(default=0.01, ge=0)
     adaptation: AdaptationConfig = FullFineTuningConfig()

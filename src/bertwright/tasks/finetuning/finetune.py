@@ -281,8 +281,9 @@ def run_seeds(
     """
     config, is_compiled = run.config, run.config.compile
     if is_compiled == "auto":
-        samplers = batch_samplers(run.encoded_tasks, config.batch_size, config.seed)
-        num_positions = positions_per_epoch(run.encoded_tasks, samplers)
+        settings = config.batch_size, config.seed, config.batching
+        samplers = batch_samplers(run.encoded_tasks, *settings)
+        num_positions = positions_per_epoch(run.encoded_tasks, samplers, config.batching)
         num_positions *= config.epochs * config.seeds
         parametrisation = run.model.parametrisation
         distillation = run.distillation_loss

@@ -113,7 +113,10 @@ class FineTuningRun:
         """
         config, device = self.config, self.source.device
         samplers = batch_samplers(
-            self.encoded_tasks, config.batch_size, seed if order_seed is None else order_seed
+            self.encoded_tasks,
+            config.batch_size,
+            seed if order_seed is None else order_seed,
+            config.batching,
         )
         schedule = TaskSchedule.from_samplers(samplers, config.task_sampling_power, seed)
         has_pretrained_input = self._init_parameters(seed)
@@ -158,6 +161,7 @@ class FineTuningRun:
                 schedule,
                 self.used_vocabulary,
                 config.language_model > 0,
+                config.batching == "packed",
             )
             job = TrainingJob(
                 parameters=parameters,
@@ -341,7 +345,7 @@ class _TaskLosses:
 
         def hidden_states(positions: Tensor | None) -> Tensor:
             return model.hidden_states(
-                task_index, batch.token_ids, batch.token_info, positions, rng
+                task_index, batch.token_ids, batch.token_info, positions, rng, batch.packing
             )
 
         def outputs_and_loss(outputs: Tensor) -> tuple[Tensor, Loss]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from bertwright.core.errors import UserError
+from bertwright.encoder.config import EncoderConfig
 from bertwright.modules.attention.mask import (
     SameDocumentVisibility,
     with_global_first_token,
@@ -13,16 +14,21 @@ from bertwright.tasks.outputs.classification import SequenceOutput
 from bertwright.tasks.outputs.output_type import OutputType
 
 
+def isolate_texts(encoder: EncoderConfig) -> EncoderConfig:
+    """Return the encoder with attention restricted to the position's own text.
+
+    Errors: ValueError for an encoder that does not support it.
+    """
+    return encoder.copy_with("encoder", visibility=encoder.visibility & SameDocumentVisibility())
+
+
 def with_siamese_visibility(recipe: Recipe) -> Recipe:
     """Return the recipe with attention restricted to the position's own text.
 
     Errors: UserError for an encoder that does not support it.
     """
-    encoder = recipe.encoder
     try:
-        siamese = encoder.copy_with(
-            "encoder", visibility=encoder.visibility & SameDocumentVisibility()
-        )
+        siamese = isolate_texts(recipe.encoder)
     except ValueError as error:
         raise UserError(
             f"head.pooling: siamese does not work with this encoder: {error}"

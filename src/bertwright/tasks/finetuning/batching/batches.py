@@ -21,6 +21,7 @@ from bertwright.tasks.finetuning.batching.encoded_task import (
     TaskSchedule,
     target_dtype,
 )
+from bertwright.tasks.finetuning.batching.packing import SequencePacking
 from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
 from bertwright.tasks.finetuning.losses import NEXT_TOKENS
 from bertwright.tasks.outputs import GeneratedOutput
@@ -54,6 +55,7 @@ class TaskBatch:
             output.
         count: the divisor of the losses of the step.
         decoder_inputs: inputs of the decoder, if the outputs are texts.
+        packing: arrangement in which the encoder reads the sequences; None for one in a row.
     """
 
     task_index: int
@@ -69,6 +71,7 @@ class TaskBatch:
     first_output: int
     count: float
     decoder_inputs: DecoderInputs | None = None
+    packing: SequencePacking | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +86,8 @@ class TaskBatchSource:
     """The reduced vocabulary of the embedding table; None for the whole vocabulary."""
     has_language_model: bool = False
     """Whether to add a next-token loss."""
+    is_packed: bool = False
+    """Whether the encoder reads several sequences in a row."""
 
     def at(self, progress: Progress) -> StepBatch[TaskBatch]:
         """Return the batch of a step."""
@@ -105,6 +110,7 @@ class TaskBatchSource:
                 task_index=task_step.task_index,
                 offsets=(first_sequence, first_output),
                 count=float(count),
+                is_packed=self.is_packed,
             )
             micro_batches.append(micro_batch)
             first_sequence += len(micro_batch.sequence_indices)
@@ -146,11 +152,13 @@ def build_task_batch(
     task_index: int = 0,
     offsets: tuple[int, int] = (0, 0),
     count: float = 0.0,
+    is_packed: bool = False,
 ) -> TaskBatch:
     """Return the batch of some items of a task, padded to ``length``.
 
     Items after the first ``num_real`` are fillers. ``offsets`` are the indices in the step of the
-    first sequence and the first output; ``count`` divides the losses of the step.
+    first sequence and the first output; ``count`` divides the losses of the step. With ``is_packed``
+    the batch has a packing.
     """
     real = items[:num_real]
     indices = [n for item in items for n in task.items[item]]
@@ -167,6 +175,10 @@ def build_task_batch(
         token_info = token_info.with_language(token_ids, languages.prompt)
         decoder_inputs = make_decoder_inputs(sequences, num_sequences, source, languages.output)
     targets = [target for item in real for target in task.targets[item]]
+    packing = None
+    if is_packed:
+        lengths = [len(sequence.token_ids) for sequence in sequences]
+        packing = SequencePacking.from_lengths(lengths, length, device)
     return TaskBatch(
         task_index,
         indices,
@@ -180,6 +192,7 @@ def build_task_batch(
         *offsets,
         count,
         decoder_inputs,
+        packing,
     )
 
 

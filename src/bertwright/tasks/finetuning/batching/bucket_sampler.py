@@ -7,6 +7,7 @@ have little padding and differ between epochs, and no state is kept between step
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,9 @@ MAX_EXACT_LENGTH = 32
 rounded up to multiples of two, and so on: little padding, and few shapes."""
 
 IntArray = NDArray[np.int64]
+
+Batching = Literal["buckets", "packed", "padded"]
+"""How items form batches: items of similar length, or random ones, packed in rows or padded."""
 
 
 @dataclass(frozen=True)
@@ -37,21 +41,31 @@ class StepItems:
 
 @dataclass(frozen=True)
 class BucketBatchSampler:
-    """Batches of items of similar length; ``lengths`` (N,) holds the length of each item."""
+    """Batches of items of similar length; ``lengths`` (N,) holds the length of each item.
+
+    ``steps_per_bucket`` is the number of steps that are sorted together; with 1, batches are random
+    samples.
+    """
 
     lengths: IntArray
     batch_size: int
     seed: int = 0
+    steps_per_bucket: int = STEPS_PER_BUCKET
     _epochs: dict[int, tuple[IntArray, IntArray]] = field(
         default_factory=dict, init=False, repr=False
     )
 
     @staticmethod
     def from_lengths(
-        lengths: Sequence[int], batch_size: int, seed: int = 0
+        lengths: Sequence[int],
+        batch_size: int,
+        seed: int = 0,
+        steps_per_bucket: int = STEPS_PER_BUCKET,
     ) -> "BucketBatchSampler":
         """Return a sampler for items of these lengths."""
-        return BucketBatchSampler(np.asarray(lengths), min(batch_size, len(lengths)), seed)
+        return BucketBatchSampler(
+            np.asarray(lengths), min(batch_size, len(lengths)), seed, steps_per_bucket
+        )
 
     @property
     def steps_per_epoch(self) -> int:
@@ -80,7 +94,7 @@ class BucketBatchSampler:
         items, steps = np.arange(len(self.lengths)), np.arange(self.steps_per_epoch)
         item_values = uniform(stream_key(self.seed, "finetuning", "rows"), epoch, items)
         ranks = item_values.argsort().argsort()
-        num_groups = -(-len(steps) // STEPS_PER_BUCKET)
+        num_groups = -(-len(steps) // self.steps_per_bucket)
         group = ranks // (-(-len(steps) // num_groups) * self.batch_size)
         step_values = uniform(stream_key(self.seed, "finetuning", "batches"), epoch, steps)
         return np.lexsort((ranks, self.lengths, group)), step_values.argsort()

@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 from bertwright.core.errors import UserError
 from bertwright.core.rng import RandomPermutation, stream_key
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence, num_truncated_tokens
-from bertwright.tasks.finetuning.batching.bucket_sampler import BucketBatchSampler
+from bertwright.tasks.finetuning.batching.bucket_sampler import (
+    STEPS_PER_BUCKET,
+    Batching,
+    BucketBatchSampler,
+)
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs import OutputDecoder
 from bertwright.tasks.outputs.output_type import location_of
 from bertwright.tasks.task import Task
-
 
 @dataclass(frozen=True)
 class EncodedTask:
@@ -144,16 +147,27 @@ class TaskSchedule:
 
 
 def batch_samplers(
-    encoded_tasks: Sequence[EncodedTask], batch_size: int, seed: int
+    encoded_tasks: Sequence[EncodedTask],
+    batch_size: int,
+    seed: int,
+    batching: Batching = "buckets",
 ) -> list[BucketBatchSampler]:
     """Return the batch sampler of each task."""
-    return [BucketBatchSampler.from_lengths(t.lengths, batch_size, seed) for t in encoded_tasks]
+    num_steps = STEPS_PER_BUCKET if batching == "buckets" else 1
+    return [
+        BucketBatchSampler.from_lengths(task.lengths, batch_size, seed, num_steps)
+        for task in encoded_tasks
+    ]
 
 
 def positions_per_epoch(
-    encoded_tasks: Sequence[EncodedTask], samplers: Sequence[BucketBatchSampler]
+    encoded_tasks: Sequence[EncodedTask],
+    samplers: Sequence[BucketBatchSampler],
+    batching: Batching = "buckets",
 ) -> int:
-    """Return the number of positions computed per epoch."""
+    """Return the number of positions computed per epoch; for packed sequences without padding."""
+    if batching == "packed":
+        return sum(len(s.token_ids) for task in encoded_tasks for s in task.sequences)
     return sum(
         round(sampler.positions_per_epoch * len(task.sequences) / len(task.items))
         for task, sampler in zip(encoded_tasks, samplers, strict=True)
