@@ -371,3 +371,53 @@ def exports(
         model or embedding.checkpoint_folder(), list(filter(None, lines))[:most], log
     )
     publish("exports", results, comparison.COLUMNS, document, as_json)
+
+
+@app.command()
+def packing(
+    models: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[MODEL ...]",
+            help="Model folders, or recipes for random weights; by default bert-mini and MiniLM.",
+        ),
+    ] = None,
+    task: Annotated[str, typer.Option(help="Task.")] = "sst-2",
+    data: Annotated[Path, typer.Option(help="Data folder of the task.")] = Path(
+        "../shared/data/glue/SST-2"
+    ),
+    batch_sizes: Annotated[str, typer.Option(help="Examples per step.")] = "32,64",
+    max_examples: Annotated[
+        int | None, typer.Option(min=2, help="Train on the first N examples.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of each kind per round.")] = 200,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of interleaved rounds.")] = 5,
+    seeds: Annotated[
+        int, typer.Option(min=0, help="Seeds of the comparison of scores; 0 for none.")
+    ] = 0,
+    epochs: Annotated[int, typer.Option(min=0, help="Epochs of the comparison of scores.")] = 1,
+    eager: Annotated[bool, typer.Option("--eager", help="Do not compile.")] = False,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Speed and scores of fine-tuning with packed, padded and bucketed batches."""
+    from benchmarks import packing as comparison
+    from benchmarks.embedding.compare import checkpoint_folder
+
+    sizes = parse_numbers("--batch-sizes", batch_sizes, int)
+    names = models or ["bert-mini", str(checkpoint_folder())]
+    workloads = [
+        comparison.Workload(name, task, str(data), size, not eager, max_examples)
+        for name in names
+        for size in sizes
+    ]
+    if seeds:
+        settings = {"epochs": epochs}
+        scores = [
+            comparison.compare_scores(workload, seeds, settings, log)
+            for workload in workloads[:: len(sizes)]
+        ]
+        publish("packing scores", scores, comparison.SCORE_COLUMNS, document, as_json)
+        return
+    results = comparison.compare_times(workloads, steps, rounds, log)
+    publish("packing", results, comparison.TIME_COLUMNS, document, as_json)

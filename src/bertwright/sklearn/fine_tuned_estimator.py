@@ -30,6 +30,8 @@ class FineTunedEstimator(ModelEstimator[FineTunedModel]):
             seconds; ``full`` trains all of it, ``lora`` and others as in ``finetune``.
         head, epochs, learning_rate, batch_size, dropout, weight_decay, warmup, max_length,
             patience: settings of ``finetune``; None for its defaults.
+        stride: tokens between the starts of two windows of a long text; None truncates it, or for
+            a tagger lets windows not overlap.
         settings: further settings of ``finetune`` by name.
         validation_fraction: fraction of the examples that selects the epoch and calibrates the
             probabilities. With 0 all are trained on, and nothing is calibrated.
@@ -54,6 +56,7 @@ class FineTunedEstimator(ModelEstimator[FineTunedModel]):
         warmup: float | None = None,
         max_length: int | None = None,
         patience: int | None = None,
+        stride: int | None = None,
         settings: Mapping[str, Any] | None = None,
         validation_fraction: float = HELD_OUT_FRACTION,
         precision: InferencePrecision | None = None,
@@ -70,6 +73,7 @@ class FineTunedEstimator(ModelEstimator[FineTunedModel]):
         self.warmup = warmup
         self.max_length = max_length
         self.patience = patience
+        self.stride = stride
         self.settings = settings
         self.validation_fraction = validation_fraction
         self.precision = precision

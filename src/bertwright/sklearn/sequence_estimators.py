@@ -65,7 +65,8 @@ class EncoderClassifier(ClassifierMixin, SequenceEstimator):
                 f"{self.classes_[0]!r}"
             )
         labels = tuple(map(str, range(len(self.classes_))))
-        self._fit_rows(_task(ClassificationOutput(), labels), rows, [labels[n] for n in indices])
+        task = _task(ClassificationOutput(stride=self.stride), labels)
+        self._fit_rows(task, rows, [labels[n] for n in indices])
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
@@ -92,7 +93,8 @@ class EncoderRegressor(RegressorMixin, SequenceEstimator):
         y = check_array(y, ensure_2d=False, dtype="numeric", input_name="y")
         check_consistent_length(rows, y)
         metrics = ("negative-mean-squared-error",)
-        self._fit_rows(_task(RegressionOutput(), metrics=metrics), rows, y.astype(float).tolist())
+        task = _task(RegressionOutput(stride=self.stride), metrics=metrics)
+        self._fit_rows(task, rows, y.astype(float).tolist())
         return self
 
     def predict(self, X: Any) -> NDArray[np.float64]:  # noqa: N803

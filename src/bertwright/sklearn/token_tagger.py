@@ -44,7 +44,8 @@ class TokenTagger(FineTunedEstimator):
         if len(names) < 2:
             raise ValueError(f"TokenTagger needs at least two tags, and y has one class: {names}")
         self.classes_ = np.array(names)
-        task = Task("words", TokenClassificationOutput(), labels=tuple(names))
+        output_type = TokenClassificationOutput(stride=self.stride)
+        task = Task("words", output_type, labels=tuple(names))
         examples = [
             TaggedSentence(words, sentence_tags)
             for words, sentence_tags in zip(sentences, tags, strict=True)

@@ -15,6 +15,7 @@ from bertwright.tasks.formats.examples import (
     TaggedSentence,
     TaskExample,
 )
+from bertwright.tasks.word_windows import word_windows
 
 DEFAULT_MAX_LENGTH = 512
 """Default maximum sequence length, if the encoder allows it."""
@@ -28,7 +29,8 @@ class TaskSequence:
         example_index: index of its example.
         segment_ids: segment of each token; None if the encoder has no segments.
         positions: output positions; empty if the sequence is pooled.
-        first_word: index of its first word in the example; a long sentence has several sequences.
+        first_word: index in the example of the first word with an output position; a long sentence
+            has several sequences.
         offsets: for each position after the first, the character range (start, stop) of its token
             in the text.
         text_offsets: the same for all tokens of the text, shared by its windows.
@@ -119,8 +121,9 @@ class ExampleEncoder:
         """Return the sequences of all examples, in their order.
 
         With a ``stride``, the last text of a long example is encoded in windows that start
-        ``stride`` tokens apart; the text gets at least half of each sequence. ``example_indices``
-        replace the indices of the examples.
+        ``stride`` tokens apart; the text gets at least half of each sequence. Windows of words
+        start at words, and each word has one output position. ``example_indices`` replace the
+        indices of the examples.
         """
         indices = range(len(examples)) if example_indices is None else example_indices
         texts = [e for e in examples if isinstance(e, Example)]
@@ -128,7 +131,7 @@ class ExampleEncoder:
             return [
                 sequence
                 for n, e in zip(indices, examples, strict=True)
-                for sequence in self._encode_words(n, e)
+                for sequence in self._encode_words(n, e, stride)
             ]
         if self.is_siamese and (single := next((e for e in texts if e.pair is None), None)):
             raise UserError(
@@ -255,23 +258,19 @@ class ExampleEncoder:
             document_ids=document_ids,
         )
 
-    def _encode_words(self, example_index: int, sentence: TaskExample) -> Iterator[TaskSequence]:
+    def _encode_words(
+        self, example_index: int, sentence: TaskExample, stride: int | None
+    ) -> Iterator[TaskSequence]:
         assert isinstance(sentence, TaggedSentence)
         available = self.max_length - 2
         ids, starts = self.tokenizer.encode_pretokenized(list(sentence.words))
-        ends = [*starts[1:], len(ids)]
-        word = 0
-        while word < len(starts):
-            begin, stop = starts[word], word
-            # At least one word per sequence; a word longer than that is truncated.
-            while stop < len(starts) and (stop == word or ends[stop] - begin <= available):
-                stop += 1
-            sequence = self._build_sequence(
-                example_index, [ids[begin : ends[stop - 1]][:available]]
-            )
-            positions = tuple(self.text_start + start - begin for start in starts[word:stop])
-            yield replace(sequence, positions=positions, first_word=word)
-            word = stop
+        bounds = [*starts, len(ids)]
+        for window in word_windows(starts, len(ids), available, stride):
+            begin, end = bounds[window.words.start], bounds[window.words.stop]
+            # A word longer than a sequence is truncated.
+            sequence = self._build_sequence(example_index, [ids[begin:end][:available]])
+            positions = tuple(self.text_start + starts[word] - begin for word in window.tagged)
+            yield replace(sequence, positions=positions, first_word=window.tagged.start)
 
 
 def num_truncated_tokens(sequences: Sequence[TaskSequence]) -> dict[int, int]:

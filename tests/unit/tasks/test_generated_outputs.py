@@ -71,7 +71,7 @@ def test_the_loss_is_of_the_target_tokens_given_source_and_earlier_tokens(pretra
     model = random_model(pretrained.model.recipe.name, "output.smoothing=0.0")
     run = build_run(model, [(TASK, PAIRS, PAIRS[:2])], FineTuningConfig.from_settings(STILL))
     (encoded,) = run.encoded_tasks
-    run._init_parameters(0)
+    run.init_parameters(0)
     items = [4, 0, 2, 1, 1]
     batch = build_task_batch(encoded, items, 12, model, num_real=4)
     assert batch.decoder_inputs is not None

@@ -45,7 +45,9 @@ from bertwright.tasks.heads.task_visibility import (
     with_global_question_attention,
     with_siamese_visibility,
 )
-from bertwright.tasks.outputs.classification import ClassificationOutput, SequenceOutput
+from bertwright.tasks.outputs.classification import ClassificationOutput
+from bertwright.tasks.outputs.token_classification import TokenClassificationOutput
+from bertwright.tasks.outputs.windows import WindowedOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, MultiTaskModel
 
@@ -108,7 +110,8 @@ def build_run(
     )
     for head, (task, _, _) in zip(heads, task_data, strict=True):
         output_type = task.output_type
-        stride = output_type.stride if isinstance(output_type, SequenceOutput) else None
+        has_stride = isinstance(output_type, WindowedOutput | TokenClassificationOutput)
+        stride = output_type.stride if has_stride else None
         if stride is not None and stride >= example_encoder.max_length:
             raise UserError(
                 f"output_type.stride: {stride} is not less than the maximum sequence length "

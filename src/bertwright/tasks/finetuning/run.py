@@ -119,7 +119,7 @@ class FineTuningRun:
             config.batching,
         )
         schedule = TaskSchedule.from_samplers(samplers, config.task_sampling_power, seed)
-        has_pretrained_input = self._init_parameters(seed)
+        has_pretrained_input = self.init_parameters(seed)
         features = None
         if self.model.adaptation.has_frozen_encoder:
             if not self.frozen_features:
@@ -174,7 +174,7 @@ class FineTuningRun:
                     *self.make_reporter(seed, clock),
                 ],
                 get_batch=partial(self._get_batch, batches),
-                compute_losses=_TaskLosses(self, seed, features),
+                compute_losses=TaskLosses(self, seed, features),
                 clock=clock,
                 learning_rate_factor=(config.schedule or WarmupSchedule(warmup=config.warmup)).at,
                 loss_weights=self._loss_weights,
@@ -227,7 +227,7 @@ class FineTuningRun:
             return state
         return self.used_vocabulary.expand(state, "encoder.")
 
-    def _init_parameters(self, seed: int) -> list[bool]:
+    def init_parameters(self, seed: int) -> list[bool]:
         """Initialise all parameters; return which heads have pretrained input layers."""
         encoder, state = self.model.encoder, self.source.model.encoder.state_dict()
         if self.used_vocabulary is not None:
@@ -314,7 +314,7 @@ class FineTuningRun:
 
 
 @dataclass(frozen=True)
-class _TaskLosses:
+class TaskLosses:
     """The losses of a micro-batch."""
 
     run: FineTuningRun

@@ -1,7 +1,6 @@
 """Outputs for a text or a pair: a class, several classes, or a number.
 
-A long text is truncated or, with a ``stride``, split into windows: each window is trained on the
-target of the whole text, and the predictions of the windows are averaged.
+A long text is truncated or, with a ``stride``, split into windows.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
-from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
+from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.labels import LabelKind, label_names, parse_class, parse_number
 from bertwright.tasks.metrics import metrics
@@ -42,22 +41,13 @@ from bertwright.tasks.outputs.probabilities import (
     sigmoid,
     softmax,
 )
+from bertwright.tasks.outputs.windows import WindowedDecoder, WindowedOutput
 
 LabelCounts = NDArray[np.float64]
 
 
-class SequenceOutput(OutputType):
-    """Outputs for whole texts.
-
-    ``stride`` is the number of tokens between the starts of two windows of a long text; None
-    truncates it.
-    """
-
-    stride: int | None = Field(default=None, ge=1, le=1 << 20)
-
-    @property
-    def can_use_stride(self) -> bool:
-        return self.stride is None
+class SequenceOutput(WindowedOutput):
+    """Labels or a number for whole texts."""
 
 
 class WeightedOutput(SequenceOutput):
@@ -81,19 +71,7 @@ class WeightedOutput(SequenceOutput):
 
 
 @dataclass(frozen=True)
-class _WindowedDecoder(OutputDecoder):
-    """A decoder for texts that are split into windows if a stride is set."""
-
-    config: SequenceOutput
-
-    def encode(
-        self, example_encoder: ExampleEncoder, examples: Sequence[Example]
-    ) -> list[TaskSequence]:
-        return example_encoder.encode(examples, self.config.stride)
-
-
-@dataclass(frozen=True)
-class _LabelDecoder(_WindowedDecoder, ABC):
+class _LabelDecoder(WindowedDecoder, ABC):
     """A decoder for labels; an empty ``label_weights`` means equal weights."""
 
     config: WeightedOutput
@@ -111,8 +89,9 @@ class _LabelDecoder(_WindowedDecoder, ABC):
         return replace(self, label_weights=tuple(balanced.tolist()))
 
     def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
+        outputs = self.window_outputs(parts)
         uncalibrated, probabilities = (
-            np.mean([self._probabilities(outputs, temperature)[0] for _, outputs in parts], 0)
+            self._probabilities(outputs, temperature).mean(0)
             for temperature in (1.0, self.temperature)
         )
         by_label = dict(zip(self.labels, probabilities.tolist(), strict=True))
@@ -146,7 +125,7 @@ class ClassificationDecoder(_LabelDecoder):
         return cross_entropy(outputs, targets, self._weight_tensor(outputs.device))
 
     def decisions(self, parts: Sequence[SequenceOutputs]) -> Sequence[FloatArray]:
-        return [np.concatenate([outputs for _, outputs in parts])]
+        return [self.window_outputs(parts)]
 
     def decision_targets(self, example: Example) -> Sequence[int | None]:
         label = str(self.config.reference(example))
@@ -214,8 +193,8 @@ class MultiLabelDecoder(_LabelDecoder):
 
     def decisions(self, parts: Sequence[SequenceOutputs]) -> Sequence[FloatArray]:
         """Return one binary decision per label."""
-        logits = np.concatenate([outputs for _, outputs in parts])
-        return [np.stack([np.zeros_like(logit), logit], 1) for logit in logits.T]
+        columns = self.window_outputs(parts).T
+        return [np.stack([np.zeros_like(logit), logit], 1) for logit in columns]
 
     def decision_targets(self, example: Example) -> Sequence[int | None]:
         return [int(target) for target in self.targets((), example)]
@@ -262,7 +241,7 @@ class MultiLabelOutput(WeightedOutput):
 
 
 @dataclass(frozen=True)
-class RegressionDecoder(_WindowedDecoder):
+class RegressionDecoder(WindowedDecoder):
     """The decoder of :class:`RegressionOutput`."""
 
     mean: float = 0.0
@@ -285,7 +264,7 @@ class RegressionDecoder(_WindowedDecoder):
         return None
 
     def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
-        return Prediction(float(np.mean([outputs[0, 0] for _, outputs in parts])))
+        return Prediction(float(self.window_outputs(parts)[:, 0].mean()))
 
     def average(self, outputs: Sequence[FloatArray]) -> FloatArray:
         return np.mean(outputs, axis=0)

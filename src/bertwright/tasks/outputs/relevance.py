@@ -21,17 +21,17 @@ from bertwright.tasks.outputs.output_type import (
     Activation,
     MetricFunction,
     OutputDecoder,
-    OutputType,
     Prediction,
     SequenceOutputs,
     binary_logits,
     location_of,
 )
 from bertwright.tasks.outputs.probabilities import sigmoid
+from bertwright.tasks.outputs.windows import WindowedDecoder, WindowedOutput, WindowPooling
 
 
 @dataclass(frozen=True)
-class RelevanceDecoder(OutputDecoder):
+class RelevanceDecoder(WindowedDecoder):
     """The decoder of :class:`RelevanceOutput`; ``max_label`` is scaled to 1."""
 
     max_label: float = 1.0
@@ -53,16 +53,18 @@ class RelevanceDecoder(OutputDecoder):
         return binary_logits(outputs)
 
     def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
-        return Prediction(float(sigmoid(parts[0][1])[0, 0]))
+        return Prediction(float(sigmoid(self.window_outputs(parts))[:, 0].mean()))
 
 
-class RelevanceOutput(OutputType):
+class RelevanceOutput(WindowedOutput):
     """The probability that the second text is relevant to the first: binary cross-entropy.
 
-    Labels are numbers, 0 for irrelevant; they are divided by the highest training label.
+    Labels are numbers, 0 for irrelevant; they are divided by the highest training label. A long
+    text with a ``stride`` is as relevant as its most relevant window.
     """
 
     kind: Literal["relevance"] = "relevance"
+    window_pooling: WindowPooling = "max"
     activation: ClassVar[Activation | None] = "sigmoid"
     decoder_type: ClassVar[type[OutputDecoder]] = RelevanceDecoder
     label_kind: ClassVar[LabelKind] = "number"

@@ -1,12 +1,14 @@
 """Token classification: one tag per word, read at the first token of the word."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from bertwright.core.errors import UserError
-from bertwright.tasks.example_encoder import TaskSequence
+from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.metrics.entity_spans import are_word_tags, span_f1, tagging_scheme
 from bertwright.tasks.metrics.metrics import accuracy, label_metric, macro_f1
@@ -24,8 +26,16 @@ from bertwright.tasks.outputs.output_type import (
 from bertwright.tasks.outputs.probabilities import mean_softmax_logits, softmax
 
 
+@dataclass(frozen=True)
 class TokenClassificationDecoder(OutputDecoder):
     """The decoder of :class:`TokenClassificationOutput`."""
+
+    config: "TokenClassificationOutput"
+
+    def encode(
+        self, example_encoder: ExampleEncoder, examples: Sequence[TaggedSentence]
+    ) -> list[TaskSequence]:
+        return example_encoder.encode(examples, self.config.stride)
 
     def output_length(self, sequence: TaskSequence) -> int:
         return len(sequence.positions)
@@ -62,9 +72,14 @@ class TokenClassificationDecoder(OutputDecoder):
 
 
 class TokenClassificationOutput(OutputType):
-    """One of several tags for every word, trained with cross-entropy."""
+    """One of several tags for every word, trained with cross-entropy.
+
+    ``stride`` is the number of tokens between the starts of two windows of a long sentence; a word
+    is tagged in the window with most context. With None, windows do not overlap.
+    """
 
     kind: Literal["tags"] = "tags"
+    stride: int | None = Field(default=None, ge=1, le=1 << 20)
     has_prediction_sets: ClassVar[bool] = True
     example_type: ClassVar[type] = TaggedSentence
     decoder_type: ClassVar[type[OutputDecoder]] = TokenClassificationDecoder

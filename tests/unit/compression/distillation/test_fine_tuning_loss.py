@@ -99,7 +99,7 @@ class Step:
         config = FineTuningConfig.from_settings(QUICK | settings)
         data = [(task, examples, examples)]
         self.run = build_run(student, data, config, distillation=distillation)
-        self.run._init_parameters(0)
+        self.run.init_parameters(0)
         self.net, self.loss = self.run.model, self.run.distillation_loss
         assert self.loss is not None
         samplers = batch_samplers(self.run.encoded_tasks, config.batch_size, 0)

@@ -15,7 +15,7 @@ from bertwright.tasks.finetuning.batching.packing import SequencePacking, pack_f
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.finetune import finetune
-from bertwright.tasks.finetuning.run import FineTuningRun, _TaskLosses
+from bertwright.tasks.finetuning.run import FineTuningRun, TaskLosses
 from bertwright.tasks.formats.examples import Example, TaggedSentence
 from bertwright.tasks.outputs import OutputType
 from bertwright.tasks.task import Task
@@ -66,7 +66,7 @@ def step_of(
     task = Task("own", output_type).with_labels_from(examples)
     config = FineTuningConfig.from_settings({**UNMIXED, **settings, "batching": batching})
     run = build_run(model, [(task, examples, examples)], config)
-    run._init_parameters(0)
+    run.init_parameters(0)
     samplers = batch_samplers(run.encoded_tasks, config.batch_size, 0, config.batching)
     schedule = TaskSchedule.from_samplers(samplers, 1.0, 0)
     batches = TaskBatchSource(
@@ -79,7 +79,7 @@ def step_of(
         config.batching == "packed",
     )
     (batch,) = batches.at(Progress(0, 0.0)).micro_batches
-    losses = _TaskLosses(run, 0, None)(batch, Progress(0, 0.0))
+    losses = TaskLosses(run, 0, None)(batch, Progress(0, 0.0))
     loss = torch.stack([loss.sum / loss.count for loss in losses.values()]).sum()
     loss.backward()
     gradients = {n: p.grad for n, p in run.model.named_parameters() if p.grad is not None}
