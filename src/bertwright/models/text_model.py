@@ -20,6 +20,7 @@ from bertwright.models.generation.config import GenerationConfig
 from bertwright.models.generation.generate import GenerationLanguages, generate
 from bertwright.models.generation.sampling import GeneratedText
 from bertwright.models.inference import inference_encoder
+from bertwright.models.late_chunking import ChunkEncoder, TextChunks
 from bertwright.models.layer_selection import LayerReduction, LayerSelection, select_layers
 from bertwright.models.model import Model
 from bertwright.models.retrieval_encoder import DenseEncoder, RetrievalEncoder
@@ -153,6 +154,48 @@ class TextModel:
         if vectors is None:
             return np.empty((0, selection.width), np.float32)
         return vectors
+
+    def embed_chunks(
+        self,
+        texts: str | Sequence[str],
+        max_tokens: int,
+        pooling: Pooling | None = None,
+        normalise: bool = False,
+        layers: str = "last",
+        mix: LayerReduction = "concat",
+        language: str | None = None,
+    ) -> list[TextChunks]:
+        """Return a vector for each part of each text, of at most ``max_tokens`` tokens.
+
+        A text is encoded as a whole, and the hidden states of every part are averaged, so a vector
+        also depends on the text around its part. The other arguments are as in :meth:`embed`, which
+        a text of a single part equals. Errors: UserError for a model that pools its start token.
+        """
+        if (pooling or self.model.recipe.vectors.pooling) != "mean":
+            raise UserError(
+                "the vector of a chunk is the mean over its tokens, and pooling cls reads the "
+                "start token of a text: choose pooling mean, or embed without chunks"
+            )
+        selection = select_layers(layers, mix, self.model.recipe.encoder.hidden_widths)
+        chunks = self.chunk_encoder(max_tokens).encode(
+            _as_list(texts),
+            lambda sequences: self._batches(sequences, language),
+            lambda batch: require_finite_outputs(self.hidden_states(selection, batch)),
+            selection.width,
+        )
+        if not normalise:
+            return chunks
+        return [
+            replace(
+                part, vectors=part.vectors / np.linalg.norm(part.vectors, axis=1, keepdims=True)
+            )
+            for part in chunks
+        ]
+
+    def chunk_encoder(self, max_tokens: int) -> ChunkEncoder:
+        """Return the encoder of the parts of texts, of at most ``max_tokens`` tokens."""
+        self.require_text_tokenizer("late chunking")
+        return ChunkEncoder(self.tokenizer, self.model.recipe.assembly, max_tokens, self.max_length)
 
     def fill_mask(
         self, text: str, top_k: int = 5, language: str | None = None

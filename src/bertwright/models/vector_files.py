@@ -7,7 +7,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.models.retrieval_encoder import Representation, TextVectors
+from bertwright.models.late_chunking import TextChunks
+from bertwright.models.retrieval_encoder import FloatMatrix, Representation, TextVectors
 
 
 def write_vectors(stream: IO[bytes], parts: Sequence[Any], representation: Representation) -> int:
@@ -32,6 +33,20 @@ def write_vectors(stream: IO[bytes], parts: Sequence[Any], representation: Repre
             joined = np.concatenate([np.empty((0, width), np.float32), *texts])
             np.savez(stream, vectors=joined, lengths=lengths)
             return len(texts)
+
+
+def write_chunks(stream: IO[bytes], texts: Sequence[TextChunks]) -> FloatMatrix:
+    """Write the chunks of texts as an ``npz`` file, and return their vectors.
+
+    It has ``vectors`` (C, D) of all chunks, the index of the text of each, ``texts`` (C,), and its
+    characters [start, stop), ``offsets`` (C, 2).
+    """
+    width = texts[0].vectors.shape[1] if texts else 0
+    vectors = np.concatenate([np.empty((0, width), np.float32), *(t.vectors for t in texts)])
+    offsets = np.concatenate([np.empty((0, 2), np.int64), *(text.offsets for text in texts)])
+    indices = np.repeat(np.arange(len(texts)), [len(text.offsets) for text in texts])
+    np.savez(stream, vectors=vectors, texts=indices, offsets=offsets)
+    return vectors
 
 
 def vector_records(vectors: TextVectors, tokenizer: Tokenizer) -> list[dict[str, Any]]:

@@ -19,16 +19,25 @@ SEGMENTS_FOLDER, PROBE_FILE = "segments", "probe.npy"
 
 
 class SegmentInfo(Settings):
-    """A segment: its folder in ``segments``, its number of texts, and its files by name."""
+    """A segment: its folder in ``segments``, its number of texts, and its files by name.
+
+    ``chunks`` is the number of chunks that the texts are split into; None for whole texts.
+    """
 
     name: str = Field(pattern=r"^\d{6}$")
     texts: int = Field(ge=1)
+    chunks: int | None = Field(default=None, ge=1)
     files: dict[str, FileInfo]
 
     @property
     def folder(self) -> str:
         """Return the path of the folder in the index."""
         return f"{SEGMENTS_FOLDER}/{self.name}"
+
+    @property
+    def num_vectors(self) -> int:
+        """Return the number of texts or chunks that are compared with a query."""
+        return self.chunks or self.texts
 
 
 class IndexManifest(Settings):

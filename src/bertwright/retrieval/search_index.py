@@ -34,12 +34,17 @@ FUSED_TEXTS = 100
 
 @dataclass(frozen=True)
 class SearchHit:
-    """A text that was found, and its score: higher is better, within one query."""
+    """A text that was found, and its score: higher is better, within one query.
+
+    A chunk of a text has the characters [start, stop) of it.
+    """
 
     id: str
     score: float
     text: str
     title: str | None = None
+    start: int | None = None
+    stop: int | None = None
 
     @property
     def content(self) -> str:
@@ -66,7 +71,7 @@ class SearchIndex:
             folders = [folder / segment.folder for segment in manifest.segments]
             self._texts = [TextSegment(path) for path in folders]
             self._vectors = [
-                VECTOR_SEGMENTS[encoder.representation].open(path, segment.texts, settings)
+                VECTOR_SEGMENTS[encoder.representation].open(path, segment.num_vectors, settings)
                 for path, segment in zip(folders, manifest.segments, strict=True)
                 if encoder is not None
             ]
@@ -77,7 +82,7 @@ class SearchIndex:
             raise damaged_index_error(folder, str(error)) from None
         self._starts = [0]
         for segment in manifest.segments:
-            self._starts.append(self._starts[-1] + segment.texts)
+            self._starts.append(self._starts[-1] + segment.num_vectors)
 
     @classmethod
     def build(
@@ -150,11 +155,11 @@ class SearchIndex:
         return index
 
     def __len__(self) -> int:
-        """Return the number of texts."""
+        """Return the number of texts, or of the chunks that they are split into."""
         return self._starts[-1]
 
     def text(self, position: int) -> IdentifiedText:
-        """Return the text at a position of a ranking."""
+        """Return the text or the chunk at a position of a ranking."""
         segment = bisect_right(self._starts, position) - 1
         return self._texts[segment][position - self._starts[segment]]
 
@@ -184,7 +189,7 @@ class SearchIndex:
             ranking.positions.tolist(), ranking.scores.tolist(), strict=True
         ):
             text = self.text(position)
-            hits.append(SearchHit(text.id, score, text.text, text.title))
+            hits.append(SearchHit(text.id, score, text.text, text.title, text.start, text.stop))
         return hits
 
     def rank(

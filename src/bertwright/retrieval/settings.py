@@ -25,6 +25,9 @@ class IndexSettings(Settings):
         exact: whether dense vectors are compared with all texts, never through a graph.
         stop_words: the language whose stop words BM25 leaves out, such as ``en``; None for no
             language.
+        chunk_tokens: maximum number of tokens of the chunks that texts are split into, for models
+            with one vector per text; each is encoded in the context of its text. None for whole
+            texts.
         segment_texts: maximum number of texts of a segment.
     """
 
@@ -33,6 +36,7 @@ class IndexSettings(Settings):
     dimensions: int | None = Field(default=None, ge=1, le=65_536)
     exact: bool = False
     stop_words: str | None = None
+    chunk_tokens: int | None = Field(default=None, ge=1, le=1 << 20)
     segment_texts: int = Field(default=65_536, ge=1, le=1 << 20)
 
     @property
@@ -47,6 +51,10 @@ class IndexSettings(Settings):
 
     def require_representation(self, representation: Representation | None) -> None:
         """Raise UserError unless a model's representation fits; None is no model."""
+        if self.chunk_tokens is not None and representation != "dense":
+            raise UserError(
+                "chunks are for models with one vector per text: leave --chunk-tokens out"
+            )
         if not self.uses_model:
             if representation is not None:
                 raise UserError("an index of kind bm25 uses no model: leave --model out")

@@ -24,7 +24,7 @@ from bertwright.core.files import (
     require_new_folder,
 )
 from bertwright.data.readers.identified_texts import IdentifiedText
-from bertwright.models.retrieval_encoder import RetrievalEncoder
+from bertwright.models.retrieval_encoder import DenseEncoder, RetrievalEncoder, TextVectors
 from bertwright.retrieval.bm25 import Bm25Index, stop_word_list
 from bertwright.retrieval.manifest import (
     MANIFEST_FILE,
@@ -194,13 +194,36 @@ class IndexWriter:
         path = self.folder / SEGMENTS_FOLDER / name
         with atomic_folder(path) as folder:
             num_texts = TextSegment.write(folder, texts, self.settings.segment_texts)
+            num_chunks = self._write_chunks(folder)
             if self.encoder is not None:
                 segment = TextSegment(folder)
                 self._write_probe(segment)
-                vectors = map(self.encoder.encode_documents, _batches(segment))
+                vectors = map(self._encode, _batches(segment))
                 vector_segment = VECTOR_SEGMENTS[self.encoder.representation]
-                vector_segment.write(folder, vectors, num_texts, self.settings)
-        return SegmentInfo(name=name, texts=num_texts, files=describe_files(path))
+                vector_segment.write(folder, vectors, num_chunks or num_texts, self.settings)
+        files = describe_files(path)
+        return SegmentInfo(name=name, texts=num_texts, chunks=num_chunks, files=files)
+
+    def _encode(self, texts: list[str]) -> TextVectors:
+        """Return the vectors of texts, or of all their chunks."""
+        assert self.encoder is not None
+        if self.settings.chunk_tokens is None:
+            return self.encoder.encode_documents(texts)
+        parts = self._dense_encoder.model.embed_chunks(texts, self.settings.chunk_tokens)
+        return np.concatenate([part.vectors for part in parts])
+
+    def _write_chunks(self, folder: Path) -> int | None:
+        """Write the chunks of the texts of a segment; return their number, None for whole texts."""
+        if self.settings.chunk_tokens is None:
+            return None
+        chunks = self._dense_encoder.model.chunk_encoder(self.settings.chunk_tokens)
+        contents = (text.content for text in TextSegment(folder).whole_texts())
+        return TextSegment.write_chunks(folder, map(chunks.offsets, contents))
+
+    @property
+    def _dense_encoder(self) -> DenseEncoder:
+        assert isinstance(self.encoder, DenseEncoder), "settings allow chunks of dense vectors only"
+        return self.encoder
 
     def _finish(self, before: IndexManifest | None, segments: list[SegmentInfo]) -> IndexManifest:
         """Write BM25 over all texts, and the manifest."""
@@ -255,7 +278,7 @@ class IndexWriter:
 
 
 def _batches(segment: TextSegment) -> Iterator[list[str]]:
-    contents = (text.content for text in segment)
+    contents = (text.content for text in segment.whole_texts())
     while batch := list(islice(contents, ENCODED_TEXTS)):
         yield batch
 

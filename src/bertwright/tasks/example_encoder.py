@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from bertwright.batches.formats.arrangement.text_layout import truncate_longest_first
 from bertwright.batches.formats.pairs import TextPair
+from bertwright.batches.word_windows import word_windows
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.modules.attention.mask import get_global_segment
@@ -15,7 +16,6 @@ from bertwright.tasks.formats.examples import (
     TaggedSentence,
     TaskExample,
 )
-from bertwright.tasks.word_windows import word_windows
 
 DEFAULT_MAX_LENGTH = 512
 """Default maximum sequence length, if the encoder allows it."""

@@ -7,19 +7,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bertwright.batches.word_windows import word_windows
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example, TaggedSentence
 from bertwright.tasks.outputs import OutputType
 from bertwright.tasks.outputs.probabilities import sigmoid, softmax
 from bertwright.tasks.task import Task
-from bertwright.tasks.word_windows import word_windows
 from small_tasks import tagged
 from toy_recipes import toy
 
 UNTRAINED = {"epochs": 0, "calibrate": False, "compile": False, "max_length": 16}
 
-WORDS = tuple("the red bird is old and the brown house is remarkably large".split())
+SENTENCE = "the red bird is old and the brown house is remarkably large"
+
+WORDS = tuple(SENTENCE.split())
 
 WORD_LENGTHS = st.lists(st.integers(0, 6), min_size=1, max_size=40)
 

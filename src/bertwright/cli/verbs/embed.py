@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -17,6 +17,10 @@ from bertwright.cli.options import (
     refuse_options,
 )
 from bertwright.cli.output import JsonOption, print_result
+
+if TYPE_CHECKING:
+    from bertwright.models.late_chunking import TextChunks
+    from bertwright.models.text_model import TextModel
 
 TEXTS_PER_CHUNK = 4096
 """Number of texts that are sorted by length into batches together."""
@@ -60,6 +64,15 @@ def embed(
     normalise: Annotated[
         bool, typer.Option("--normalise", help="Scale every vector to length 1.")
     ] = False,
+    chunk_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Embed every part of at most N tokens of a text, in the context of the whole text "
+            "(late chunking). A line of JSON, or a row of an .npz file, is a part with its "
+            "characters, start and stop.",
+        ),
+    ] = None,
     language: LanguageOption = None,
     precision: PrecisionOption = None,
     plugin: PluginOption = None,
@@ -80,7 +93,7 @@ def embed(
     encoder = loaded.retrieval_encoder()
     is_dense = encoder.representation == "dense"
     if not is_dense:
-        options = ("pooling", "layers", "layer_mixing", "normalise", "language")
+        options = ("pooling", "layers", "layer_mixing", "normalise", "chunk_tokens", "language")
         kind = f"{model} gives texts {encoder.representation} representations of its own"
         refuse_options(context, kind, *options)
 
@@ -98,6 +111,10 @@ def embed(
         while texts := list(islice(lines, TEXTS_PER_CHUNK)):
             yield texts, encode(texts)
 
+    if chunk_tokens is not None:
+        settings = (chunk_tokens, pooling, normalise, layers, layer_mixing, language)
+        _embed_chunks(loaded, file, output, settings, as_json)
+        return
     if output is None:
         for texts, vectors in encode_chunks():
             records = vector_records(vectors, loaded.tokenizer)
@@ -110,3 +127,34 @@ def embed(
         num_texts = write_vectors(stream, parts, encoder.representation)
     width = empty.shape[1] if is_dense else encoder.width
     print_result({"file": str(output), "texts": num_texts, "width": width}, as_json)
+
+
+def _embed_chunks(
+    model: "TextModel",
+    file: Path,
+    output: Path | None,
+    settings: tuple[Any, ...],
+    as_json: bool,
+) -> None:
+    """Write the vectors of the chunks of every line; ``settings`` are those of embed_chunks."""
+    from bertwright.core.files import atomic_file
+    from bertwright.data.readers.text_lines import read_lines
+    from bertwright.models.vector_files import write_chunks
+
+    def chunks() -> Iterator[tuple[str, "TextChunks"]]:
+        lines = (line for _, line in read_lines(file))
+        while texts := list(islice(lines, TEXTS_PER_CHUNK)):
+            yield from zip(texts, model.embed_chunks(texts, *settings), strict=True)
+
+    if output is not None:
+        with atomic_file(output) as temporary, open(temporary, "wb") as stream:
+            parts = [part for _, part in chunks()]
+            vectors = write_chunks(stream, parts)
+        shape = {"texts": len(parts), "chunks": vectors.shape[0], "width": vectors.shape[1]}
+        print_result({"file": str(output), **shape}, as_json)
+        return
+    for number, (text, part) in enumerate(chunks(), start=1):
+        for (start, stop), vector in zip(part.offsets.tolist(), part.vectors, strict=True):
+            record = {"line": number, "start": start, "stop": stop, "text": text[start:stop]}
+            record["vector"] = vector.tolist()
+            sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")

@@ -69,6 +69,14 @@ def index(
             help="Language whose stop words BM25 leaves out, such as en; none by default."
         ),
     ] = None,
+    chunk_tokens: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Split texts into chunks of at most N tokens; each has a vector in the context of "
+            "its whole text (late chunking), and is found with its characters, start and stop.",
+        ),
+    ] = None,
     add: Annotated[
         bool, typer.Option("--add", help="Add the texts to an index, with its settings.")
     ] = False,
@@ -91,7 +99,7 @@ def index(
     from bertwright.data.readers.sources import STANDARD_INPUT, find_sources
     from bertwright.retrieval.search_index import SearchIndex
 
-    settings_options = ("vector_type", "dimensions", "exact", "stop_words")
+    settings_options = ("vector_type", "dimensions", "exact", "stop_words", "chunk_tokens")
     if add:
         refuse_options(context, "--add keeps the settings of the index", "kind", *settings_options)
     counts = ReadCounts()
@@ -119,7 +127,8 @@ def index(
         {
             "index": str(output),
             "kind": built.manifest.settings.kind,
-            "texts": len(built),
+            "texts": built.manifest.num_texts,
+            **({} if chunk_tokens is None else {"chunks": len(built)}),
             "segments": len(built.manifest.segments),
             "bytes": built.manifest.num_bytes,
         },

@@ -121,12 +121,15 @@ def _evaluate(
     rankings: list[list[str]] = []
     relevant: list[frozenset[str]] = []
     while batch := list(islice(judged, QUERIES_AT_ONCE)):
-        rankings += [[h.id for h in hits] for hits in find([q.text for q in batch], DEPTH)]
+        # Several chunks of a text count once, at the rank of the best.
+        rankings += [
+            list(dict.fromkeys(h.id for h in hits)) for hits in find([q.text for q in batch], DEPTH)
+        ]
         relevant += [query.relevant for query in batch]
     scores = ranking_scores(rankings, relevant)
     return {
         "queries": len(rankings),
-        "texts": len(index),
+        "texts": index.manifest.num_texts,
         **{
             name: {"mean": interval.value, "interval": [interval.low, interval.high]}
             for name, interval in scores.items()
@@ -147,6 +150,7 @@ def _result_lines(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         for hit in result["hits"]:
             content = f"{hit['title']}: {hit['text']}" if "title" in hit else hit["text"]
             text = shorten(content, SHOWN_CHARACTERS, placeholder=" ...")
-            yield f"{hit['score']:8.4f}  {hit['id']}  {text}"
+            place = f" [{hit['start']}:{hit['stop']}]" if "start" in hit else ""
+            yield f"{hit['score']:8.4f}  {hit['id']}{place}  {text}"
         if not result["hits"]:
             yield "no text shares a word with the query"

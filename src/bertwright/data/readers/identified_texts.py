@@ -17,11 +17,22 @@ ID_COLUMN, TITLE_COLUMN = "id", "title"
 
 @dataclass(frozen=True, slots=True)
 class IdentifiedText:
-    """A text with its id, and with its title if it has one."""
+    """A text with its id, and with its title if it has one.
+
+    A part of a text has the characters [start, stop) of it.
+    """
 
     id: str
     text: str
     title: str | None = None
+    start: int | None = None
+    stop: int | None = None
+
+    def part(self, start: int, stop: int) -> "IdentifiedText":
+        """Return the part of the text with characters [start, stop) of :attr:`content`."""
+        title_length = len(self.content) - len(self.text)
+        start, stop = max(start - title_length, 0), max(stop - title_length, 0)
+        return replace(self, text=self.text[start:stop], start=start, stop=stop)
 
     @property
     def content(self) -> str:

@@ -1,5 +1,6 @@
 """The endpoint of search indexes."""
 
+from dataclasses import asdict
 from typing import cast
 
 from fastapi import APIRouter, Request
@@ -27,12 +28,17 @@ class SearchRequest(StrictRequest):
 
 
 class RankedText(BaseModel):
-    """A text of an index, and its score: higher is better, within one query."""
+    """A text of an index, and its score: higher is better, within one query.
+
+    A chunk of a text has the characters from ``start`` to ``stop`` of it.
+    """
 
     id: str
     score: float
     text: str
     title: str | None = None
+    start: int | None = None
+    stop: int | None = None
 
 
 @router.post("/search", response_model_exclude_none=True)
@@ -40,7 +46,4 @@ async def search(body: SearchRequest, request: Request) -> list[list[RankedText]
     """Return the best texts of an index for every query."""
     service = cast(SearchService, request.app.state.search)
     results = await service.search(request, body.index, body.queries, body.top)
-    return [
-        [RankedText(id=hit.id, score=hit.score, text=hit.text, title=hit.title) for hit in hits]
-        for hits in results
-    ]
+    return [[RankedText(**asdict(hit)) for hit in hits] for hits in results]

@@ -28,7 +28,6 @@ from bertwright.tasks.outputs.output_type import (
     FloatArray,
     MetricFunction,
     OutputDecoder,
-    OutputType,
     Prediction,
     SequenceOutputs,
     binary_logits,

@@ -157,8 +157,8 @@ def build_task_batch(
     """Return the batch of some items of a task, padded to ``length``.
 
     Items after the first ``num_real`` are fillers. ``offsets`` are the indices in the step of the
-    first sequence and the first output; ``count`` divides the losses of the step. With ``is_packed``
-    the batch has a packing.
+    first sequence and the first output; ``count`` divides the losses of the step. With
+    ``is_packed``, the batch has a packing.
     """
     real = items[:num_real]
     indices = [n for item in items for n in task.items[item]]

@@ -21,6 +21,7 @@ from bertwright.tasks.outputs import OutputDecoder
 from bertwright.tasks.outputs.output_type import location_of
 from bertwright.tasks.task import Task
 
+
 @dataclass(frozen=True)
 class EncodedTask:
     """A task with encoded training examples.

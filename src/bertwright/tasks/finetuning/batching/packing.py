@@ -55,7 +55,7 @@ class SequencePacking:
         def to_rows(values: Tensor) -> Tensor:
             return values.expand_as(token_ids).flatten()[self.sources]
 
-        batch_size, length = token_ids.shape
+        length = token_ids.shape[1]
         packed = replace(token_info, position_ids=token_info.resolved_position_ids).map(to_rows)
         texts = torch.zeros_like(packed.index)
         if packed.document_ids is not None:
