@@ -76,10 +76,10 @@ class FineTuningOptions:
             "head.kind, head.pooling, head.layers, head.mix, head.activation, dropout (a rate, or "
             "dropout.encoder, .mixer, .embeddings, .words, .head), weight_decay, warmup, schedule, "
             "perturbation (freelb, smart), language_model, label_smoothing, linear_gain, "
-            "truncated_backprop, task_sampling_power, patience, max_grad_norm, beta_1, beta_2, "
-            "bias_correction, calibrate, max_length, precision, compile, seed; output_type.KEY for "
-            "those of the output, such as "
-            "output_type.stride.",
+            "truncated_backprop, batching (buckets, packed, padded), task_sampling_power, "
+            "patience, max_grad_norm, beta_1, beta_2, bias_correction, calibrate, max_length, "
+            "precision, compile, seed; output_type.KEY for those of the output, such as "
+            "output_type.stride and output_type.window_pooling.",
         ),
     ] = None
     epochs: Annotated[int | None, typer.Option(help="Number of epochs (3).")] = None

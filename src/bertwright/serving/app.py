@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from bertwright import __version__
 from bertwright.core.errors import TokenizerError, UserError
 from bertwright.models.text_model import TextModel
-from bertwright.serving.api import explorer, native, openai, pages, search, tei
+from bertwright.serving.api import explorer, guarantees, native, openai, pages, search, tei
 from bertwright.serving.api.openapi import install_openapi
 from bertwright.serving.errors import ApiError, error_response, validation_error
 from bertwright.serving.metrics import Metrics
@@ -55,7 +55,7 @@ def create_app(
     app.add_middleware(ServingMiddleware, admission=admission, settings=settings, metrics=metrics)
     for error_type, handler in _EXCEPTION_HANDLERS.items():
         app.add_exception_handler(error_type, handler)
-    for module in (openai, tei, native, search, explorer, pages):
+    for module in (openai, tei, guarantees, native, search, explorer, pages):
         app.include_router(module.router)
     app.add_api_route("/health", health, tags=["operation"])
     app.add_api_route("/metrics", prometheus_metrics, tags=["operation"], response_class=Response)

@@ -23,6 +23,7 @@ from bertwright.serving.model_worker import ModelRegistry, ModelWorker
 from bertwright.serving.request_timeout import request_timeout
 from bertwright.serving.settings import ServingSettings
 from bertwright.serving.tokenization_pool import Args, ResultT, TokenizationPool
+from bertwright.tasks.conformal.predictor import ConformalPredictor
 from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import ExtractiveQuestion, TaskExample
@@ -64,9 +65,17 @@ class InferenceService:
         return vectors, sum(sizes)
 
     async def predict(
-        self, request: Request, worker: ModelWorker, examples: Sequence[TaskExample], truncate: bool
+        self,
+        request: Request,
+        worker: ModelWorker,
+        examples: Sequence[TaskExample],
+        truncate: bool,
+        predictor: ConformalPredictor | None = None,
     ) -> tuple[list[Prediction], list[FloatArray]]:
-        """Return the predictions for examples, and the head outputs (windows, K) of each."""
+        """Return the predictions for examples, and the head outputs (windows, K) of each.
+
+        With a ``predictor``, predictions have its sets and abstentions.
+        """
         model = worker.model
         assert isinstance(model, FineTunedModel)
         async with self.timeout(request):
@@ -75,9 +84,8 @@ class InferenceService:
             )
             sizes = [len(sequence.token_ids) for sequence in sequences]
             outputs = await self.compute(worker, worker.outputs, sequences, sizes)
-            predictions = await asyncio.to_thread(
-                model.output_decoder.decode, sequences, outputs, examples
-            )
+            decoder = predictor or model.output_decoder
+            predictions = await asyncio.to_thread(decoder.decode, sequences, outputs, examples)
         groups = group_by_example(sequences, outputs, len(examples))
         return predictions, [np.concatenate([o for _, o in group]) for group in groups if group]
 

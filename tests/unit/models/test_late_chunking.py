@@ -101,7 +101,7 @@ def test_embed_writes_chunks_with_their_characters(model: TextModel, tmp_path: P
     records = [json.loads(line) for line in result.stdout.splitlines()]
     assert all(r["text"] == (TEXT, "bird")[r["line"] - 1][r["start"] : r["stop"]] for r in records)
     assert CliRunner().invoke(app, [*words, "-o", str(output)]).exit_code == 0
-    stored = np.load(output)
-    assert (stored["texts"] + 1).tolist() == [record["line"] for record in records]
-    assert stored["offsets"].tolist() == [[r["start"], r["stop"]] for r in records]
-    np.testing.assert_allclose(stored["vectors"], [r["vector"] for r in records], atol=1e-5)
+    with np.load(output) as stored:
+        assert (stored["texts"] + 1).tolist() == [record["line"] for record in records]
+        assert stored["offsets"].tolist() == [[r["start"], r["stop"]] for r in records]
+        np.testing.assert_allclose(stored["vectors"], [r["vector"] for r in records], atol=1e-5)

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, FailFast, Field, model_validator
 
 from bertwright.core.config import Settings
+from bertwright.serving.api.guarantees import conformal_predictor
 from bertwright.serving.api.schemas import ApiRequest, EchoedText, EchoedTexts, TextList
 from bertwright.serving.service import get_service
 from bertwright.tasks.formats.examples import Example, ExtractiveQuestion, TaggedSentence
@@ -21,9 +22,13 @@ class FillMaskRequest(ApiRequest):
 
 
 class TagRequest(ApiRequest):
-    """``inputs`` are sentences of words separated by white space."""
+    """``inputs`` are sentences of words separated by white space.
+
+    With a ``coverage``, every word has the set of tags that holds its tag with this probability.
+    """
 
     inputs: EchoedTexts
+    coverage: float | None = None
 
 
 class QuestionInput(Settings):
@@ -69,11 +74,12 @@ class FillMaskResult(BaseModel):
 
 
 class TagResult(BaseModel):
-    """A word, its tag and the probability."""
+    """A word, its tag and the probability; with a coverage also its set of tags."""
 
     word: str
     tag: str
     probability: float
+    set: list[str] | None = None
 
 
 class AnswerResult(BaseModel):
@@ -96,20 +102,22 @@ async def fill_mask(body: FillMaskRequest, request: Request) -> list[list[list[F
     ]
 
 
-@router.post("/tag")
+@router.post("/tag", response_model_exclude_none=True)
 async def tag(body: TagRequest, request: Request) -> list[list[TagResult]]:
     """Return the tag of every word of every sentence."""
     service = get_service(request)
     worker = service.models.find(body.model, "tag")
     sentences = [TaggedSentence(tuple(text.split())) for text in body.inputs]
-    predictions, _ = await service.predict(request, worker, sentences, truncate=False)
+    predictor = conformal_predictor(worker, body.coverage, None)
+    predictions, _ = await service.predict(request, worker, sentences, False, predictor)
     return [
         [
-            TagResult(word=word, tag=tag, probability=probability)
-            for word, tag, probability in zip(
+            TagResult(word=word, tag=tag, probability=probability, set=tags)
+            for word, tag, probability, tags in zip(
                 sentence.words,
                 cast(tuple[str, ...], prediction.value),
                 cast(tuple[float, ...], prediction.probabilities),
+                prediction.sets or [None] * len(sentence.words),
                 strict=True,
             )
         ]

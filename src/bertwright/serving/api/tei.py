@@ -15,10 +15,12 @@ from bertwright.serving.api.schemas import (
     require_encodable,
 )
 from bertwright.serving.errors import ApiError
+from bertwright.serving.model_worker import ModelWorker
 from bertwright.serving.service import get_service
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs import FloatArray, Prediction, RelevanceOutput
+from bertwright.tasks.outputs.windows import WindowedOutput
 from bertwright.tasks.prediction import needs_pairs, needs_single_text
 from bertwright.tasks.task import Task
 
@@ -66,11 +68,8 @@ class EmbedRequest(TruncatedRequest):
     normalize: bool = True
 
 
-class PredictRequest(TruncatedRequest):
-    """``inputs`` is a text, a pair [text, text], or a list of [text] and [text, text].
-
-    ``raw_scores`` returns logits instead of probabilities.
-    """
+class TextPairsRequest(TruncatedRequest):
+    """``inputs`` is a text, a pair [text, text], or a list of [text] and [text, text]."""
 
     inputs: Annotated[
         PredictInputs,
@@ -85,6 +84,11 @@ class PredictRequest(TruncatedRequest):
             }
         ),
     ]
+
+
+class PredictRequest(TextPairsRequest):
+    """``raw_scores`` returns logits instead of probabilities."""
+
     raw_scores: bool = False
 
 
@@ -135,16 +139,7 @@ async def predict(body: PredictRequest, request: Request) -> list[Score] | list[
     """Return the labels of every text or pair, most probable first, or its number."""
     service = get_service(request)
     worker = service.models.find(body.model, "predict")
-    task = cast(FineTunedModel, worker.model).task
-    if needs_pairs(task) and any(len(texts) < 2 for texts in body.inputs.texts):
-        raise ApiError(422, f"inputs: {worker.name} needs pairs: send [text, text] for each")
-    if needs_single_text(task) and any(len(texts) > 1 for texts in body.inputs.texts):
-        raise ApiError(
-            422, f"inputs: {worker.name} takes no pairs: send [[text], [text]] for two texts"
-        )
-    examples = [
-        Example(texts[0], texts[1] if len(texts) > 1 else None) for texts in body.inputs.texts
-    ]
+    task, examples = cast(FineTunedModel, worker.model).task, read_examples(worker, body.inputs)
     predictions, outputs = await service.predict(request, worker, examples, body.truncate)
     scores = [
         _scores(task, prediction, output, body.raw_scores)
@@ -172,6 +167,18 @@ async def rerank(body: RerankRequest, request: Request) -> list[Rank]:
     return sorted(ranks, key=lambda rank: -rank.score)
 
 
+def read_examples(worker: ModelWorker, inputs: PredictInputs) -> list[Example]:
+    """Return the examples of a request; ApiError for pairs or single texts that do not fit."""
+    task = cast(FineTunedModel, worker.model).task
+    if needs_pairs(task) and any(len(texts) < 2 for texts in inputs.texts):
+        raise ApiError(422, f"inputs: {worker.name} needs pairs: send [text, text] for each")
+    if needs_single_text(task) and any(len(texts) > 1 for texts in inputs.texts):
+        raise ApiError(
+            422, f"inputs: {worker.name} takes no pairs: send [[text], [text]] for two texts"
+        )
+    return [Example(texts[0], texts[1] if len(texts) > 1 else None) for texts in inputs.texts]
+
+
 def _scores(
     task: Task, prediction: Prediction, outputs: FloatArray, raw_scores: bool
 ) -> list[Score]:
@@ -179,10 +186,16 @@ def _scores(
     if isinstance(prediction.probabilities, dict):
         scores = prediction.probabilities
         if raw_scores:
-            scores = dict(zip(task.labels, outputs.mean(0).tolist(), strict=True))
+            scores = dict(zip(task.labels, _pool_logits(task, outputs), strict=True))
     elif raw_scores and isinstance(task.output_type, RelevanceOutput):
-        scores = {task.output_type.kind_name(): float(outputs[0, 0])}
+        scores = {task.output_type.kind_name(): _pool_logits(task, outputs)[0]}
     else:
         scores = {task.output_type.kind_name(): float(cast(float, prediction.value))}
     ranked = sorted(scores.items(), key=lambda item: -item[1])
     return [Score(label=label, score=score) for label, score in ranked]
+
+
+def _pool_logits(task: Task, outputs: FloatArray) -> list[float]:
+    """Return the logits of a text, given those of its windows (windows, K)."""
+    assert isinstance(task.output_type, WindowedOutput)
+    return task.output_type.pool_windows(outputs).mean(0).tolist()

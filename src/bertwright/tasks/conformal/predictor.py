@@ -1,6 +1,6 @@
 """Predictions with sets of guaranteed coverage, and abstention."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,14 @@ from bertwright.tasks.conformal.calibration import (
     is_number,
 )
 from bertwright.tasks.conformal.scores import class_scores
-from bertwright.tasks.example_encoder import num_truncated_tokens
+from bertwright.tasks.example_encoder import TaskSequence, num_truncated_tokens
 from bertwright.tasks.formats.examples import Examples, TaskExample
-from bertwright.tasks.outputs.output_type import Prediction, SequenceOutputs, group_by_example
+from bertwright.tasks.outputs.output_type import (
+    FloatArray,
+    Prediction,
+    SequenceOutputs,
+    group_by_example,
+)
 from bertwright.tasks.task import Task
 
 if TYPE_CHECKING:
@@ -67,16 +72,20 @@ class ConformalPredictor:
 
     def predict_examples(self, examples: Examples) -> tuple[list[Prediction], Mapping[int, int]]:
         """Return the predictions, and the number of truncated tokens of each truncated example."""
-        decoder = self.model.output_decoder
-        sequences = decoder.encode(self.model.example_encoder, examples)
-        outputs = self.model.head_outputs(sequences)
-        predictions = decoder.decode(sequences, outputs, examples)
+        sequences = self.model.output_decoder.encode(self.model.example_encoder, examples)
+        predictions = self.decode(sequences, self.model.head_outputs(sequences), examples)
+        return predictions, num_truncated_tokens(sequences)
+
+    def decode(
+        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray], examples: Examples
+    ) -> list[Prediction]:
+        """Return the predictions for examples, given the head outputs of their sequences."""
+        predictions = self.model.output_decoder.decode(sequences, outputs, examples)
         groups = group_by_example(sequences, outputs, len(examples))
-        completed = [
+        return [
             self._complete(prediction, example, parts)
             for prediction, example, parts in zip(predictions, examples, groups, strict=True)
         ]
-        return completed, num_truncated_tokens(sequences)
 
     def _complete(
         self, prediction: Prediction, example: TaskExample, parts: list[SequenceOutputs]

@@ -35,6 +35,10 @@ class WindowedOutput(OutputType):
     def can_use_stride(self) -> bool:
         return self.stride is None
 
+    def pool_windows(self, outputs: FloatArray) -> FloatArray:
+        """Return outputs (R, K) whose mean prediction is that of a text, given its windows'."""
+        return outputs.max(0, keepdims=True) if self.window_pooling == "max" else outputs
+
 
 @dataclass(frozen=True)
 class WindowedDecoder(OutputDecoder):
@@ -49,7 +53,4 @@ class WindowedDecoder(OutputDecoder):
 
     def window_outputs(self, parts: Sequence[SequenceOutputs]) -> FloatArray:
         """Return the outputs (R, K) whose mean prediction is that of the text."""
-        outputs = np.concatenate([outputs for _, outputs in parts])
-        if self.config.window_pooling == "max":
-            return outputs.max(0, keepdims=True)
-        return outputs
+        return self.config.pool_windows(np.concatenate([outputs for _, outputs in parts]))
