@@ -406,6 +406,13 @@ class TextModel:
             for ids in self.tokenize(texts)
         ]
 
+    def num_truncated(self, texts: Sequence[str]) -> int:
+        """Return how many of the texts are longer than :attr:`max_length`, and truncated."""
+        limit = self.max_length
+        if limit is None:
+            return 0
+        return sum(len(token_ids) > limit - 2 for token_ids in self.tokenize(texts))
+
     def _require_known_items(self, text: str) -> None:
         if self.tokenizer.kind != "items":
             return

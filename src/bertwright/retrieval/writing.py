@@ -23,6 +23,7 @@ from bertwright.core.files import (
     require_creatable,
     require_new_folder,
 )
+from bertwright.core.messages import count_noun
 from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.models.retrieval_encoder import DenseEncoder, RetrievalEncoder, TextVectors
 from bertwright.retrieval.bm25 import Bm25Index, stop_word_list
@@ -201,6 +202,7 @@ class IndexWriter:
                 vectors = map(self._encode, _batches(segment))
                 vector_segment = VECTOR_SEGMENTS[self.encoder.representation]
                 vector_segment.write(folder, vectors, num_chunks or num_texts, self.settings)
+                self._report_truncation(segment)
         files = describe_files(path)
         return SegmentInfo(name=name, texts=num_texts, chunks=num_chunks, files=files)
 
@@ -211,6 +213,17 @@ class IndexWriter:
             return self.encoder.encode_documents(texts)
         parts = self._dense_encoder.model.embed_chunks(texts, self.settings.chunk_tokens)
         return np.concatenate([part.vectors for part in parts])
+
+    def _report_truncation(self, segment: TextSegment) -> None:
+        """Log how many texts of a segment are truncated."""
+        if not isinstance(self.encoder, DenseEncoder) or self.settings.chunk_tokens is not None:
+            return
+        model = self.encoder.model
+        if num_truncated := sum(map(model.num_truncated, _batches(segment))):
+            self.log(
+                f"truncated {count_noun(num_truncated, 'text')} to {model.max_length} tokens: "
+                f"index texts in parts with --chunk-tokens"
+            )
 
     def _write_chunks(self, folder: Path) -> int | None:
         """Write the chunks of the texts of a segment; return their number, None for whole texts."""

@@ -1,10 +1,12 @@
 """The base of estimators that fine-tune: their settings, and their one call of ``finetune``."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bertwright.core.config import InferencePrecision
+from bertwright.core.messages import count_noun
 from bertwright.sklearn.encoder_source import DEFAULT_MODEL, load_encoder, resolve_seed
 from bertwright.sklearn.saved_model import ModelEstimator
 from bertwright.tasks.data.splits import HELD_OUT_FRACTION, hold_out
@@ -93,7 +95,15 @@ class FineTunedEstimator(ModelEstimator[FineTunedModel]):
             **{name: value for name, value in stated.items() if value is not None},
             **(self.settings or {}),
         }
-        model = finetune(encoder, task, train=train, dev=dev, **settings).model
+        result = finetune(encoder, task, train=train, dev=dev, **settings)
+        model = result.model
+        if num_truncated := sum(result.num_truncated.values()):
+            warnings.warn(
+                f"truncated {count_noun(num_truncated, 'training text')} to "
+                f"{model.example_encoder.max_length} tokens: raise max_length, or set stride to "
+                f"read long texts in windows",
+                stacklevel=3,
+            )
         self.model_ = FineTunedModel(
             model.task_model,
             model.tokenizer,

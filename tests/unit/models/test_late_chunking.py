@@ -91,9 +91,9 @@ def test_a_start_token_has_no_chunks(model: TextModel) -> None:
 
 
 def test_embed_writes_chunks_with_their_characters(model: TextModel, tmp_path: Path) -> None:
-    model.save(tmp_path / "model")
     file, output = tmp_path / "texts.txt", tmp_path / "chunks.npz"
     file.write_text(f"{TEXT}\nbird\n", encoding="utf-8")
+    model.save(tmp_path / "model")
     words = ["embed", str(tmp_path / "model"), str(file), "--chunk-tokens", "4"]
     words += ["--precision", "float32"]
     result = CliRunner().invoke(app, words)
@@ -105,3 +105,16 @@ def test_embed_writes_chunks_with_their_characters(model: TextModel, tmp_path: P
         assert (stored["texts"] + 1).tolist() == [record["line"] for record in records]
         assert stored["offsets"].tolist() == [[r["start"], r["stop"]] for r in records]
         np.testing.assert_allclose(stored["vectors"], [r["vector"] for r in records], atol=1e-5)
+
+
+def test_truncated_texts_are_counted(tmp_path: Path) -> None:
+    model, file = toy_text_model([*TEXTS, TEXT], "vectors.longest=8"), tmp_path / "texts.txt"
+    model.save(tmp_path / "model")
+    file.write_text(f"{TEXT}\nbird\n", encoding="utf-8")
+    assert [model.num_truncated([text]) for text in (TEXT, "bird")] == [1, 0]
+    result = CliRunner().invoke(app, ["embed", str(tmp_path / "model"), str(file)])
+    assert "truncated 1 text to 8 tokens" in result.stderr
+    whole = CliRunner().invoke(
+        app, ["embed", str(tmp_path / "model"), str(file), "--chunk-tokens", "4"]
+    )
+    assert "truncated" not in whole.stderr

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bertwright.tasks.conformal.calibration import labelled_scores
@@ -26,9 +27,13 @@ def calibrated(task_models: dict[str, FineTunedModel]) -> Any:
 
 def test_classes_have_the_sets_of_predict(serving: Any, calibrated: Any) -> None:
     model = calibrated("sentiment", classes())
-    body = {"inputs": [[text] for text in TEXTS], "coverage": 0.8, "abstain_above": 0.9}
+    confidence = np.median([max(p.probabilities.values()) for p in model.predict(TEXTS)])
+    confidences = (float(confidence),) * 500
+    model.conformal = model.conformal.model_copy(update={"confidences": confidences})
+    body = {"inputs": [[text] for text in TEXTS], "coverage": 0.8, "abstain_above": 0.3}
     results = serving({"sentiment": model}).post("/classify", json=body).json()
-    predictions = model.predict([Example(text) for text in TEXTS], coverage=0.8, max_risk=0.9)
+    predictions = model.predict([Example(text) for text in TEXTS], coverage=0.8, max_risk=0.3)
+    assert {prediction.abstains for prediction in predictions} == {True, False}
     for result, prediction in zip(results, predictions, strict=True):
         assert result["prediction"] == prediction.value
         assert result["set"] == list(prediction.sets[0])

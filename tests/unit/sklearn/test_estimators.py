@@ -193,6 +193,17 @@ def test_probabilities_of_tags_sum_to_one_for_every_word(folder: Path) -> None:
         assert tags == tagger.classes_[probabilities.argmax(1)].tolist()
 
 
+def test_long_texts_are_read_in_windows_or_a_warning_counts_them(folder: Path) -> None:
+    texts, labels = [f"{' the' * 30} {text}" for text in TEXTS], [e.label for e in classes()]
+    options = {"max_length": 16, "epochs": 0, "validation_fraction": 0.0, "adaptation": "full"}
+    with pytest.warns(UserWarning, match=f"truncated {len(texts)} training texts to 16 tokens"):
+        EncoderClassifier(folder, **options).fit(texts, labels)
+    windowed = EncoderClassifier(folder, stride=6, **options).fit(texts, labels)
+    predictions = windowed.model_.predict(texts[:3])
+    expected = [[*p.probabilities.values()] for p in predictions]
+    np.testing.assert_allclose(windowed.predict_proba(texts[:3]), expected, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("texts", "labels", "problem"),
     [

@@ -16,13 +16,13 @@ from bertwright.cli.options import (
     PrecisionOption,
     refuse_options,
 )
-from bertwright.cli.output import JsonOption, print_result
+from bertwright.cli.output import JsonOption, log, print_result
 
 if TYPE_CHECKING:
     from bertwright.models.late_chunking import TextChunks
     from bertwright.models.text_model import TextModel
 
-TEXTS_PER_CHUNK = 4096
+TEXTS_PER_GROUP = 4096
 """Number of texts that are sorted by length into batches together."""
 
 
@@ -81,6 +81,7 @@ def embed(
     """Compute an embedding for every line of text."""
     from bertwright.core.errors import UserError
     from bertwright.core.files import atomic_file, require_different_file
+    from bertwright.core.messages import count_noun
     from bertwright.data.readers.text_lines import read_lines
     from bertwright.interop.loading import load
     from bertwright.models.vector_files import vector_records, write_vectors
@@ -106,24 +107,31 @@ def embed(
             else encoder.encode_documents(texts)
         )
 
-    def encode_chunks() -> Iterator[tuple[list[str], Any]]:
+    def encode_groups() -> Iterator[tuple[list[str], Any]]:
+        num_truncated = 0
         lines = (line for _, line in read_lines(file))
-        while texts := list(islice(lines, TEXTS_PER_CHUNK)):
+        while texts := list(islice(lines, TEXTS_PER_GROUP)):
             yield texts, encode(texts)
+            num_truncated += loaded.num_truncated(texts) if is_dense else 0
+        if num_truncated:
+            log(
+                f"truncated {count_noun(num_truncated, 'text')} to {loaded.max_length} tokens: "
+                f"embed texts in parts with --chunk-tokens"
+            )
 
     if chunk_tokens is not None:
         settings = (chunk_tokens, pooling, normalise, layers, layer_mixing, language)
         _embed_chunks(loaded, file, output, settings, as_json)
         return
     if output is None:
-        for texts, vectors in encode_chunks():
+        for texts, vectors in encode_groups():
             records = vector_records(vectors, loaded.tokenizer)
             for text, record in zip(texts, records, strict=True):
                 sys.stdout.write(json.dumps({"text": text, **record}, ensure_ascii=False) + "\n")
         return
     empty = encode([])
     with atomic_file(output) as temporary, open(temporary, "wb") as stream:
-        parts = [empty, *(vectors for _, vectors in encode_chunks())]
+        parts = [empty, *(vectors for _, vectors in encode_groups())]
         num_texts = write_vectors(stream, parts, encoder.representation)
     width = empty.shape[1] if is_dense else encoder.width
     print_result({"file": str(output), "texts": num_texts, "width": width}, as_json)
@@ -143,7 +151,7 @@ def _embed_chunks(
 
     def chunks() -> Iterator[tuple[str, "TextChunks"]]:
         lines = (line for _, line in read_lines(file))
-        while texts := list(islice(lines, TEXTS_PER_CHUNK)):
+        while texts := list(islice(lines, TEXTS_PER_GROUP)):
             yield from zip(texts, model.embed_chunks(texts, *settings), strict=True)
 
     if output is not None:

@@ -149,6 +149,12 @@ def test_packing_changes_neither_heads_nor_adapters(pretrained, settings: dict[s
     require_equal_steps(pretrained("bert"), "class", short_pairs(), **settings)
 
 
+def test_generated_texts_attend_to_their_own_source(pretrained) -> None:
+    examples = [replace(example, label="old") for example in labelled()]
+    kind = {"kind": "text", "max_target_length": 4}
+    require_equal_steps(pretrained("bart"), kind, examples)
+
+
 def test_the_language_model_loss_of_packed_texts_is_equal(pretrained) -> None:
     require_equal_steps(pretrained("gpt-2"), "class", labelled(), language_model=0.5)
 
