@@ -47,6 +47,12 @@ def _has_output_type(*output_types: type[OutputType]) -> Callable[[TextModel], b
     )
 
 
+def _is_calibrated(model: TextModel) -> bool:
+    """Return whether the predictions of a model have sets of guaranteed coverage."""
+    is_classifier = _has_output_type(ClassificationOutput, RegressionOutput)(model)
+    return is_classifier and isinstance(model, FineTunedModel) and model.conformal is not None
+
+
 def _is_inspectable(model: TextModel) -> bool:
     """Return whether activations can be recorded, which an ONNX graph does not allow."""
     return not isinstance(model, OnnxModel) and len(model.model.encoder.blocks) > 0
@@ -56,6 +62,9 @@ ENDPOINT_REQUIREMENTS = {
     "embed": EndpointRequirement(
         "a model with one vector for each text",
         lambda model: model.retrieval_encoder().representation == "dense",
+    ),
+    "classify": EndpointRequirement(
+        "a classifier or regressor that is calibrated: run bertwright calibrate", _is_calibrated
     ),
     "explore": EndpointRequirement("a PyTorch model with blocks", _is_inspectable),
     "fill-mask": EndpointRequirement("a masked language model", lambda model: model.is_masked_lm),

@@ -1,5 +1,6 @@
 """Guarantees of a server: the sets, intervals and abstentions of ``predict``."""
 
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -16,13 +17,11 @@ def calibrated(task_models: dict[str, FineTunedModel]) -> Any:
     """Return a function that calibrates a served model."""
 
     def calibrate(name: str, examples: list[Any]) -> FineTunedModel:
-        model = task_models[name]
+        model = copy(task_models[name])
         model.conformal = labelled_scores(model, examples).calibrate()
         return model
 
-    yield calibrate
-    for model in task_models.values():
-        model.conformal = None
+    return calibrate
 
 
 def test_classes_have_the_sets_of_predict(serving: Any, calibrated: Any) -> None:
@@ -63,14 +62,15 @@ def test_words_have_the_sets_of_predict(serving: Any, calibrated: Any) -> None:
 
 @pytest.mark.parametrize(
     ("body", "message"),
-    [({"coverage": 0.8}, "run bertwright calibrate"), ({"coverage": 80}, "choose from 0")],
+    [
+        ({"coverage": 0.8, "model": "plain"}, "run bertwright calibrate"),
+        ({"coverage": 80}, "choose from 0"),
+    ],
 )
 def test_what_is_not_guaranteed_is_refused(
-    serving: Any, task_models: Any, calibrated: Any, body: dict[str, float], message: str
+    serving: Any, task_models: Any, calibrated: Any, body: dict[str, Any], message: str
 ) -> None:
-    if body["coverage"] > 1:
-        calibrated("sentiment", classes())
-    client = serving({"sentiment": task_models["sentiment"]})
-    response = client.post("/classify", json={"inputs": "red bird", **body})
+    models = {"calibrated": calibrated("sentiment", classes()), "plain": task_models["sentiment"]}
+    response = serving(models).post("/classify", json={"inputs": "red bird", **body})
     assert response.status_code == 400
     assert message in response.json()["error"]

@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,6 +24,8 @@ from bertwright.serving.app import create_app
 from bertwright.serving.page_files import PAGE_FILES
 from bertwright.serving.server import DrainingServer, listen, server_address
 from bertwright.serving.settings import API_KEY_VARIABLE, ServingSettings
+from bertwright.tasks.conformal.calibration import labelled_scores
+from small_tasks import classes, numbers
 from web_pages import quiet_page, require_contrast
 
 KEY = "a-key-that-is-long-enough"
@@ -207,6 +210,32 @@ def test_every_capability_shows_the_values_of_the_api(address: str, browser) -> 
             run(page)
             check(page, call(address, endpoint, {**body, "model": model}))
         assert page.locator("#capabilities [role=tab]").all_inner_texts() == ["Compare texts"]
+
+
+def test_a_calibrated_model_shows_its_sets_and_intervals(task_models, browser) -> None:
+    models = {name: copy(task_models[name]) for name in ("sentiment", "number")}
+    for model, examples in zip(models.values(), (classes(), numbers()), strict=True):
+        model.conformal = labelled_scores(model, examples).calibrate()
+    with serve(models) as url, quiet_page(browser, url) as page:
+        page.goto(url)
+        page.locator("#models label").first.wait_for()
+        page.click("#tab-classify")
+        page.fill("[name=text]", "red bird")
+        page.fill("[name=coverage]", "0.8")
+        run(page)
+        result = call(url, "classify", {"inputs": "red bird", "coverage": 0.8})
+        assert page.locator("#result strong").inner_text() == (
+            ", ".join(result["set"]) or "none fits"
+        )
+        labels = page.locator("#result tbody td:first-child").all_inner_texts()
+        assert labels == sorted(labels, key=lambda label: -result["probabilities"][label])
+        page.check('#models input[value="number"]')
+        page.fill("[name=text]", "red bird")
+        run(page)
+        body = {"inputs": "red bird", "coverage": 0.8, "model": "number"}
+        result = call(url, "classify", body)
+        expected = [result["prediction"], *result["interval"]]
+        np.testing.assert_allclose(shown_numbers(page, "#result strong"), expected, atol=6e-4)
 
 
 def test_copied_requests_run_and_get_the_same_answer(address: str, browser, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class ClassifyRequest(TextPairsRequest):
 class ClassifyResult(BaseModel):
     """A prediction, the probabilities of all classes, and what is guaranteed."""
 
-    prediction: str | float | list[str]
+    prediction: str | float
     probabilities: dict[str, float] | None = None
     set: list[str] | None = None
     interval: tuple[float, float] | None = None
@@ -40,9 +40,9 @@ class ClassifyResult(BaseModel):
 async def classify(
     body: ClassifyRequest, request: Request
 ) -> ClassifyResult | list[ClassifyResult]:
-    """Return the prediction for every text or pair, with sets and abstentions."""
+    """Return the prediction of a calibrated model for every text or pair, with guarantees."""
     service = get_service(request)
-    worker = service.models.find(body.model, "predict")
+    worker = service.models.find(body.model, "classify")
     examples = read_examples(worker, body.inputs)
     predictor = conformal_predictor(worker, body.coverage, body.abstain_above)
     predictions, _ = await service.predict(request, worker, examples, body.truncate, predictor)

@@ -30,6 +30,16 @@ function showScores(scores, _, { task }) {
   return [bars(kind, "label", scores.map(({ label, score }) => [label, score]))];
 }
 
+// The set of labels with the guarantee, or the interval of a number.
+function showGuarantee({ set, interval, probabilities, prediction }, { coverage }) {
+  if (interval) {
+    return [numberLine("Predicted number", prediction), numberLine("From", interval[0]), numberLine("To", interval[1])];
+  }
+  const caption = `${set.length} of ${Object.keys(probabilities).length} labels, with a coverage of ${coverage}`;
+  return [element("p", {}, `${caption}: `, element("strong", {}, set.join(", ") || "none fits")),
+    bars("All labels, most probable first", "label", Object.entries(probabilities).sort(([, a], [, b]) => b - a))];
+}
+
 const CAPABILITIES = {
   "fill-mask": {
     title: "Fill in masks",
@@ -50,6 +60,17 @@ const CAPABILITIES = {
     fields: predictFields,
     body: ({ text, pair, truncate }) => ({ inputs: pair ? [text, pair] : text, truncate }),
     show: showScores,
+  },
+  classify: {
+    title: "Classify with a guarantee",
+    help: "The labels, or the interval, that hold the correct one with the probability that you ask for.",
+    fields: (model) => [
+      ...predictFields(model),
+      { name: "coverage", label: "Coverage", type: "number", min: 0.001, max: 0.999, step: "any", value: 0.9 },
+    ],
+    body: ({ text, pair, truncate, coverage }) =>
+      ({ inputs: pair ? [text, pair] : text, truncate, coverage: Number(coverage) }),
+    show: showGuarantee,
   },
   rerank: {
     title: "Rank texts",

@@ -94,7 +94,7 @@ function formField(field) {
   const { name, label, rows, optional } = field;
   if (field.type === "checkbox") kept[name] ??= field.value;
   else kept[name] = kept[name] || String(field.value);
-  const control = element(rows ? "textarea" : "input", { name, rows, type: rows ? null : field.type ?? "text", min: field.min, max: field.max });
+  const control = element(rows ? "textarea" : "input", { name, rows, type: rows ? null : field.type ?? "text", min: field.min, max: field.max, step: field.step });
   control.required = field.type !== "checkbox" && !optional;
   if (field.type === "checkbox") control.checked = kept[name];
   else control.value = kept[name];
