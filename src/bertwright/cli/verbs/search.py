@@ -150,7 +150,7 @@ def _result_lines(results: Sequence[dict[str, Any]]) -> Iterator[str]:
         for hit in result["hits"]:
             content = f"{hit['title']}: {hit['text']}" if "title" in hit else hit["text"]
             text = shorten(content, SHOWN_CHARACTERS, placeholder=" ...")
-            place = f" [{hit['start']}:{hit['stop']}]" if "start" in hit else ""
-            yield f"{hit['score']:8.4f}  {hit['id']}{place}  {text}"
+            span = f" [{hit['start']}:{hit['stop']}]" if "start" in hit else ""
+            yield f"{hit['score']:8.4f}  {hit['id']}{span}  {text}"
         if not result["hits"]:
             yield "no text shares a word with the query"

@@ -79,7 +79,7 @@ class TagResult(BaseModel):
     word: str
     tag: str
     probability: float
-    set: list[str] | None = None
+    set: tuple[str, ...] | None = None
 
 
 class AnswerResult(BaseModel):
@@ -117,7 +117,8 @@ async def tag(body: TagRequest, request: Request) -> list[list[TagResult]]:
                 sentence.words,
                 cast(tuple[str, ...], prediction.value),
                 cast(tuple[float, ...], prediction.probabilities),
-                prediction.sets or [None] * len(sentence.words),
+                cast("tuple[tuple[str, ...], ...] | None", prediction.sets)
+                or [None] * len(sentence.words),
                 strict=True,
             )
         ]

@@ -84,7 +84,7 @@ def pack_first_fit(lengths: Sequence[int], row_length: int) -> list[list[int]]:
     free: list[int] = []
     for sequence in sorted(range(len(lengths)), key=lambda n: -lengths[n]):
         length = lengths[sequence]
-        row = next((n for n, places in enumerate(free) if places >= length), None)
+        row = next((n for n, size in enumerate(free) if size >= length), None)
         if row is None:
             row = len(rows)
             rows.append([])
