@@ -92,6 +92,15 @@ def test_the_tag_of_a_word_is_that_of_its_window(pretrained) -> None:
             )
 
 
+def test_sentences_that_are_split_without_overlap_are_counted(pretrained) -> None:
+    examples = [TaggedSentence(WORDS * 2, ("O", "B-X") * len(WORDS)), *tagged()[:3]]
+    for settings, expected in (({}, True), ({"stride": 4}, False)):
+        task = Task("words", OutputType.parse({"kind": "tags", **settings}))
+        result = finetune(pretrained(), task, train=examples, dev=examples, **UNTRAINED)
+        message = "1 training example is longer than 16 tokens and split without overlap"
+        assert any(message in warning for warning in result.warnings) == expected
+
+
 def test_windows_longer_than_the_text_change_nothing(pretrained) -> None:
     plain, windowed = tagger(pretrained), tagger(pretrained, stride=4)
     assert plain.predict(tagged()) == windowed.predict(tagged())

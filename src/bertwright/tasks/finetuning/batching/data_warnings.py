@@ -1,5 +1,6 @@
 """Warnings about the data of a run, one sentence each."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from bertwright.core.messages import count_noun
@@ -7,6 +8,7 @@ from bertwright.tasks.data.splits import labels_missing_from
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.run import FineTuningRun
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.outputs import TokenClassificationOutput
 from bertwright.tasks.outputs.output_type import location_of
 from bertwright.tasks.task import Task
 
@@ -14,14 +16,15 @@ from bertwright.tasks.task import Task
 def run_warnings(run: FineTuningRun) -> list[str]:
     """Return warnings about data that limits the score of any of the tasks.
 
-    They concern truncated texts, answers without a token, labels missing from a split, and
-    overlapping splits.
+    They concern truncated texts, split sentences, answers without a token, labels missing from a
+    split, and overlapping splits.
     """
     return [
         sentence
         for index, encoded_task in enumerate(run.encoded_tasks)
         for sentence in (
             *_truncation_warnings(run, index, encoded_task),
+            *_split_warnings(run, encoded_task),
             *_alignment_warnings(encoded_task),
             *missing_label_warnings(encoded_task.task, encoded_task.train, encoded_task.dev),
             *_single_reference_warnings(encoded_task),
@@ -67,6 +70,19 @@ def _truncation_warnings(
             f"{location_of(encoded_task.train[indices[0]])}: "
             f"{_count_phrase(indices, 'training example')} longer than {run.max_length} tokens and "
             f"truncated, this one first: raise max_length{windows}"
+        )
+
+
+def _split_warnings(run: FineTuningRun, encoded_task: EncodedTask) -> Iterator[str]:
+    output_type = encoded_task.task.output_type
+    if not isinstance(output_type, TokenClassificationOutput) or output_type.stride is not None:
+        return
+    num_sequences = Counter(sequence.example_index for sequence in encoded_task.sequences)
+    if indices := sorted(index for index, number in num_sequences.items() if number > 1):
+        yield (
+            f"{location_of(encoded_task.train[indices[0]])}: "
+            f"{_count_phrase(indices, 'training example')} longer than {run.max_length} tokens and "
+            f"split without overlap, this one first: raise max_length, or set output_type.stride"
         )
 
 
