@@ -38,9 +38,10 @@ def retrieval(
     as_json: JsonOption = False,
 ) -> None:
     """Score, size and speed of search indexes: words from glosses, glosses from examples."""
-    from benchmarks.retrieval import compare, wordnet
+    from benchmarks.retrieval import compare
     from benchmarks.retrieval import million as many_texts
     from benchmarks.retrieval.systems import systems_of
+    from bertwright.retrieval import wordnet
 
     synsets = wordnet.load_synsets(data)
     if training_pairs is not None:

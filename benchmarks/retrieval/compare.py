@@ -8,8 +8,7 @@ from typing import Any
 
 from benchmarks.result_store import ResultStore
 from benchmarks.retrieval.systems import System
-from benchmarks.retrieval.wordnet import RetrievalTask
-from bertwright.retrieval.evaluation import DEPTH, ranking_scores
+from bertwright.retrieval.evaluation import DEPTH, RetrievalTask, ranking_scores
 from bertwright.retrieval.manifest import MANIFEST_FILE
 from bertwright.retrieval.search_index import SearchIndex
 

@@ -1,5 +1,6 @@
 """Time, memory and size of indexing many texts, each in a process of its own."""
 
+import json
 import subprocess
 import sys
 import time
@@ -10,7 +11,6 @@ from typing import Any
 from benchmarks.result_store import ResultStore
 from benchmarks.retrieval.compare import TIMED_QUERIES, time_queries
 from benchmarks.retrieval.systems import System
-from benchmarks.retrieval.wordnet import write_numbered_texts
 from bertwright.core.errors import UserError
 from bertwright.retrieval.search_index import SearchIndex
 
@@ -85,3 +85,13 @@ def compare(
             store.add(name, result)
         rows.append(store.results[name])
     return rows
+
+
+def write_numbered_texts(file: Path, synsets: list[dict[str, Any]], num_texts: int) -> None:
+    """Write so many texts: glosses and examples, again and again, each with its number."""
+    sentences = [text for synset in synsets for text in (synset["gloss"], *synset["examples"])]
+    with open(file, "w", encoding="utf-8") as stream:
+        for number in range(num_texts):
+            text = f"{sentences[number % len(sentences)]} {number}"
+            row = {"id": str(number), "text": text}
+            stream.write(json.dumps(row, ensure_ascii=False) + "\n")

@@ -12,8 +12,10 @@ from bertwright.core.config import quote
 from bertwright.core.errors import UserError
 from bertwright.core.significance import ConfidenceInterval, bootstrap_statistic
 from bertwright.data.document import ReadCounts
+from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.data.readers.sources import find_sources
 from bertwright.data.readers.tables import read_rows
+from bertwright.tasks.metrics.metrics import MetricSums
 from bertwright.tasks.metrics.ranking import RANKING_METRICS, recall_at
 
 DEPTH = 100
@@ -32,6 +34,15 @@ class JudgedQuery:
     relevant: frozenset[str]
 
 
+@dataclass(frozen=True)
+class RetrievalTask:
+    """Texts with ids, and queries with the ids of their relevant texts."""
+
+    name: str
+    texts: Sequence[IdentifiedText]
+    queries: Sequence[JudgedQuery]
+
+
 def ranking_scores(
     rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]]
 ) -> dict[str, ConfidenceInterval]:
@@ -40,13 +51,20 @@ def ranking_scores(
     ``rankings`` hold the ids of the texts found for each query, best first; ``relevant`` the ids of
     those that should be. Every relevant text counts the same; a query without any is left out.
     """
-    judgements = [_relevance(*pair) for pair in zip(rankings, relevant, strict=True)]
-    scores = [-np.arange(len(judgement), dtype=np.float64) for judgement in judgements]
     intervals: dict[str, ConfidenceInterval] = {}
-    for name, metric in METRICS.items():
-        sums = metric.sums(judgements, scores)
+    for name in METRICS:
+        sums = ranking_sums(name, rankings, relevant)
         intervals[name] = bootstrap_statistic(sums.statistic, sums.values)[0]
     return intervals
+
+
+def ranking_sums(
+    metric: str, rankings: Sequence[Sequence[str]], relevant: Sequence[Collection[str]]
+) -> MetricSums:
+    """Return the sums of one metric over queries; see :func:`ranking_scores`."""
+    judgements = [_relevance(*pair) for pair in zip(rankings, relevant, strict=True)]
+    scores = [-np.arange(len(judgement), dtype=np.float64) for judgement in judgements]
+    return METRICS[metric].sums(judgements, scores)
 
 
 def _relevance(ids: Sequence[str], relevant: Collection[str]) -> NDArray[np.float64]:

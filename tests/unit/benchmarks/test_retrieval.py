@@ -9,8 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.retrieval import compare, million, systems, wordnet
+from benchmarks.retrieval import compare, million, systems
 from bertwright.core.errors import UserError
+from bertwright.retrieval import wordnet
 from bertwright.testing.toy import toy_text_model
 from commands import invoke
 

@@ -31,13 +31,9 @@ def bootstrap_intervals(
     """
     intervals: dict[str, list[float] | None] = {}
     for name, score in scores.items():
-        sums = _bounded_sums(task, name, examples, predictions)
+        sums = task.output_type.metric_sums(name, examples, predictions)
         is_known = abs(float(sums.statistic(sums.values.sum(0))) - score) < TOLERANCE
-        intervals[name] = (
-            _interval_bounds(bootstrap_statistic(sums.statistic, sums.values)[0])
-            if is_known
-            else None
-        )
+        intervals[name] = finite_bounds(score_interval(sums)) if is_known else None
     return intervals
 
 
@@ -48,10 +44,22 @@ def paired_difference(
 
     The interval is over examples, paired between the two.
     """
-    a, b = (
-        _bounded_sums(task, task.metrics[0], examples, predictions)
-        for predictions in (first, second)
+    metric = task.metrics[0]
+    return score_difference(
+        *(task.output_type.metric_sums(metric, examples, values) for values in (first, second))
     )
+
+
+def score_interval(sums: MetricSums) -> ConfidenceInterval:
+    """Return a score with its interval over units: examples, or groups of many."""
+    values, statistic = _bounded_sums(sums, _num_units(sums))
+    return bootstrap_statistic(statistic, values)[0]
+
+
+def score_difference(first: MetricSums, second: MetricSums) -> ConfidenceInterval:
+    """Return how much the first score is above the second, both over the same units in order."""
+    num_units = min(_num_units(first), _num_units(second))
+    a, b = _bounded_sums(first, num_units), _bounded_sums(second, num_units)
     width = a.values.shape[1]
 
     def difference(sums: FloatArray64) -> FloatArray64:
@@ -60,21 +68,25 @@ def paired_difference(
     return bootstrap_statistic(difference, np.concatenate([a.values, b.values], 1))[0]
 
 
-def _interval_bounds(interval: ConfidenceInterval) -> list[float] | None:
+def finite_bounds(interval: ConfidenceInterval) -> list[float] | None:
+    """Return [low, high]; None if there is only one unit."""
     is_finite = np.isfinite([interval.low, interval.high]).all()
     return [interval.low, interval.high] if is_finite else None
 
 
-def _bounded_sums(
-    task: Task, metric: str, examples: Examples, predictions: Sequence[Prediction]
-) -> MetricSums:
-    """Return the dense sums of a metric, per example or, for many examples, per group."""
+def _num_units(sums: MetricSums) -> int:
+    """Return the number of units to resample: examples, or groups of many."""
+    number, width = sums.values.shape
+    return min(number, MAX_UNITS, max(MAX_NUMBERS // width, 2))
+
+
+def _bounded_sums(sums: MetricSums, num_units: int) -> MetricSums:
+    """Return the dense sums of a metric over so many units, random groups of examples."""
     from scipy.sparse import csr_array
 
-    values, statistic = task.output_type.metric_sums(metric, examples, predictions)
-    number, width = values.shape
-    units = min(number, MAX_UNITS, max(MAX_NUMBERS // width, 2))
-    if number > units:
-        group = np.random.default_rng(0).permutation(number) % units
+    values, statistic = sums
+    number = values.shape[0]
+    if number > num_units:
+        group = np.random.default_rng(0).permutation(number) % num_units
         values = csr_array((np.ones(number), (group, np.arange(number)))) @ values
     return MetricSums(values.toarray() if isinstance(values, csr_array) else values, statistic)

@@ -85,7 +85,20 @@ class MinimalPairResult:
 def score_minimal_pairs(
     model: TextModel, pairs: Sequence[MinimalPair], language: str | None = None
 ) -> MinimalPairResult:
-    """Score every sentence once, and compare the two sentences of every pair.
+    """Score every sentence once, and compare the two sentences of every pair."""
+    margins = pair_margins(model, pairs, language)
+    by_paradigm: dict[str, list[float]] = {}
+    for pair, margin in zip(pairs, margins, strict=True):
+        by_paradigm.setdefault(pair.paradigm, []).append(margin)
+    return MinimalPairResult(
+        _count_pairs(margins), {name: _count_pairs(group) for name, group in by_paradigm.items()}
+    )
+
+
+def pair_margins(
+    model: TextModel, pairs: Sequence[MinimalPair], language: str | None = None
+) -> list[float]:
+    """Return how much higher the good sentence of each pair scores than the bad one, in nats.
 
     ``language`` is the language of the sentences, for an encoder with language embeddings. Errors:
     UserError for a model without a language-model head, for items, or without that language.
@@ -96,13 +109,7 @@ def score_minimal_pairs(
     for start in range(0, len(texts), CHUNK_SIZE):
         chunk = texts[start : start + CHUNK_SIZE]
         scores.update(zip(chunk, model.score(chunk, language), strict=True))
-    margins = [scores[pair.good] - scores[pair.bad] for pair in pairs]
-    by_paradigm: dict[str, list[float]] = {}
-    for pair, margin in zip(pairs, margins, strict=True):
-        by_paradigm.setdefault(pair.paradigm, []).append(margin)
-    return MinimalPairResult(
-        _count_pairs(margins), {name: _count_pairs(group) for name, group in by_paradigm.items()}
-    )
+    return [scores[pair.good] - scores[pair.bad] for pair in pairs]
 
 
 def _count_pairs(margins: Sequence[float]) -> PairCounts:

@@ -1,8 +1,6 @@
 """WordNet as retrieval: words from their glosses, and glosses from examples of their use."""
 
-import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -10,27 +8,18 @@ from zlib import crc32
 from bertwright.core.errors import UserError
 from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.data.readers.text_lines import parse_json_object, read_located_lines
-from bertwright.retrieval.evaluation import JudgedQuery
+from bertwright.retrieval.evaluation import JudgedQuery, RetrievalTask
 
 SYNSETS_FILE = "synsets.jsonl.gz"
 TEST_FRACTION = 10
 """One synset of so many, by a hash of its id, gives queries; the others may train models."""
 
 
-@dataclass(frozen=True)
-class RetrievalTask:
-    """Texts with ids, and queries with the ids of their relevant texts."""
-
-    name: str
-    texts: list[IdentifiedText]
-    queries: list[JudgedQuery]
-
-
 def load_synsets(folder: Path) -> list[dict[str, Any]]:
     """Return the synsets; UserError if the folder does not hold them."""
     file = folder / SYNSETS_FILE
     if not file.is_file():
-        raise UserError(f"{folder} holds no {SYNSETS_FILE}: name the folder of WordNet with --data")
+        raise UserError(f"{folder} holds no {SYNSETS_FILE}: name the folder of WordNet")
     return [parse_json_object(location, line) for location, line in read_located_lines(file)]
 
 
@@ -78,16 +67,6 @@ def training_pairs(synsets: Iterable[dict[str, Any]]) -> Iterator[tuple[str, str
 def is_held_out(synset: dict[str, Any]) -> bool:
     """Return whether a synset gives queries."""
     return crc32(synset["id"].encode()) % TEST_FRACTION == 0
-
-
-def write_numbered_texts(file: Path, synsets: list[dict[str, Any]], num_texts: int) -> None:
-    """Write so many texts: glosses and examples, again and again, each with its number."""
-    sentences = [text for synset in synsets for text in (synset["gloss"], *synset["examples"])]
-    with open(file, "w", encoding="utf-8") as stream:
-        for number in range(num_texts):
-            text = f"{sentences[number % len(sentences)]} {number}"
-            row = {"id": str(number), "text": text}
-            stream.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def _sample(relevant: dict[str, set[str]], num_queries: int) -> list[JudgedQuery]:

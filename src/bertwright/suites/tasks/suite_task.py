@@ -1,0 +1,82 @@
+"""The axis of kinds of tasks in a suite, and a task whose examples have been read."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from bertwright.core.config import Config
+from bertwright.core.errors import UserError
+from bertwright.models.text_model import TextModel
+from bertwright.tasks.metrics.metrics import MetricSums
+
+Predictions = Sequence[Any]
+"""One prediction for each example, as JSON keeps it."""
+
+
+class PreparedTask(ABC):
+    """A task with its examples: it predicts with a model, and scores predictions.
+
+    Attributes:
+        metric: name of the metric.
+        method: how a model predicts: without training, or with how many training examples.
+        unit: what an example is, in the plural.
+        num_examples: number of examples that are scored.
+        chance: score without knowledge of the texts; None if it is near 0 or not defined.
+        words_method: how words alone predict; None if they cannot.
+    """
+
+    metric: str
+    method: str
+    unit: str
+    num_examples: int
+    chance: float | None = None
+    words_method: str | None = None
+
+    @abstractmethod
+    def predict(self, model: TextModel) -> Predictions:
+        """Return the predictions of a model; UserError if it cannot do the task."""
+
+    def predict_from_words(self) -> Predictions:
+        """Return the predictions of :attr:`words_method`."""
+        raise AssertionError("words predict only if there is a words_method")
+
+    @abstractmethod
+    def sums(self, predictions: Predictions) -> MetricSums:
+        """Return the sums of the metric over the units that a bootstrap resamples."""
+
+    def parts(self, predictions: Predictions) -> Mapping[str, float]:
+        """Return the scores of parts of the examples by name; empty if there are no parts."""
+        return {}
+
+
+class SuiteTask(Config):
+    """The axis of kinds of tasks in a suite.
+
+    Attributes:
+        title: name in the report; by default the key of the task in its suite.
+        ability: heading under which the report shows the task.
+        max_examples: largest number of examples that are scored; None for all.
+    """
+
+    title: str = ""
+    ability: str = "Tasks"
+    max_examples: int | None = Field(default=None, ge=2)
+
+    @abstractmethod
+    def files(self, data: Path) -> list[Path]:
+        """Return the files that the task reads; UserError for one that is missing."""
+
+    @abstractmethod
+    def prepare(self, data: Path) -> PreparedTask:
+        """Read the examples; UserError for an invalid file."""
+
+
+def require_data(data: Path, name: str) -> Path:
+    """Return a file or folder of the data folder; UserError if it is missing."""
+    path = data / name
+    if not path.exists():
+        raise UserError(f"missing {name}")
+    return path
