@@ -1,0 +1,38 @@
+"""The adapter to mteb: its evaluators give the scores of the suite."""
+
+import warnings
+from pathlib import Path
+
+import pytest
+
+from bertwright.core.errors import UserError
+from bertwright.models.text_model import TextModel
+from bertwright.suites.mteb import mteb_model, mteb_scores, mteb_tasks
+from bertwright.suites.suite import EvaluationSuite
+from retrieval_models import bert_with_marks, retrieval_model
+
+pytest.importorskip("mteb")
+
+
+def test_mteb_gives_the_same_scores(
+    suite: EvaluationSuite, data: Path, model: TextModel, tmp_path: Path
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of libraries that mteb uses
+        scores = mteb_scores(suite, data, {"toy": model}, tmp_path)
+    assert {*scores} == {"likeness", "glosses", "search", "noise", "paraphrase"}
+    for name, by_model in scores.items():
+        task = suite.tasks[name].prepare(data)
+        sums = task.sums(task.predict(model))
+        assert by_model["toy"] == pytest.approx(sums.statistic(sums.values.sum(0)), abs=1e-5)
+    assert [*tmp_path.rglob("bertwright-search.json")]
+
+
+def test_tasks_without_data_are_left_out(suite: EvaluationSuite, tmp_path: Path) -> None:
+    assert [*mteb_tasks(suite, tmp_path)] == []
+
+
+def test_models_without_text_vectors_are_refused(model: TextModel) -> None:
+    sparse = retrieval_model(bert_with_marks(model.tokenizer), kind="sparse")
+    with pytest.raises(UserError, match="no single vector"):
+        mteb_model(sparse, "sparse")
