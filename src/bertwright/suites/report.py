@@ -8,9 +8,11 @@ from typing import Any
 
 from bertwright.core.errors import UserError
 from bertwright.core.files import output_lock, write_text
+from bertwright.core.optional_dependencies import require_library
 from bertwright.interop.loading import load
 from bertwright.models.text_model import TextModel
 from bertwright.runtime.markdown_report import run_provenance
+from bertwright.suites.mteb import mteb_scores
 from bertwright.suites.page import render_suite_page
 from bertwright.suites.runner import (
     WORD_VECTORS,
@@ -26,7 +28,8 @@ from bertwright.suites.suite import EvaluationSuite
 from bertwright.suites.tasks import PreparedTask
 from bertwright.tasks.evaluation.bootstrap import finite_bounds, score_difference, score_interval
 
-REPORT_FILE, PAGE_FILE, PREDICTIONS_FOLDER = "report.json", "report.html", "predictions"
+REPORT_FILE, PAGE_FILE = "report.json", "report.html"
+PREDICTIONS_FOLDER, MTEB_FOLDER = "predictions", "mteb"
 
 
 def evaluate_suite(
@@ -36,13 +39,19 @@ def evaluate_suite(
     output: Path,
     *,
     word_vectors: TextModel | None = None,
+    with_mteb: bool = False,
     log: Log = lambda line: None,
 ) -> dict[str, Any]:
     """Run a suite, write its report as HTML and JSON into ``output``, and return it.
 
     ``word_vectors`` is a model to use as the baseline of word vectors, in place of one that the
-    suite trains. What a run before it left in ``output`` is used again.
+    suite trains. ``with_mteb`` runs the tasks of text vectors through mteb as well. Results of an
+    earlier run in ``output`` are used again.
+
+    Errors: MissingExtra for ``with_mteb`` without mteb.
     """
+    if with_mteb:
+        require_library("mteb", "mteb")
     output.mkdir(parents=True, exist_ok=True)
     with output_lock(output):
         reason = None
@@ -53,6 +62,8 @@ def evaluate_suite(
         report = suite_report(suite, systems, outcomes, run_provenance())
         if reason is not None:
             report["word_vectors_not_run"] = reason
+        if with_mteb:
+            report["mteb"] = mteb_scores(suite, data, models, output / MTEB_FOLDER, log)
         write_text(output / REPORT_FILE, json.dumps(report, indent=1) + "\n")
         write_text(output / PAGE_FILE, render_suite_page(report))
     return report

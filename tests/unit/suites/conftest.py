@@ -55,7 +55,11 @@ SUITE: dict[str, Any] = {
             "queries": "queries.jsonl",
         },
         "noise": {"kind": "probe", "task": "sst-2", "folder": "noise", "train_examples": 120},
-        "paraphrase": {"kind": "probe", "task": "rte", "folder": "pairs"},
+        "paraphrase": {
+            "kind": "probe",
+            "columns": {"text": "sentence1", "pair": "sentence2"},
+            "folder": "pairs",
+        },
         "names": {"kind": "fine-tuning", "task": "iob2", "folder": "names"},
     },
     "word_vectors": {

@@ -42,6 +42,8 @@ TABLE = {"file": "kinds.tsv", "good": "{context} {kind}", "bad": "{context} {oth
             {"tasks": {"a": {**PROBE, "kind": "fine-tuning", "settings": {"epoch": 1}}}},
             "did you mean 'epochs'",
         ),
+        ({"tasks": {"a": {"kind": "probe", "folder": "b"}}}, "needs either a task or the columns"),
+        ({"tasks": {"a": {**PROBE, "task": "sst-3"}}}, "did you mean 'sst-2'"),
         (
             {"tasks": {"a": BLIMP}, "word_vectors": {"text": ["a"], "overrides": ["widht=3"]}},
             "widht",

@@ -18,7 +18,7 @@ from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.cli.task_options import with_options
 from bertwright.core.errors import UserError
 
-SUITE_OPTIONS = ("suite_file", "tasks", "word_vectors", "output")
+SUITE_OPTIONS = ("suite_file", "tasks", "word_vectors", "with_mteb", "output")
 SINGLE_MODEL_OPTIONS = ("errors", "ensemble")
 
 
@@ -63,6 +63,13 @@ def evaluate(
             "trains them."
         ),
     ] = None,
+    with_mteb: Annotated[
+        bool,
+        typer.Option(
+            "--with-mteb",
+            help="Run the tasks of --suite that compare text vectors through mteb, too.",
+        ),
+    ] = False,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -84,10 +91,10 @@ def evaluate(
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Evaluate a pre-trained model on held-out text, a fine-tuned one on its task, or any by --suite.
+    """Evaluate a pre-trained model on held-out text, or a fine-tuned one on its task.
 
-    A suite runs fifteen tasks without a network: grammar, facts, similarity, retrieval, classes,
-    parts of speech and names.
+    With --suite, evaluate any models on many tasks. The standard suite has fifteen, none of which
+    needs a network: grammar, facts, similarity, retrieval, classes, parts of speech and names.
     """
     if suite or suite_file is not None:
         refuse_options(context, "--suite reports scores", *SINGLE_MODEL_OPTIONS)
@@ -95,7 +102,9 @@ def evaluate(
             raise UserError("--suite writes a report: name its folder with -o")
         names = None if tasks is None else [name.strip() for name in tasks.split(",")]
         with exit_on_interrupt():
-            report = _evaluate_suite(models, data, suite_file, names, word_vectors, output)
+            report = _evaluate_suite(
+                models, data, suite_file, names, word_vectors, output, with_mteb
+            )
         print_result(report, as_json, _score_lines(report, output))
         return
     refuse_options(context, "this is for --suite", *SUITE_OPTIONS)
@@ -135,6 +144,7 @@ def _evaluate_suite(
     tasks: list[str] | None,
     word_vectors: Path | None,
     output: Path,
+    with_mteb: bool,
 ) -> dict[str, Any]:
     from bertwright.interop.loading import load
     from bertwright.suites.report import evaluate_suite
@@ -150,7 +160,9 @@ def _evaluate_suite(
         raise UserError(f"two models are called {twice}: rename a folder")
     models = {name: load(folder, "float32") for name, folder in zip(names, folders, strict=True)}
     baseline = None if word_vectors is None else load(word_vectors, "float32")
-    return evaluate_suite(suite, data, models, output, word_vectors=baseline, log=log)
+    return evaluate_suite(
+        suite, data, models, output, word_vectors=baseline, with_mteb=with_mteb, log=log
+    )
 
 
 def _score_lines(report: dict[str, Any], output: Path) -> list[str]:

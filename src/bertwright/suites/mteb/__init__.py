@@ -4,7 +4,7 @@ Its evaluators compute the scores, so they check ours. mteb compares vectors of 
 need hidden states of words or probabilities of sentences are left out.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,19 +43,31 @@ def mteb_tasks(suite: EvaluationSuite, data: Path) -> Iterator[tuple[str, Any]]:
 
 
 def mteb_scores(
-    suite: EvaluationSuite, data: Path, models: Mapping[str, TextModel], cache_folder: Path
+    suite: EvaluationSuite,
+    data: Path,
+    models: Mapping[str, TextModel],
+    cache_folder: Path,
+    log: Callable[[str], None] = lambda line: None,
 ) -> dict[str, dict[str, float]]:
-    """Return the scores that mteb computes, by task and model; its result files are kept."""
+    """Return the scores that mteb computes, by task and model; its result files are kept.
+
+    A model without one vector for each text has no scores.
+    """
     require_library("mteb", "mteb")
     import mteb
 
     cache = mteb.ResultCache(cache_folder)
+    encoders: dict[str, Any] = {}
+    for name, model in models.items():
+        try:
+            encoders[name] = mteb_model(model, name)
+        except UserError as error:
+            log(f"mteb: {error}")
     scores: dict[str, dict[str, float]] = {}
     for task_name, task in mteb_tasks(suite, data):
-        for name, model in models.items():
-            result = mteb.evaluate(
-                mteb_model(model, name), task, cache=cache, show_progress_bar=False
-            )
+        for name, encoder in encoders.items():
+            log(f"mteb: {task_name}, {name}")
+            result = mteb.evaluate(encoder, task, cache=cache, show_progress_bar=False)
             (split_scores,) = result.task_results[0].scores.values()
             scores.setdefault(task_name, {})[name] = float(split_scores[0]["main_score"])
     return scores

@@ -4,10 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from bertwright.core.config import Settings
 from bertwright.core.errors import UserError
 from bertwright.suites.tasks.suite_task import (
     Predictions,
@@ -18,10 +19,11 @@ from bertwright.suites.tasks.suite_task import (
 from bertwright.tasks.baselines.baseline import TaskBaseline
 from bertwright.tasks.baselines.fit_baselines import fit_baselines
 from bertwright.tasks.baselines.frequency import ConstantBaseline
-from bertwright.tasks.catalogue import find_split_file, find_task
+from bertwright.tasks.catalogue import find_split_file, find_task, table_task
 from bertwright.tasks.data.splits import stratified_order
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.metrics.metrics import MetricSums
 from bertwright.tasks.outputs import Prediction
 from bertwright.tasks.task import Task
@@ -85,28 +87,59 @@ def prediction_values(predictions: Sequence[Prediction]) -> list[Any]:
     return [list(p.value) if isinstance(p.value, tuple) else p.value for p in predictions]
 
 
+class TextColumns(Settings):
+    """The columns of a table of texts, or of pairs of texts, with a class."""
+
+    text: str = "text"
+    pair: str | None = None
+    label: str = "label"
+
+
 class LabelledSuiteTask(SuiteTask):
     """A task with a training and a development file.
 
     Attributes:
         task: name of the task, such as ``sst-2``.
+        columns: in place of ``task``, the columns of your own tables.
         folder: folder with both files.
         train_examples: number of training examples, a sample with every label as often as in all;
             None for all.
     """
 
-    task: str
+    task: str | None = None
+    columns: TextColumns | None = None
     folder: str
     train_examples: int | None = Field(default=None, ge=2)
 
+    @model_validator(mode="after")
+    def _require_task(self) -> Self:
+        if (self.task is None) == (self.columns is None):
+            raise ValueError("needs either a task or the columns of a table")
+        if self.task is not None:
+            try:
+                find_task(self.task)
+            except UserError as error:
+                raise ValueError(str(error)) from None
+        return self
+
+    @property
+    def labelled_task(self) -> Task:
+        """The task that the files hold."""
+        if self.columns is None:
+            return find_task(str(self.task))
+        columns = Columns(self.columns.text, self.columns.pair, self.columns.label)
+        return table_task(self.title or self.folder, columns)
+
     def files(self, data: Path) -> list[Path]:
-        folder, keyword = require_data(data, self.folder), find_task(self.task).reader.file_keyword
+        folder, keyword = require_data(data, self.folder), self.labelled_task.reader.file_keyword
         return [find_split_file(folder, split, keyword) for split in ("train", "dev")]
 
     def read_examples(self, data: Path) -> tuple[Task, Examples, Examples]:
         """Return the task with its labels, the training examples and those that are scored."""
         train_file, dev_file = self.files(data)
-        task, train, dev = TaskData(self.task, train=train_file, dev=dev_file).load_splits()
+        task, train, dev = TaskData(
+            self.labelled_task, train=train_file, dev=dev_file
+        ).load_splits()
         if not dev:
             raise UserError(f"{dev_file} holds no examples")
         if self.train_examples is not None:

@@ -65,7 +65,7 @@ class ProbeTask(LabelledSuiteTask):
     def prepare(self, data: Path) -> PreparedTask:
         task, train, dev = self.read_examples(data)
         if not isinstance(task.output_type, ClassificationOutput):
-            raise UserError(f"task {self.task} has no classes: choose kind fine-tuning")
+            raise UserError(f"task {task.name} has no classes: choose kind fine-tuning")
         return PreparedProbe(task, train, dev)
 
 
