@@ -14,6 +14,7 @@ from bertwright.suites.tasks.suite_task import (
     Predictions,
     PreparedTask,
     SuiteTask,
+    TaskName,
     require_data,
 )
 from bertwright.tasks.baselines.baseline import TaskBaseline
@@ -106,7 +107,7 @@ class LabelledSuiteTask(SuiteTask):
             None for all.
     """
 
-    task: str | None = None
+    task: TaskName | None = None
     columns: TextColumns | None = None
     folder: str
     train_examples: int | None = Field(default=None, ge=2)
@@ -115,11 +116,6 @@ class LabelledSuiteTask(SuiteTask):
     def _require_task(self) -> Self:
         if (self.task is None) == (self.columns is None):
             raise ValueError("needs either a task or the columns of a table")
-        if self.task is not None:
-            try:
-                find_task(self.task)
-            except UserError as error:
-                raise ValueError(str(error)) from None
         return self
 
     @property

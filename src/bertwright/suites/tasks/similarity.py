@@ -11,6 +11,7 @@ from bertwright.suites.tasks.suite_task import (
     Predictions,
     PreparedTask,
     SuiteTask,
+    TaskName,
     require_data,
 )
 from bertwright.tasks.baselines.tf_idf import TfIdfFeatures
@@ -70,7 +71,7 @@ class SimilarityTask(SuiteTask):
     """
 
     kind: Literal["similarity"] = "similarity"
-    task: str
+    task: TaskName
     folder: str
 
     def files(self, data: Path) -> list[Path]:

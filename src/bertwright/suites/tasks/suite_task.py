@@ -3,14 +3,27 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from bertwright.core.config import Config
 from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
+from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.metrics.metrics import MetricSums
+
+
+def _require_known_task(name: str) -> str:
+    try:
+        find_task(name)
+    except UserError as error:
+        raise ValueError(str(error)) from None
+    return name
+
+
+TaskName = Annotated[str, AfterValidator(_require_known_task)]
+"""The name of a task of the catalogue."""
 
 Predictions = Sequence[Any]
 """One prediction for each example, as JSON keeps it."""
