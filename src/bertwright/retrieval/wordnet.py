@@ -12,7 +12,7 @@ from bertwright.retrieval.evaluation import JudgedQuery, RetrievalTask
 
 SYNSETS_FILE = "synsets.jsonl.gz"
 TEST_FRACTION = 10
-"""One synset of so many, by a hash of its id, gives queries; the others may train models."""
+"""One in this many synsets, by a hash of its id, gives queries; the others may train models."""
 
 
 def load_synsets(folder: Path) -> list[dict[str, Any]]:
@@ -24,7 +24,7 @@ def load_synsets(folder: Path) -> list[dict[str, Any]]:
 
 
 def retrieval_tasks(synsets: Iterable[dict[str, Any]], num_queries: int) -> list[RetrievalTask]:
-    """Return both tasks, each with at most so many queries, a fixed sample.
+    """Return both tasks, each with a fixed sample of at most ``num_queries`` queries.
 
     The texts are all words, and all glosses. Where two synsets have the same gloss, each is
     relevant.

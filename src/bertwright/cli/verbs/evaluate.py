@@ -93,8 +93,8 @@ def evaluate(
 ) -> None:
     """Evaluate a pre-trained model on held-out text, or a fine-tuned one on its task.
 
-    With --suite, evaluate any models on many tasks. The standard suite has fifteen, none of which
-    needs a network: grammar, facts, similarity, retrieval, classes, parts of speech and names.
+    With --suite, evaluate any models on many tasks. The standard suite needs no network and has
+    fifteen: grammar, facts, similarity, retrieval, classes, parts of speech and names.
     """
     if suite or suite_file is not None:
         refuse_options(context, "--suite reports scores", *SINGLE_MODEL_OPTIONS)

@@ -100,7 +100,8 @@ class SuiteProbe(AbsTask):
         **_: Any,
     ) -> Any:
         def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-            batches = DataLoader([{"text": text} for text in texts], batch_size=32)
+            rows: Any = [{"text": text} for text in texts]
+            batches = DataLoader(rows, batch_size=32)
             vectors = model.encode(
                 batches,
                 task_metadata=self.metadata,

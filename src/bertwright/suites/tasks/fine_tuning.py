@@ -23,7 +23,7 @@ class PreparedFineTuning(LabelledTask):
     settings: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
-    def method(self) -> str:  # type: ignore[override]
+    def method(self) -> str:
         config = FineTuningConfig.from_settings(self.settings)
         examples = f"{len(self.train):,} training examples"
         if isinstance(config.adaptation, FrozenEncoderConfig):

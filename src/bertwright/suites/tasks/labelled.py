@@ -41,28 +41,28 @@ class LabelledTask(PreparedTask):
     dev: Examples
 
     @property
-    def metric(self) -> str:  # type: ignore[override]
+    def metric(self) -> str:
         return self.task.metrics[0]
 
     @property
-    def num_examples(self) -> int:  # type: ignore[override]
+    def num_examples(self) -> int:
         return len(self.dev)
 
     @property
-    def unit(self) -> str:  # type: ignore[override]
+    def unit(self) -> str:
         has_pairs = getattr(self.dev[0], "pair", None) is not None
         default = "text pairs" if has_pairs else "texts"
         return UNITS.get(self.task.output_type.example_type.__name__, default)
 
     @property
-    def chance(self) -> float | None:  # type: ignore[override]
+    def chance(self) -> float | None:
         constant = next((b for b in self._baselines if isinstance(b, ConstantBaseline)), None)
         if constant is None:
             return None
         return self.task.score(self.dev, constant.predict(self.dev))[self.metric]
 
     @property
-    def words_method(self) -> str | None:  # type: ignore[override]
+    def words_method(self) -> str | None:
         return None if self._words_baseline is None else self._words_baseline.name
 
     def predict_from_words(self) -> Predictions:

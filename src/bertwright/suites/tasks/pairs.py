@@ -47,15 +47,25 @@ class PreparedPairs(PreparedTask):
 
     pairs: Sequence[MinimalPair]
     resamples_paradigms: bool
-    metric: str = "accuracy"
-    method: str = (
-        "zero-shot: the (pseudo-)log-likelihood of the right sentence is higher; a tie is wrong"
-    )
-    unit: str = "pairs"
-    chance: float | None = 0.5
 
     @property
-    def num_examples(self) -> int:  # type: ignore[override]
+    def metric(self) -> str:
+        return "accuracy"
+
+    @property
+    def method(self) -> str:
+        return "zero-shot: the right sentence has the higher (pseudo-)log-likelihood"
+
+    @property
+    def unit(self) -> str:
+        return "pairs"
+
+    @property
+    def chance(self) -> float | None:
+        return 0.5
+
+    @property
+    def num_examples(self) -> int:
         return len(self.pairs)
 
     def predict(self, model: TextModel) -> Predictions:

@@ -33,7 +33,7 @@ class PreparedProbe(LabelledTask):
     """Texts with classes; a prediction is a class."""
 
     @property
-    def method(self) -> str:  # type: ignore[override]
+    def method(self) -> str:
         of_pairs = ", of pairs |u - v| and u * v" if self._has_pairs else ""
         return (
             f"frozen probe: logistic regression on text vectors{of_pairs}, "

@@ -24,6 +24,7 @@ from bertwright.retrieval.evaluation import (
 )
 from bertwright.retrieval.rankings import top_matches, top_ranking
 from bertwright.retrieval.wordnet import SYNSETS_FILE, load_synsets, retrieval_tasks
+from bertwright.suites.tasks.similarity import TF_IDF_COSINE
 from bertwright.suites.tasks.suite_task import (
     Predictions,
     PreparedTask,
@@ -42,16 +43,25 @@ class PreparedRetrieval(PreparedTask):
     """Texts and queries; a prediction is a list of the ids of the best texts, the best first."""
 
     retrieval: RetrievalTask
-    metric: str = "nDCG@10"
-    unit: str = "queries"
-    words_method: str | None = "cosine of TF-IDF vectors"
 
     @property
-    def num_examples(self) -> int:  # type: ignore[override]
+    def metric(self) -> str:
+        return "nDCG@10"
+
+    @property
+    def unit(self) -> str:
+        return "queries"
+
+    @property
+    def words_method(self) -> str | None:
+        return TF_IDF_COSINE
+
+    @property
+    def num_examples(self) -> int:
         return len(self.retrieval.queries)
 
     @property
-    def method(self) -> str:  # type: ignore[override]
+    def method(self) -> str:
         return f"zero-shot: {len(self.retrieval.texts):,} texts ranked by their vectors"
 
     @property

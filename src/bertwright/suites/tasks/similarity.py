@@ -20,19 +20,33 @@ from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.metrics.metrics import SPEARMAN, MetricSums
 from bertwright.tasks.outputs.text_vectors import normalise
 
+TF_IDF_COSINE = "cosine of TF-IDF vectors"
+
 
 @dataclass(frozen=True)
 class PreparedSimilarity(PreparedTask):
     """Pairs of texts with the similarity that people see; a prediction is a cosine."""
 
     examples: Sequence[Example]
-    metric: str = "Spearman correlation"
-    method: str = "zero-shot: cosine of the two text vectors"
-    unit: str = "text pairs"
-    words_method: str | None = "cosine of TF-IDF vectors"
 
     @property
-    def num_examples(self) -> int:  # type: ignore[override]
+    def metric(self) -> str:
+        return "Spearman correlation"
+
+    @property
+    def method(self) -> str:
+        return "zero-shot: cosine of the two text vectors"
+
+    @property
+    def unit(self) -> str:
+        return "text pairs"
+
+    @property
+    def words_method(self) -> str | None:
+        return TF_IDF_COSINE
+
+    @property
+    def num_examples(self) -> int:
         return len(self.examples)
 
     @property

@@ -30,23 +30,37 @@ Predictions = Sequence[Any]
 
 
 class PreparedTask(ABC):
-    """A task with its examples: it predicts with a model, and scores predictions.
+    """A task with its examples: it predicts with a model, and scores predictions."""
 
-    Attributes:
-        metric: name of the metric.
-        method: how a model predicts: without training, or with how many training examples.
-        unit: what an example is, in the plural.
-        num_examples: number of examples that are scored.
-        chance: score without knowledge of the texts; None if it is near 0 or not defined.
-        words_method: how words alone predict; None if they cannot.
-    """
+    @property
+    @abstractmethod
+    def metric(self) -> str:
+        """Name of the metric."""
 
-    metric: str
-    method: str
-    unit: str
-    num_examples: int
-    chance: float | None = None
-    words_method: str | None = None
+    @property
+    @abstractmethod
+    def method(self) -> str:
+        """How a model predicts: zero-shot, by a probe or fine-tuned, then a colon and details."""
+
+    @property
+    @abstractmethod
+    def unit(self) -> str:
+        """What an example is, in the plural."""
+
+    @property
+    @abstractmethod
+    def num_examples(self) -> int:
+        """Number of examples that are scored."""
+
+    @property
+    def chance(self) -> float | None:
+        """Score without knowledge of the texts; None if it is near 0 or not defined."""
+        return None
+
+    @property
+    def words_method(self) -> str | None:
+        """How words alone predict; None if they cannot."""
+        return None
 
     @abstractmethod
     def predict(self, model: TextModel) -> Predictions:

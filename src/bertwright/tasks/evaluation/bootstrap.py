@@ -81,7 +81,7 @@ def _num_units(sums: MetricSums) -> int:
 
 
 def _bounded_sums(sums: MetricSums, num_units: int) -> MetricSums:
-    """Return the dense sums of a metric over so many units, random groups of examples."""
+    """Return the dense sums of a metric over ``num_units`` units, random groups of examples."""
     from scipy.sparse import csr_array
 
     values, statistic = sums
