@@ -289,3 +289,19 @@ def conformal(
             raise UserError(f"{model}: write MODEL=FILE, a model folder and a labelled file")
         results += conformal.measure(Path(folder), Path(file), promised, repetitions)
     publish("conformal", results, conformal.COLUMNS, document, as_json)
+
+
+@app.command()
+def suite(
+    folder: Annotated[Path, typer.Argument(help="Folder that evaluate --suite wrote.")],
+    document: DocumentOption = None,
+) -> None:
+    """The report of ``bertwright evaluate --suite`` as tables."""
+    from benchmarks.markdown_sections import write_section
+    from benchmarks.suite_scores import read_report, report_lines
+
+    report = read_report(folder)
+    lines = report_lines(report)
+    if document is not None:
+        write_section(document, f"bench suite {report['suite']}", lines, report["provenance"])
+    print("\n".join(lines))

@@ -19,7 +19,7 @@ def load_synsets(folder: Path) -> list[dict[str, Any]]:
     """Return the synsets; UserError if the folder does not hold them."""
     file = folder / SYNSETS_FILE
     if not file.is_file():
-        raise UserError(f"{folder} holds no {SYNSETS_FILE}: name the folder of WordNet")
+        raise UserError(f"{folder} holds no {SYNSETS_FILE}: name the folder of WordNet with --data")
     return [parse_json_object(location, line) for location, line in read_located_lines(file)]
 
 

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from benchmarks.__main__ import app as benchmarks
 from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
 from bertwright.suites.page import render_suite_page
@@ -158,3 +160,18 @@ def test_page_is_readable_in_a_browser(report, output, browser) -> None:
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.set_viewport_size({"width": 390, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_tables_of_a_report_state_its_scores(report, output, tmp_path) -> None:
+    document = tmp_path / "results.md"
+    result = CliRunner().invoke(benchmarks, ["suite", str(output), "--document", str(document)])
+    assert result.exit_code == 0, result.output
+    text = document.read_text()
+    assert result.stdout.strip() in text
+    assert report["provenance"] in text
+    for task in report["tasks"]:
+        score = results_of(report, "model")[task["name"]]["score"]
+        row = next(line for line in text.splitlines() if line.startswith(f"| {task['title']} |"))
+        assert f"{100 * score:.1f} [" in row
+    error = CliRunner().invoke(benchmarks, ["suite", str(tmp_path)]).exception
+    assert "holds no report" in str(error)
