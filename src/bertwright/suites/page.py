@@ -13,6 +13,14 @@ PACKAGE = "bertwright.suites"
 NUM_COLOURS = 6
 """Number of colours of models; a baseline has a shade of grey."""
 
+METRIC_NAMES = {
+    "matthews": "Matthews correlation",
+    "span-f1": "F1 of spans",
+    "macro-f1": "macro F1",
+    "negative-mean-squared-error": "minus the mean squared error",
+}
+"""Names of metrics that say more than their key."""
+
 PLOT_WIDTH, ROW_HEIGHT, MARGIN = 240, 14, 9
 """Sizes of a plot in CSS pixels."""
 
@@ -27,6 +35,7 @@ def render_suite_page(report: Mapping[str, Any]) -> str:
         "bounds": _format_bounds,
         "signed": lambda value: f"{100 * value:+.1f}".replace("-", "\N{MINUS SIGN}"),
         "duration": _format_duration,
+        "metric": lambda name: METRIC_NAMES.get(name, name),
     }
     tasks = [task for task in report["tasks"] if "results" in task]
     names = [system["name"] for system in report["systems"]]
