@@ -21,6 +21,7 @@ from bertwright.suites.runner import (
     SuiteSystem,
     SystemOutcome,
     TaskOutcome,
+    require_evaluable,
     run_suite,
     suite_systems,
 )
@@ -48,8 +49,10 @@ def evaluate_suite(
     suite trains. ``with_mteb`` runs the tasks of text vectors through mteb as well. Results of an
     earlier run in ``output`` are used again.
 
-    Errors: MissingExtra for ``with_mteb`` without mteb.
+    Errors: UserError for a model that cannot be evaluated; MissingExtra for ``with_mteb`` without
+    mteb.
     """
+    require_evaluable(models)
     if with_mteb:
         require_library("mteb", "mteb")
     output.mkdir(parents=True, exist_ok=True)

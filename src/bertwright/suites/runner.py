@@ -75,13 +75,22 @@ class TaskOutcome:
     outcomes: Mapping[str, SystemOutcome] = field(default_factory=dict[str, SystemOutcome])
 
 
+def require_evaluable(models: Mapping[str, TextModel]) -> None:
+    """Raise UserError for a model with the name of a baseline, and for an ONNX folder.
+
+    The model of an ONNX folder has no weights by which its predictions could be kept.
+    """
+    for name, model in models.items():
+        if name in (WORD_VECTORS, WORDS_ALONE):
+            raise UserError(f"a baseline is called {name!r}: rename the folder of the model")
+        if next(model.model.parameters(), None) is None:
+            raise UserError(f"{name} is a graph: name the folder that it was exported from")
+
+
 def suite_systems(
     models: Mapping[str, TextModel], word_vectors: TextModel | None
 ) -> list[SuiteSystem]:
-    """Return the models and the baselines; UserError for a model with the name of a baseline."""
-    for name in models:
-        if name in (WORD_VECTORS, WORDS_ALONE):
-            raise UserError(f"a baseline is called {name!r}: rename the folder of the model")
+    """Return the models and the baselines."""
     systems = [SuiteSystem(name, model) for name, model in models.items()]
     if word_vectors is not None:
         systems.append(SuiteSystem(WORD_VECTORS, word_vectors, is_baseline=True))

@@ -140,6 +140,15 @@ def test_names_of_baselines_are_not_names_of_models(suite, data, model, tmp_path
         evaluate_suite(suite.select(["grammar"]), data, {WORDS_ALONE: model}, tmp_path)
 
 
+def test_graphs_are_refused(suite, data, tmp_path) -> None:
+    graph = toy_text_model(TEXTS)
+    for module in graph.model.modules():
+        for name, _ in [*module.named_parameters(recurse=False)]:
+            module.register_parameter(name, None)
+    with pytest.raises(UserError, match="exported from"):
+        evaluate_suite(suite.select(["grammar"]), data, {"graph": graph}, tmp_path)
+
+
 def test_page_is_self_contained(report, output) -> None:
     page = (output / PAGE_FILE).read_text()
     assert render_suite_page(report) == page
