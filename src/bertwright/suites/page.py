@@ -35,7 +35,7 @@ def render_suite_page(report: Mapping[str, Any]) -> str:
         "bounds": _format_bounds,
         "signed": lambda value: f"{100 * value:+.1f}".replace("-", "\N{MINUS SIGN}"),
         "duration": _format_duration,
-        "metric": lambda name: METRIC_NAMES.get(name, name),
+        "metric": _metric_name,
     }
     tasks = [task for task in report["tasks"] if "results" in task]
     names = [system["name"] for system in report["systems"]]
@@ -135,6 +135,10 @@ def _not_run(report: Mapping[str, Any], names: Sequence[str]) -> list[tuple[str,
                 reasons.setdefault(reason, []).append(name)
         lines += [(task["title"], ", ".join(who), reason) for reason, who in reasons.items()]
     return lines
+
+
+def _metric_name(key: str) -> str:
+    return METRIC_NAMES.get(key, key)
 
 
 def _format_bounds(interval: Sequence[float] | None) -> str:

@@ -45,8 +45,8 @@ TABLE = {"file": "kinds.tsv", "good": "{context} {kind}", "bad": "{context} {oth
         ({"tasks": {"a": {"kind": "probe", "folder": "b"}}}, "needs either a task or the columns"),
         ({"tasks": {"a": {**PROBE, "task": "sst-3"}}}, "did you mean 'sst-2'"),
         (
-            {"tasks": {"a": BLIMP}, "word_vectors": {"text": ["a"], "overrides": ["widht=3"]}},
-            "widht",
+            {"tasks": {"a": BLIMP}, "word_vectors": {"text": ["a"], "overrides": ["breadth=3"]}},
+            "breadth",
         ),
     ],
 )
@@ -63,7 +63,7 @@ def test_mistakes_in_a_suite_name_the_file_and_the_key(
 
 def test_unknown_tasks_are_named(suite: EvaluationSuite) -> None:
     with pytest.raises(UserError, match="did you mean 'search'"):
-        suite.select(["serach"])
+        suite.select(["searches"])
     assert [*suite.select(["search", "grammar"]).tasks] == ["grammar", "search"]
 
 
