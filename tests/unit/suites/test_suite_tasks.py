@@ -106,7 +106,7 @@ def test_probe_is_logistic_regression_on_vectors_of_both_texts(
     assert task.chance == pytest.approx(np.mean([e.label == "0" for e in task.dev]), abs=0.2)
 
 
-def test_probe_selects_a_strong_penalty_for_noise_and_a_weak_one_for_signal() -> None:
+def test_probe_selects_its_penalty_by_cross_validation() -> None:
     rng = np.random.default_rng(0)
     labels = [str(n % 2) for n in range(200)]
     noise = rng.normal(size=(200, 100)).astype(np.float32)
@@ -117,4 +117,7 @@ def test_probe_selects_a_strong_penalty_for_noise_and_a_weak_one_for_signal() ->
         for features in (noise, signal)
     ]
     assert chosen[0] < chosen[1]
+    rare = ["1" if n % 10 == 0 else "0" for n in range(200)]
+    assert {*fit_probe(noise, rare).predict(noise)} == {"0"}
+    assert {*fit_probe(noise, rare, "matthews").predict(noise)} == {"0", "1"}
     assert fit_probe(noise[:3], ["a", "a", "b"]).predict(noise[:3]).tolist() == ["a", "a", "b"]

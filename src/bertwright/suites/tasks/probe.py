@@ -25,6 +25,9 @@ INVERSE_L2_GRID = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 DEFAULT_INVERSE_L2 = 1e-2
 """C where a class has too few examples for cross-validation."""
 
+SCORING = {"matthews": "matthews_corrcoef", "macro-f1": "f1_macro"}
+"""scikit-learn's names of the metrics that select C; others leave it to the log loss."""
+
 NUM_FOLDS = 5
 
 
@@ -46,7 +49,7 @@ class PreparedProbe(LabelledTask):
     def predict_from_vectors(self, embed: Embed) -> Predictions:
         """Return the predictions of a probe on the vectors of texts."""
         features = probe_features(embed, self.train)
-        classifier = fit_probe(features, self._references(self.train))
+        classifier = fit_probe(features, self._references(self.train), self.metric)
         return classifier.predict(probe_features(embed, self.dev)).tolist()
 
     def _references(self, examples: Examples) -> list[str]:
@@ -81,8 +84,12 @@ def probe_features(embed: Embed, examples: Sequence[Any]) -> FloatMatrix:
     return np.concatenate([np.abs(first - second), first * second], axis=1)
 
 
-def fit_probe(features: FloatMatrix, labels: Sequence[str]) -> Any:
-    """Return logistic regression on standardised features; cross-validation selects its C."""
+def fit_probe(features: FloatMatrix, labels: Sequence[str], metric: str = "") -> Any:
+    """Return logistic regression on standardised features.
+
+    Cross-validation selects C by the log loss, or by a metric that counts rare classes as much as
+    frequent ones: the lowest loss may be that of always predicting the most frequent class.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
     from sklearn.pipeline import make_pipeline
@@ -93,5 +100,5 @@ def fit_probe(features: FloatMatrix, labels: Sequence[str]) -> Any:
     if smallest >= 2:
         folds = StratifiedKFold(min(NUM_FOLDS, smallest), shuffle=True, random_state=0)
         grid = {"logisticregression__C": INVERSE_L2_GRID}
-        probe = GridSearchCV(probe, grid, scoring="neg_log_loss", cv=folds)
+        probe = GridSearchCV(probe, grid, scoring=SCORING.get(metric, "neg_log_loss"), cv=folds)
     return probe.fit(features, labels)
