@@ -18,7 +18,7 @@ def test_mteb_gives_the_same_scores(
     suite: EvaluationSuite, data: Path, model: TextModel, tmp_path: Path
 ) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of libraries that mteb uses
+        warnings.simplefilter("ignore")  # of libraries that mteb imports
         scores = mteb_scores(suite, data, {"toy": model}, tmp_path)
     assert {*scores} == {"likeness", "glosses", "search", "noise", "paraphrase"}
     for name, by_model in scores.items():

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from mteb.models import ModelMeta
+from mteb.models.model_meta import ScoringFunction
 from torch import Tensor
 
 from bertwright.analysis.core.model import AnalysedModel
@@ -33,7 +34,7 @@ class MtebModel:
                 "revision": AnalysedModel(name, model).model_digest,
                 "embed_dim": self._encoder.width,
                 "n_parameters": sum(p.numel() for p in model.model.parameters()),
-                "similarity_fn_name": "cosine",
+                "similarity_fn_name": ScoringFunction.COSINE,
                 "framework": ["PyTorch"],
             }
         )
