@@ -176,6 +176,7 @@ class Model(nn.Module):
             self.decoder,
             dropout_rng,
             output_positions,
+            self.recipe.vectors.pooling,
         )
         for name, targets in batch.targets.items():
             if not objectives[name].capabilities.is_generator:

@@ -27,7 +27,6 @@ from bertwright.models.retrieval_encoder import DenseEncoder, RetrievalEncoder
 from bertwright.models.saving import save_model
 from bertwright.models.scoring.likelihood import log_likelihoods, pseudo_log_likelihoods
 from bertwright.models.scoring.masked_states import final_objective, masked_hidden_states
-from bertwright.models.sentence_pooling import pool_sentences
 from bertwright.models.text_batches import (
     BATCH_TOKENS,
     INT8_BATCH_TOKENS,
@@ -36,6 +35,7 @@ from bertwright.models.text_batches import (
     text_batches,
 )
 from bertwright.modules.inference.int8_linear import int8_is_fast
+from bertwright.modules.sentence_pooling import pool_sentences
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.recipes import Pooling
 from bertwright.runtime.finite import require_finite_outputs

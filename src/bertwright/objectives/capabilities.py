@@ -28,6 +28,8 @@ class Capabilities:
         uses_embedding_table: its own head reads the embedding table.
         needs_document_context: its labels depend on parts of the document outside the sequence.
         needs_halting: needs a depth that halts.
+        compares_sequences: compares the sequences of a step with each other, so that a step is one
+            micro-batch of one process.
         relations: relations of the texts of a pair that are its classes.
         class_labels: names of its classes, if these do not depend on its settings.
     """
@@ -44,6 +46,7 @@ class Capabilities:
     uses_embedding_table: bool = False
     needs_document_context: bool = False
     needs_halting: bool = False
+    compares_sequences: bool = False
     relations: tuple[Relation, ...] = ()
     class_labels: tuple[str, ...] = ()
 

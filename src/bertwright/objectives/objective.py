@@ -22,9 +22,14 @@ from bertwright.core.rng import CounterRng
 from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.decoder import Decoder, RecurrentDecoder
-from bertwright.modules.attention.mask import BidirectionalVisibility, Visibility
+from bertwright.modules.attention.mask import (
+    BidirectionalVisibility,
+    SameDocumentVisibility,
+    Visibility,
+)
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.embeddings.embeddings import Embeddings
+from bertwright.modules.sentence_pooling import Pooling
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.heads.lm_head import LMHead
@@ -119,6 +124,7 @@ class ModelOutput:
         decoder: the decoder; None if the model has none.
         dropout_rng: random numbers for dropout after the encoder.
         output_positions: (M,) flat positions of the hidden states; None for all positions.
+        pooling: how the vector of a text is pooled from its hidden states.
     """
 
     token_ids: Tensor
@@ -130,6 +136,7 @@ class ModelOutput:
     decoder: Decoder | RecurrentDecoder | None = None
     dropout_rng: DropoutRng | None = None
     output_positions: Tensor | None = None
+    pooling: Pooling = "mean"
 
     def states_at(self, positions: Tensor) -> Tensor:
         """Return the hidden states (M, D) at flat positions (M,)."""
@@ -404,10 +411,14 @@ class Objective(Config):
 
 
 def combined_visibility(objectives: Sequence[Objective]) -> Visibility:
-    """Return the attention rule of objectives that share a pass; ValueError if they conflict."""
-    visibilities = [visibility for o in objectives if (visibility := o.visibility) is not None] or [
-        BidirectionalVisibility()
-    ]
+    """Return the attention rule of objectives that share a pass; ValueError if they conflict.
+
+    Objectives that read whole sequences also read isolated texts.
+    """
+    visibilities = [visibility for o in objectives if (visibility := o.visibility) is not None]
+    if SameDocumentVisibility() in visibilities:
+        visibilities = [v for v in visibilities if v != BidirectionalVisibility()]
+    visibilities = visibilities or [BidirectionalVisibility()]
     if any(visibility != visibilities[0] for visibility in visibilities):
         names = ", ".join(dict.fromkeys(str(objective.kind) for objective in objectives))  # type: ignore[attr-defined]
         raise ValueError(

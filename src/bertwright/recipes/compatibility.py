@@ -29,6 +29,11 @@ def check_compatibility(recipe: "Recipe") -> None:
     """Raise ValueError for the first incompatibility of a recipe's settings."""
     if recipe.decoder is not None:
         recipe.decoder.stack_config(recipe.encoder)
+        if recipe.decoder.vector_pooling not in (None, recipe.vectors.pooling):
+            raise ValueError(
+                f"decoder.source is {recipe.decoder.vector_pooling}, but vectors.pooling is "
+                f"{recipe.vectors.pooling}: pool the vectors of texts in one way"
+            )
     if not recipe.objectives:
         return
     for number in range(len(recipe.phases)):
@@ -37,6 +42,10 @@ def check_compatibility(recipe: "Recipe") -> None:
     _check_layer_levels(recipe)
     _check_sequential_format(recipe)
     _check_embedding_tables(recipe)
+    if recipe.assembly.needs_dropout and not recipe.encoder.has_dropout:
+        raise ValueError(
+            "assembly.copies: copies of a sentence differ by dropout alone: set encoder.dropout"
+        )
 
 
 def _check_sequential_format(recipe: "Recipe") -> None:
@@ -132,8 +141,9 @@ def _check_phase(recipe: "Recipe", phase: int) -> None:
         raise ValueError(f"phases.{phase} has no objective: name at least one")
     for group in recipe.objective_schedule(phase):
         _check_objective_group(recipe, phase, group)
-    length = recipe.input_format_of(phase).length
-    _check_position_table(phase, "encoder", recipe.encoder.positions, length)
+    input_format = recipe.input_format_of(phase)
+    length, text_length = input_format.length, input_format.max_text_length
+    _check_position_table(phase, "encoder", recipe.encoder.positions, text_length)
     _check_decoder(recipe, objectives)
     if recipe.decoder is not None:
         lengths = [o.num_decoder_positions(length) for o in objectives.values()]

@@ -23,6 +23,7 @@ from bertwright.core.schedules import (
 from bertwright.data.tokenization.tokenizer import TokenizerConfig
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.decoder import DecoderConfig
+from bertwright.modules.sentence_pooling import Pooling
 from bertwright.objectives import Objective
 from bertwright.objectives.heads.lm_head import LMHeadConfig, TiedHeadConfig
 from bertwright.objectives.heads.sampled_lm_head import SampledSoftmaxConfig
@@ -31,8 +32,6 @@ from bertwright.optimisers.adam import AdamWConfig
 from bertwright.optimisers.optimiser import OptimiserConfig
 from bertwright.recipes.compatibility import check_compatibility
 from bertwright.recipes.loading import Override, load_recipe_as, merge
-
-Pooling = Literal["mean", "cls"]
 
 REGISTERED_HEADS = (SampledSoftmaxConfig,)
 """LM heads that are imported only to register their kinds."""

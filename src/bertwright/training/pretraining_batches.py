@@ -39,7 +39,7 @@ class PretrainingBatches:
     """The pre-training batches of a recipe and a data set.
 
     The sequences of a process are split into equal micro-batches of at most
-    ``recipe.micro_batch_tokens``.
+    ``recipe.micro_batch_tokens``, unless an objective compares them with each other.
     """
 
     def __init__(
@@ -51,7 +51,16 @@ class PretrainingBatches:
         phases = range(len(recipe.phases))
         self._objectives = [recipe.objectives_of(phase) for phase in phases]
         self._objective_groups = [recipe.objective_schedule(phase) for phase in phases]
+        self._require_one_process()
         self._sources = SequenceSources(recipe, data, "train", recipe.seed)
+
+    def _require_one_process(self) -> None:
+        """Raise UserError if an objective would compare only the sequences of a process."""
+        for name, objective in self._recipe.objectives.items():
+            if objective.capabilities.compares_sequences and self._process_group.world_size > 1:
+                raise UserError(
+                    f"objectives.{name} compares all sequences of a step: train in one process"
+                )
 
     def check_data(self) -> None:
         """Make the first batch of every phase, to report missing data before training starts.
@@ -94,10 +103,12 @@ class PretrainingBatches:
         largest_size = -(-batch_size // self._process_group.world_size)
         micro_batch_tokens = max(self._recipe.micro_batch_tokens, length)
         parts = min(max(1, -(-largest_size * length // micro_batch_tokens)), smallest_size)
-        bounds = [local.start + local_size * part // parts for part in range(parts + 1)]
         objectives = group_at_step(
             self._objective_groups[progress.phase], self._recipe.seed, progress.step
         ).objectives
+        if any(o.capabilities.compares_sequences for o in objectives.values()):
+            parts = 1
+        bounds = [local.start + local_size * part // parts for part in range(parts + 1)]
         batches = [
             self._micro_batch(progress, objectives, np.arange(start, stop))
             for start, stop in pairwise(bounds)

@@ -2,13 +2,15 @@
 
 Reading order: ``input_format`` (the axis), ``arrangement`` (how texts become sequences), then one
 file per format: ``packed``, ``sentences``, ``pairs``, ``connective_pairs``, ``dialogues``,
-``sentence_groups``, ``translations``, ``item_history``, ``contiguous_pair``, ``mixture`` (several
-formats in one run) and ``half_reversed`` (another format, read in both directions).
+``sentence_groups``, ``document_crops``, ``translations``, ``item_history``, ``contiguous_pair``,
+``mixture`` (several formats in one run) and ``half_reversed`` (another format, read in both
+directions).
 """
 
 from bertwright.batches.formats.connective_pairs import ConnectedPair
 from bertwright.batches.formats.contiguous_pair import ContiguousPair
 from bertwright.batches.formats.dialogues import DialogueFormat
+from bertwright.batches.formats.document_crops import DocumentCrops
 from bertwright.batches.formats.half_reversed import HalfReversed
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
 from bertwright.batches.formats.item_history import ItemHistory
@@ -25,6 +27,7 @@ __all__ = [
     "ContiguousPair",
     "DialogueFormat",
     "DocSentences",
+    "DocumentCrops",
     "FullSentences",
     "HalfReversed",
     "InputFormat",

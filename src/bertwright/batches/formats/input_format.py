@@ -89,6 +89,21 @@ class InputFormat(Config):
         return None
 
     @property
+    def num_isolated_texts(self) -> int:
+        """Return the number of texts of a sequence that do not attend to each other; 1 mostly."""
+        return 1
+
+    @property
+    def max_text_length(self) -> int:
+        """Return the maximum number of positions of a text, special tokens included."""
+        return self.length
+
+    @property
+    def needs_dropout(self) -> bool:
+        """Return whether copies of a text in a sequence differ by dropout alone."""
+        return False
+
+    @property
     def for_evaluation(self) -> "InputFormat":
         """Return the input format for evaluation data."""
         return self

@@ -18,8 +18,8 @@ from bertwright.interop.graph.inputs import (
     SENTENCE_EMBEDDING,
     START_LOGITS,
 )
-from bertwright.models.sentence_pooling import pool_sentences
 from bertwright.models.text_model import TextModel
+from bertwright.modules.sentence_pooling import pool_sentences
 from bertwright.recipes import SentenceVectorSettings
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.outputs import SimilarityOutput, SpanOutput

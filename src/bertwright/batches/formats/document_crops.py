@@ -1,0 +1,77 @@
+"""Two spans of the same document (Giorgi et al. 2021; Izacard et al. 2022)."""
+
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from bertwright.batches.arrays import IntArray
+from bertwright.batches.formats.arrangement.isolation import isolate_texts
+from bertwright.batches.formats.arrangement.text_layout import TextLayout, TextSpans
+from bertwright.batches.formats.input_format import InputFormat, SequenceSource
+from bertwright.batches.token_info import SequenceBatch
+from bertwright.core.errors import UserError
+from bertwright.core.rng import Counters, integers, stream_key
+from bertwright.data.shards.dataset import Split
+from bertwright.data.tokenization.tokenizer import SpecialTokens
+
+
+class DocumentCrops(InputFormat):
+    """[CLS] crop [SEP] [CLS] crop [SEP]: two isolated spans of the same part of a document.
+
+    A document is cut into parts of ``part`` tokens; parts shorter than ``least`` are left out. The
+    crops of a part are drawn independently in every epoch, so they may overlap: a length from
+    ``least`` tokens up to what fits in half a sequence, or only the latter if it is less, then a
+    position.
+    """
+
+    kind: Literal["document-crops"] = "document-crops"
+    part: int = Field(default=256, ge=2, le=1 << 20)
+    least: int = Field(default=8, ge=1, le=1 << 20)
+
+    @property
+    def num_isolated_texts(self) -> int:
+        return 2
+
+    @property
+    def max_text_length(self) -> int:
+        return self.length // 2
+
+    def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
+        most = self.max_text_length - 2
+        least = min(self.least, most)
+        starts, lengths = _document_parts(split, self.part)
+        is_long = lengths >= least
+        starts, lengths = starts[is_long], lengths[is_long]
+        if not len(starts):
+            raise UserError(
+                f"the {split.name} split holds no document of {least} tokens: prepare more, or "
+                f"set a smaller assembly.least"
+            )
+        layout = TextLayout(split, specials, self.length, num_separators=2)
+        length_key, start_key = (
+            stream_key(seed, "assembly", "document-crops", name) for name in ("length", "start")
+        )
+
+        def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
+            coordinates = np.reshape(epoch, (-1, 1)), index[:, None], np.arange(2)
+            available = lengths[index][:, None]
+            num_lengths = np.minimum(available, most) - least + 1
+            sizes = least + integers(length_key, num_lengths, *coordinates)
+            offsets = integers(start_key, available - sizes + 1, *coordinates)
+            crops = TextSpans(starts[index][:, None] + offsets, sizes)
+            is_present = np.ones(sizes.shape, np.bool_)
+            batch = layout.lay_out(crops, np.zeros_like(sizes), None, is_present)
+            return isolate_texts(batch, specials)
+
+        return SequenceSource(len(starts), sequences)
+
+
+def _document_parts(split: Split, size: int) -> tuple[IntArray, IntArray]:
+    """Return the starts and lengths of consecutive parts of all documents."""
+    bounds = np.asarray(split.document_starts, np.int64)
+    num_parts = -(-np.diff(bounds) // size)
+    document = np.repeat(np.arange(len(num_parts)), num_parts)
+    number = np.arange(len(document)) - np.repeat(np.cumsum(num_parts) - num_parts, num_parts)
+    starts = bounds[document] + size * number
+    return starts, np.minimum(size, bounds[document + 1] - starts)
