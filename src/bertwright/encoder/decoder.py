@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal, Self
 
+import torch
 from pydantic import Field, field_validator
 from torch import Tensor, nn
 
@@ -10,7 +11,7 @@ from bertwright.core.config import Config
 from bertwright.encoder.attentional_lstm import AttentionalLSTM
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.depth import StackConfig
-from bertwright.encoder.encoder import Encoder
+from bertwright.encoder.encoder import Encoder, get_blocks
 from bertwright.encoder.residual import NoResidualConfig
 from bertwright.modules.attention.attention import AttentionConfig
 from bertwright.modules.attention.mask import CausalVisibility
@@ -22,6 +23,7 @@ from bertwright.modules.embeddings.embeddings import FactorisedEmbeddingsConfig
 from bertwright.modules.hooks import HookPoint, tap
 from bertwright.modules.norms import IdentityNormConfig
 from bertwright.modules.recurrent.lstm import LSTMConfig
+from bertwright.modules.sentence_pooling import Pooling, pool_sentences
 from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
 
 DECODER_STREAM = 1000
@@ -40,6 +42,11 @@ class DecoderConfig(Config):
         if isinstance(value, dict) and "kind" not in value:
             value = {"kind": "transformer", **value}
         return super().parse(value)
+
+    @property
+    def vector_pooling(self) -> Pooling | None:
+        """Return how the source is pooled into one vector; None if all its tokens are read."""
+        return None
 
     def conflicts(self, encoder: EncoderConfig) -> Iterator[str]:
         """Yield a sentence for each reason why an encoder cannot have this decoder."""
@@ -79,9 +86,15 @@ class TransformerDecoderConfig(DecoderConfig):
 
     ``layers``, ``positions`` and ``mixer`` are the encoder's if None. ``order`` is the order of
     sublayers in a block. A decoder is causal and has no segment or task embeddings.
+
+    ``source`` is what it attends to: all ``tokens`` of the encoder's output, or the vector of the
+    text alone, pooled by ``mean`` or from the start token (``cls``). If ``tied``, the decoder is
+    the encoder with cross-attention: all other parameters are shared (Wang et al. 2021).
     """
 
     kind: Literal["transformer"] = "transformer"
+    source: Literal["tokens", "mean", "cls"] = "tokens"
+    tied: bool = False
     layers: int | None = Field(default=None, ge=1, le=1_024)
     order: str = "scf"
     positions: PositionsConfig | None = None
@@ -115,7 +128,22 @@ class TransformerDecoderConfig(DecoderConfig):
                 "it attends to whole sequences: set encoder.memory_length to 0, sliding_window and "
                 "bottleneck to null"
             )
+        if self.tied and not self._has_encoder_blocks(encoder):
+            yield (
+                "a tied decoder has the encoder's blocks: leave out layers, order, positions and "
+                "mixer, and set encoder.depth.order to sf"
+            )
         yield from super().conflicts(encoder)
+
+    @property
+    def vector_pooling(self) -> Pooling | None:
+        return None if self.source == "tokens" else self.source
+
+    def _has_encoder_blocks(self, encoder: EncoderConfig) -> bool:
+        """Return whether the decoder differs from the encoder by cross-attention alone."""
+        orders = set(encoder.depth.sublayer_orders())
+        is_changed = self.layers or self.positions or self.mixer
+        return not is_changed and self.order == "scf" and orders == {"sf"}
 
     def stack_config(self, encoder: EncoderConfig) -> EncoderConfig:
         self.require_compatible(encoder)
@@ -195,6 +223,24 @@ class Decoder(Encoder):
         super().__init__(config.stack_config(encoder_config), vocab_size)
         self.embeddings.tokens = encoder.embeddings.tokens
         self.thread_taps, self.prefix = encoder.thread_taps, "decoder."
+        self.vector_pooling = config.vector_pooling
+        if config.tied:
+            self._tie_weights(encoder)
+
+    def _tie_weights(self, encoder: Encoder) -> None:
+        """Share all parameters with the encoder, except those of cross-attention."""
+        self.embeddings, self.norm = encoder.embeddings, encoder.norm
+        for block, encoder_block in zip(get_blocks(self), get_blocks(encoder), strict=True):
+            block.sublayers.update(encoder_block.sublayers)
+            block.norms.update(encoder_block.norms)
+
+    def select_source(self, source: CrossAttentionSource) -> CrossAttentionSource:
+        if self.vector_pooling is None:
+            return source
+        states = source.hidden_states
+        vector = pool_sentences(states, source.token_info.document_ids, self.vector_pooling)
+        token_info = TokenInfo.from_token_ids(states.new_zeros(len(states), 1, dtype=torch.int64))
+        return CrossAttentionSource(vector[:, None].to(states.dtype), token_info)
 
     def decode(
         self,

@@ -128,6 +128,7 @@ class Encoder(nn.Module):
         key_info = None if memory is None else memory.extend_token_info(token_info)
         cross = None
         if source is not None:
+            source = self.select_source(source)
             cross = CrossAttentionContext(
                 source.hidden_states,
                 build_attention_mask(BidirectionalVisibility(), token_info, source.token_info),
@@ -180,6 +181,10 @@ class Encoder(nn.Module):
         if output_positions is not None and x.dim() == token_ids.dim() + 1:
             x = x.flatten(0, 1).index_select(0, output_positions)
         return x
+
+    def select_source(self, source: CrossAttentionSource) -> CrossAttentionSource:
+        """Return the part of another encoder's output that cross-attention reads."""
+        return source
 
     def _attention_contexts(
         self,
