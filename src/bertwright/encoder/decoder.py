@@ -168,6 +168,7 @@ class TransformerDecoderConfig(DecoderConfig):
     ) -> float:
         stack = self.stack_config(encoder)
         num_mixers = sum(order.count("c") for order in stack.depth.sublayer_orders())
+        length = length if self.vector_pooling is None else 1
         projections, attention = stack.mixer.flops(stack.width, length)
         return num_mixers * (projections / 2 * (1 + length / num_targets) + attention)
 

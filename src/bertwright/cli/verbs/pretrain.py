@@ -40,8 +40,8 @@ def pretrain(
         str | None,
         typer.Option(
             help="Distillation recipe, by name or as a YAML file: distil-mlm (by default), "
-            "tiny-general, relations, mobile-progressive; for a student with another vocabulary "
-            "dual-vocabulary, mixed-vocabulary."
+            "tiny-general, relations, mobile-progressive, leaf; for a student with another "
+            "vocabulary dual-vocabulary, mixed-vocabulary."
         ),
     ] = None,
     shard: Annotated[

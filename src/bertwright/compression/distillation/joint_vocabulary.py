@@ -14,7 +14,10 @@ from bertwright.batches.batch import Batch
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.compression.distillation.dual_vocabulary_model import DualVocabularyModel
-from bertwright.compression.distillation.requirements import masked_objective_name
+from bertwright.compression.distillation.requirements import (
+    masked_objective_name,
+    require_same_sequences,
+)
 from bertwright.compression.distillation.shared_projections import (
     NamedVariables,
     SharedProjections,
@@ -74,6 +77,7 @@ class JointVocabularyDistillation:
         Raises UserError if teacher and student do not share a masked-token objective, if another
         objective changes the text, or if words cannot be tokenized in both vocabularies.
         """
+        require_same_sequences(student, self.teacher.model)
         masked = masked_objective_name(student, self.teacher.model)
         others = {n: o for n, o in student.recipe.objectives.items() if n != masked}
         if changing := [

@@ -15,11 +15,13 @@ from bertwright.compression.distillation.losses import (
     BatchCounts,
     DistillationInputs,
     DistillationTerms,
+    OutputLossConfig,
 )
 from bertwright.compression.distillation.requirements import (
     masked_objective_name,
     non_block_parameters,
     require_block_schedule,
+    require_same_sequences,
     require_same_shapes,
 )
 from bertwright.compression.distillation.stages import DistillationStage
@@ -39,8 +41,9 @@ from bertwright.training.step_batch import StepBatch
 class TeacherPretrainingDistillation:
     """A factory of distillation losses for a teacher, stage by stage.
 
-    The teacher reads the student's sequences with the same tokens masked. With
-    ``copy_non_block_weights``, the student starts with the teacher's weights outside of the blocks.
+    The teacher reads the student's sequences with the same tokens masked; without objectives of the
+    student, none are. With ``copy_non_block_weights``, the student starts with the teacher's
+    weights outside of the blocks.
     """
 
     teacher: TextModel
@@ -58,14 +61,19 @@ class TeacherPretrainingDistillation:
         """Return the distillation loss of a student.
 
         Raises UserError if the tokenizers differ, if teacher and student do not share a
-        masked-token objective, or if the block schedule or the copied weights do not fit.
+        masked-token objective, unless the student has no objective and no outputs are compared, or
+        if the block schedule or the copied weights do not fit.
         """
         if self.teacher.tokenizer.hash != data.tokenizer.hash:
             raise UserError(
                 f"{data.path} was prepared with another tokenizer than the teacher's: prepare the "
                 f"text with the teacher's tokenizer"
             )
-        masked = masked_objective_name(student, self.teacher.model)
+        require_same_sequences(student, self.teacher.model)
+        losses = (loss for stage in self.stages for loss in stage.losses)
+        masked = None
+        if student.recipe.objectives or any(isinstance(o, OutputLossConfig) for o in losses):
+            masked = masked_objective_name(student, self.teacher.model)
         loss = _TeacherPretrainingLoss(self, student, masked)
         for stage, terms in zip(self.stages, loss.terms, strict=True):
             if stage.block_schedule is not None:
@@ -81,7 +89,10 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
     output_taps = ("output",)
 
     def __init__(
-        self, distillation: TeacherPretrainingDistillation, student: Model, objective_name: str
+        self,
+        distillation: TeacherPretrainingDistillation,
+        student: Model,
+        objective_name: str | None,
     ) -> None:
         teacher, recipe = distillation.teacher, student.recipe
         precision = recipe.precision or default_precision(teacher.device)
@@ -114,7 +125,8 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
 
     def step_counts(self, step: StepBatch[Batch], stage: DistillationStage) -> BatchCounts:
         num_sequences = sum(len(batch.token_ids) for batch in step.micro_batches)
-        num_masked = step.loss_counts[self._objective_name]
+        name = self._objective_name
+        num_masked = 0.0 if name is None else step.loss_counts[name]
         return _batch_counts(stage, num_sequences, step.num_tokens, num_masked)
 
     def compare(
@@ -125,7 +137,7 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
         fraction: float,
     ) -> tuple[DistillationInputs, BatchCounts]:
         batch, values = student_outputs.batch, student_outputs.tap_values
-        targets = batch.targets[self._objective_name]
+        targets = None if self._objective_name is None else batch.targets[self._objective_name]
         visibility = self._visibilities[student_outputs.progress.phase]
         teacher_values = self.teacher_values(terms, batch.token_ids, batch.token_info, visibility)
         document_ids = batch.token_info.document_ids
@@ -136,6 +148,7 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
         )
         student_logits = teacher_logits = torch.zeros((0, 1), device=batch.token_ids.device)
         if terms.compares_outputs:
+            assert targets is not None, "outputs are compared at masked tokens"
             everywhere = stage.positions == "all"
             positions = is_real.flatten().nonzero().flatten() if everywhere else targets.positions
             (student,), (tap,) = self._student, self.output_taps
@@ -159,7 +172,8 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
             is_real,
             fraction,
         )
-        counts = len(batch.token_ids), batch.num_tokens, targets.total_weight
+        num_masked = 0.0 if targets is None else targets.total_weight
+        counts = len(batch.token_ids), batch.num_tokens, num_masked
         return inputs, _batch_counts(stage, *counts)
 
 

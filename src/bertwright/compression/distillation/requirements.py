@@ -24,16 +24,23 @@ def masked_objective_name(student: Model, teacher: Model) -> str:
             "student need the objective masked, and no generator"
         )
     phases = range(len(recipe.phases))
-    if recipe.phases[0].depth < 1.0:
-        raise UserError(
-            "distillation does not support progressive stacking: set the depth of all phases to 1"
-        )
     turns = [turn for phase in phases for turn in recipe.objective_schedule(phase)]
     if any(masked[0] not in turn.objectives for turn in turns):
         raise UserError(
             f"distillation needs the objective {masked[0]} in every step: leave out objectives of "
             f"phases and shares of objectives but {masked[0]}"
         )
+    return masked[0]
+
+
+def require_same_sequences(student: Model, teacher: Model) -> None:
+    """Raise UserError unless the teacher can read the student's sequences in every phase."""
+    recipe = student.recipe
+    if recipe.phases[0].depth < 1.0:
+        raise UserError(
+            "distillation does not support progressive stacking: set the depth of all phases to 1"
+        )
+    phases = range(len(recipe.phases))
     student_length = max(recipe.input_format_of(phase).length for phase in phases)
     max_length = teacher.encoder.max_length
     if max_length is not None and max_length < student_length:
@@ -41,7 +48,6 @@ def masked_objective_name(student: Model, teacher: Model) -> str:
             f"the teacher reads sequences of at most {max_length} positions, and its student reads "
             f"{student_length}: set a smaller assembly.length"
         )
-    return masked[0]
 
 
 def require_block_schedule(student: Model, distillation_terms: DistillationTerms) -> None:

@@ -127,6 +127,8 @@ def make_held_out_evaluation(
     With separate languages every language has at least one sequence.
     Errors: UserError if the held-out split is shorter than one sequence, or has no targets.
     """
+    if not recipe.objectives:
+        raise UserError("the losses of the teacher, which are the only ones, need no held-out text")
     input_format = recipe.input_format_of(phase)
     objectives = {
         name: objective.for_evaluation(input_format)

@@ -77,7 +77,7 @@ def pretrain(
     source = Path(start_from) if start_from is not None else None
     run_recipe = resolve_recipe(recipe, overrides, folder if resume else None, source)
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
-    run_recipe = fit_recipe_to_data(run_recipe, dataset)
+    run_recipe = fit_recipe_to_data(run_recipe, dataset, distillation is not None)
     seconds = parse_duration(budget) if isinstance(budget, str) else budget
     if is_resumed:
         folder.require_same_recipe(run_recipe)

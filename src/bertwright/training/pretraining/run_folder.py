@@ -115,16 +115,16 @@ def resolve_recipe(
     return Recipe.load(recipe, *overrides)
 
 
-def fit_recipe_to_data(recipe: Recipe, data: Dataset) -> Recipe:
+def fit_recipe_to_data(recipe: Recipe, data: Dataset, has_teacher: bool = False) -> Recipe:
     """Return the recipe with the vocabulary size and lowercasing of the data set.
 
     Errors: UserError if the data were prepared with another kind of tokenizer, if the recipe has no
-    objectives, or if it detects replaced tokens without a generator.
+    objectives and no teacher, or if it detects replaced tokens without a generator.
     """
-    if not recipe.objectives:
+    if not recipe.objectives and not has_teacher:
         raise UserError(
             f"recipe {recipe.name} has no objectives, like an encoder imported without heads: add "
-            f"objectives.masked={{}}"
+            f"objectives.masked={{}}, or name a --teacher"
         )
     for phase in range(len(recipe.phases)):
         for group in recipe.objective_schedule(phase):

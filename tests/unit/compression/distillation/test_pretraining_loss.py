@@ -24,7 +24,7 @@ from small_recipe import small
 from toy_recipes import shaken
 
 NUM_LOSSES = {"distil-mlm": (2, 2), "tiny-general": (2, 2), "relations": (1, 1)}
-NUM_LOSSES |= {"mobile-progressive": (4, 1)}
+NUM_LOSSES |= {"mobile-progressive": (4, 1), "leaf": (1, 1)}
 """The number of losses of each recipe, at the start of a run and at its end."""
 JOINT = {
     name for name in resource_names(RECIPES_PACKAGE) if DistillationRecipe.load(name).joint_training

@@ -14,6 +14,7 @@ from bertwright.compression.distillation.losses.term import (
     DistillationTermConfig,
     DistillationTerms,
 )
+from bertwright.compression.distillation.losses.vectors import VectorLossConfig
 
 __all__ = [
     "AttentionLossConfig",
@@ -26,4 +27,5 @@ __all__ = [
     "MomentLossConfig",
     "OutputLossConfig",
     "RelationLossConfig",
+    "VectorLossConfig",
 ]
