@@ -224,7 +224,7 @@ class Decoder(Encoder):
         super().__init__(config.stack_config(encoder_config), vocab_size)
         self.embeddings.tokens = encoder.embeddings.tokens
         self.thread_taps, self.prefix = encoder.thread_taps, "decoder."
-        self.vector_pooling = config.vector_pooling
+        self.vector_pooling: Pooling | None = config.vector_pooling
         if config.tied:
             self._tie_weights(encoder)
 
@@ -232,8 +232,8 @@ class Decoder(Encoder):
         """Share all parameters with the encoder, except those of cross-attention."""
         self.embeddings, self.norm = encoder.embeddings, encoder.norm
         for block, encoder_block in zip(get_blocks(self), get_blocks(encoder), strict=True):
-            block.sublayers.update(encoder_block.sublayers)
-            block.norms.update(encoder_block.norms)
+            for name, sublayer in encoder_block.sublayers.items():
+                block.sublayers[name], block.norms[name] = sublayer, encoder_block.norms[name]
 
     def select_source(self, source: CrossAttentionSource) -> CrossAttentionSource:
         if self.vector_pooling is None:

@@ -5,12 +5,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.retrieval.search_index import SearchHit
 from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs import RelevanceOutput
+from bertwright.tasks.outputs.output_type import group_by_example
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,14 @@ class CrossEncoder:
                 f"{folder} is no cross-encoder: fine-tune one with bertwright finetune --task rank"
             )
         return cls(model)
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Return the logit of the relevance of each text to its query, (N,)."""
+        examples = [Example(query, text) for query, text in pairs]
+        sequences = self.model.output_decoder.encode(self.model.example_encoder, examples)
+        outputs = self.model.head_outputs(sequences)
+        groups = group_by_example(sequences, outputs, len(examples))
+        return np.array([parts[0][1].item() for parts in groups], np.float64)
 
     def __call__(self, query: str, hits: Sequence[SearchHit]) -> list[SearchHit]:
         """Return the hits by their relevance, which replaces the score."""

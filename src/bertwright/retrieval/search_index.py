@@ -26,7 +26,12 @@ from bertwright.retrieval.rankings import Ranking, fuse_rankings, merge_rankings
 from bertwright.retrieval.settings import IndexKind, IndexSettings
 from bertwright.retrieval.text_segment import TextSegment
 from bertwright.retrieval.vectors import VECTOR_SEGMENTS
-from bertwright.retrieval.writing import IndexWriter, require_same_model
+from bertwright.retrieval.writing import (
+    MIN_PROBE_COSINE,
+    MIN_STUDENT_COSINE,
+    IndexWriter,
+    require_same_model,
+)
 
 FUSED_TEXTS = 100
 """Number of texts of each ranking that is fused, at least."""
@@ -131,17 +136,21 @@ class SearchIndex:
         folder: str | Path,
         model: TextModel | str | Path | None = None,
         precision: InferencePrecision | None = None,
+        query_model: TextModel | str | Path | None = None,
     ) -> "SearchIndex":
         """Open an index, by default with the model whose path it holds.
 
-        The content of an index of up to a gigabyte is compared with its checksums. Errors:
-        UserError for a folder that is no index, for damaged files, and for another model.
+        ``query_model`` is a smaller model to encode queries with, whose vectors are those of the
+        index's model as far as it has learned them, such as its student
+        (``pretrain --distillation leaf``). The content of an index of up to a gigabyte is compared
+        with its checksums. Errors: UserError for a folder that is no index, for damaged files, and
+        for another model.
         """
         folder = Path(folder)
         manifest = read_manifest(folder)
         is_small = manifest.num_bytes <= MAX_BYTES_CHECKED_ON_OPEN
         check_files(folder, manifest.files, is_content_checked=is_small)
-        loaded = _load_model(model, manifest, precision)
+        loaded = _load_model(model or query_model, manifest, precision)
         if loaded is None:
             return cls(folder, manifest, None)
         encoder = loaded.retrieval_encoder()
@@ -151,7 +160,12 @@ class SearchIndex:
                 f"{encoder.representation} vectors: name the right one with --model"
             )
         index = cls(folder, manifest, encoder)
-        require_same_model(folder, encoder, index.text(0))
+        require_same_model(
+            folder,
+            encoder,
+            index.text(0),
+            MIN_PROBE_COSINE if query_model is None else MIN_STUDENT_COSINE,
+        )
         return index
 
     def __len__(self) -> int:

@@ -53,6 +53,9 @@ ENCODED_TEXTS = 1024
 MIN_PROBE_COSINE = 0.95
 """Lowest cosine between vectors of the same model; precisions differ by less."""
 
+MIN_STUDENT_COSINE = 0.5
+"""Lowest cosine between a vector of a model and of a student of its vectors."""
+
 
 @dataclass(frozen=True)
 class IndexWriter:
@@ -296,7 +299,12 @@ def _batches(segment: TextSegment) -> Iterator[list[str]]:
         yield batch
 
 
-def require_same_model(folder: Path, encoder: RetrievalEncoder, first: IdentifiedText) -> None:
+def require_same_model(
+    folder: Path,
+    encoder: RetrievalEncoder,
+    first: IdentifiedText,
+    min_cosine: float = MIN_PROBE_COSINE,
+) -> None:
     """Raise UserError unless a model gives the first text of an index the vectors that it had."""
     file = folder / PROBE_FILE
     try:
@@ -305,7 +313,7 @@ def require_same_model(folder: Path, encoder: RetrievalEncoder, first: Identifie
         raise damaged_index_error(file, str(error)) from None
     vector = flatten_vectors(encoder.encode_documents([first.content]))
     norms = float(np.linalg.norm(vector) * np.linalg.norm(expected))
-    if vector.shape == expected.shape and (vector @ expected >= MIN_PROBE_COSINE * norms):
+    if vector.shape == expected.shape and (vector @ expected >= min_cosine * norms):
         return
     raise UserError(
         f"{folder} was made by another model: it gives the first text other vectors; name the "

@@ -60,6 +60,13 @@ def search(
         int, typer.Option(min=1, max=10_000, help="Number of texts to sort again.")
     ] = 50,
     model: IndexModelOption = None,
+    query_model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Smaller model that encodes the queries: a student of the index's model, trained "
+            "by pretrain --distillation leaf."
+        ),
+    ] = None,
     column: ColumnOption = "text",
     format: FormatOption = None,
     precision: PrecisionOption = None,
@@ -80,7 +87,9 @@ def search(
         refuse_options(context, "this is for --rerank", "rerank_depth")
     if any(not text.strip() for text in query or ()):
         raise UserError("a query is empty: write what to search for")
-    opened = SearchIndex.open(index, model, precision)
+    if model is not None and query_model is not None:
+        raise UserError("--query-model replaces --model, which is not read: leave --model out")
+    opened = SearchIndex.open(index, model, precision, query_model)
     reranker = None
     if rerank is not None:
         from bertwright.retrieval.reranking import CrossEncoder

@@ -135,6 +135,16 @@ def read_table(
             )
 
 
+def read_pairs(path: Path, text: str, pair: str) -> Iterator[tuple[str, str]]:
+    """Iterate over the pairs of texts in two columns of a table, in bounded memory.
+
+    Errors: UserError with file, line and column, as for examples.
+    """
+    for location, row in read_table(path, None, [text, pair]):
+        first, second = (_parse_text(location, row, column, False) for column in (text, pair))
+        yield first, second
+
+
 def _read_separated(
     path: Path, header: tuple[str, ...] | None, columns: list[str]
 ) -> Iterator[LocatedRow]:
