@@ -11,7 +11,14 @@ from hypothesis.strategies import integers
 from bertwright.batches.formats import DocSentences, FullSentences, TranslationPair
 from bertwright.batches.masking import PartitionSelection
 from bertwright.batches.masking.corruption import TokenReplacement
-from bertwright.batches.noising import Fragment, Infilling, Noising, Sentinels, Translation
+from bertwright.batches.noising import (
+    Deletion,
+    Fragment,
+    Infilling,
+    Noising,
+    Sentinels,
+    Translation,
+)
 from bertwright.batches.noising.infilling import _shuffle_sentences
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
@@ -299,3 +306,38 @@ def test_sentinels_are_tokens_of_a_vocabulary_with_gaps() -> None:
     assert VOCABULARY.size - 1 in target
     assert VOCABULARY.size - 2 not in target
     assert VOCABULARY.size - 3 in target
+
+
+@given(text=documents, seed=integers(0, 5))
+def test_deletion_keeps_words_in_order_and_the_decoder_predicts_the_text(text, seed):
+    batch = full_sentences(text)
+    noised, targets = add_noise(Deletion(), batch, seed)
+    num_deleted = 0
+    for i, (before, after) in enumerate(zip(batch.token_ids, noised.token_ids, strict=True)):
+        words, kept = before[before != PAD].tolist(), after[after != PAD].tolist()
+        assert kept == [token for token in words if token in {*kept}]
+        assert [words[0], words[-1]] == [kept[0], kept[-1]] == [CLS, SEP]
+        assert len(kept) > words.count(CLS) + words.count(SEP)
+        word_ids = batch.token_info.word_ids[i]
+        deleted = {word for word, token in zip(word_ids, before, strict=True) if token not in kept}
+        kept_words = {word for word, token in zip(word_ids, before, strict=True) if token in kept}
+        assert not deleted & kept_words - {-1}
+        assert (noised.token_info.document_ids[i] >= 0).sum() == len(kept)
+        labels, inputs = (
+            of_sequence(values, i, len(batch.token_ids))[: len(words)].tolist()
+            for values in (targets.labels, targets.extra_inputs["decoder_input_ids"])
+        )
+        assert (labels, inputs) == (words, [CLS, *words[:-1]])
+        num_deleted += len(words) - len(kept)
+    assert targets.masked_counts == (num_deleted, int(batch.is_real.sum()))
+
+
+@pytest.mark.parametrize("rate", [0.3, 0.6])
+def test_deletion_deletes_each_word_with_its_rate(rate: float):
+    batch = long_sequences()
+    noised, _ = add_noise(Deletion(deletion_rate=rate), batch)
+    is_word = np.diff(batch.token_info.word_ids, axis=1, prepend=-2) > 0
+    kept = np.isin(batch.token_ids, noised.token_ids)
+    num_words = (is_word & ~batch.is_special).sum()
+    deleted = (is_word & ~batch.is_special & ~kept).sum()
+    assert abs(deleted / num_words - rate) < 4 * math.sqrt(rate * (1 - rate) / num_words)

@@ -1,0 +1,63 @@
+"""Two crops of a part of a document."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, strategies
+
+from bertwright.batches.formats import DocumentCrops, SentenceGroups
+from bertwright.core.errors import UserError
+from numbered_text import CLS, FIRST_TOKEN, PAD, SEP, all_sequences, documents, plan_text
+
+
+@given(text=documents, part=strategies.integers(3, 20), least=strategies.integers(1, 6))
+def test_both_crops_lie_in_one_part_of_a_document(text, part, least):
+    sizes = [sum(map(sum, document)) for document in text]
+    assume(max(sizes) >= least <= part)
+    input_format = DocumentCrops(length=24, part=part, least=least)
+    source, split = plan_text(input_format, text)
+    starts = split.document_starts
+    parts = [
+        (first, min(first + part, int(stop)))
+        for start, stop in pairwise(starts)
+        for first in range(int(start), int(stop), part)
+    ]
+    parts = [(start, stop) for start, stop in parts if stop - start >= least]
+    assert source.num_sequences == len(parts)
+    batch = all_sequences(source)
+    for token_ids, document_ids, (start, stop) in zip(
+        batch.token_ids, batch.token_info.document_ids, parts, strict=True
+    ):
+        assert document_ids.max() == 1
+        for number in range(2):
+            first, *words, last = token_ids[document_ids == number].tolist()
+            assert (first, last) == (CLS, SEP)
+            assert words == list(range(words[0], words[-1] + 1))
+            assert start <= words[0] - FIRST_TOKEN <= words[-1] - FIRST_TOKEN < stop
+            assert least <= len(words) <= 10
+        assert (token_ids[document_ids < 0] == PAD).all()
+
+
+def test_crops_change_from_epoch_to_epoch():
+    source, _ = plan_text(DocumentCrops(length=24, part=40, least=2), [[[1] * 40]])
+    index = np.zeros(1, np.int64)
+    epochs = [source.sequences(index, epoch).token_ids.tobytes() for epoch in range(20)]
+    assert len(set(epochs)) > 10
+    assert source.sequences(index, 3).token_ids.tobytes() == epochs[3]
+
+
+def test_short_documents_are_an_error():
+    with pytest.raises(UserError, match="no document of 8 tokens"):
+        plan_text(DocumentCrops(length=32), [[[1, 1]]] * 3)
+
+
+@given(text=documents)
+def test_single_sentences_are_read_in_order_each_as_often_as_asked(text):
+    source, split = plan_text(SentenceGroups(length=100, sentences=1, copies=2), text)
+    batch = all_sequences(source)
+    bounds = split.sentence_starts.tolist()
+    assert source.num_sequences == len(bounds) - 1
+    for token_ids, start, stop in zip(batch.token_ids, bounds[:-1], bounds[1:], strict=True):
+        words = list(range(start + FIRST_TOKEN, stop + FIRST_TOKEN))
+        assert token_ids[token_ids != PAD].tolist() == [CLS, *words, SEP] * 2

@@ -1,0 +1,95 @@
+"""InfoNCE against its equation, computed text by text."""
+
+import numpy as np
+import pytest
+import torch
+
+from bertwright.core.errors import UserError
+from bertwright.models.model import DeviceBatch, Model
+from bertwright.modules.dropout_rng import DropoutRng
+from bertwright.objectives.objective import combined_visibility
+from bertwright.recipes import Recipe
+from bertwright.testing.toy import TOY_VOCAB_SIZE, randomise, toy_arrays, toy_recipe
+
+TEMPERATURE = 0.2
+NO_DROPOUT = ("encoder.dropout=0", "encoder.mixer.dropout=0")
+NEIGHBOURS = "assembly={kind: sentence-groups, sentences: 2, copies: 1, length: 24}"
+
+
+def contrastive_recipe(*overrides: str) -> Recipe:
+    changes = (f"objectives.contrastive.temperature={TEMPERATURE}", "phases=[{}]", *overrides)
+    return toy_recipe("simcse", *changes)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("projection", [True, False])
+@pytest.mark.parametrize("assembly", [NEIGHBOURS, "assembly={kind: document-crops, length: 24}"])
+@torch.no_grad()
+def test_the_loss_is_info_nce_of_texts_encoded_alone(
+    pooling: str, projection: bool, assembly: str
+) -> None:
+    recipe = contrastive_recipe(
+        *NO_DROPOUT,
+        assembly,
+        f"vectors.pooling={pooling}",
+        f"objectives.contrastive.projection={projection}",
+    )
+    model = Model.build(recipe, TOY_VOCAB_SIZE)
+    randomise(model)
+    batch = DeviceBatch(toy_arrays(recipe, 0))
+    (loss,) = model.losses(batch, recipe.objectives).values()
+    document_ids = batch.token_info.document_ids
+    assert document_ids is not None
+    vectors: list[np.ndarray] = []
+    for text in range(2):
+        rows = [
+            ids[documents == text]
+            for ids, documents in zip(batch.token_ids, document_ids, strict=True)
+        ]
+        states = [model(ids[None])[0] for ids in rows]
+        pooled = torch.stack([s.mean(0) if pooling == "mean" else s[0] for s in states])
+        if projection:
+            pooled = torch.tanh(model.heads["contrastive"](pooled))
+        vectors.append(unit(pooled.numpy()))
+    scores = np.exp(vectors[0] @ vectors[1].T / TEMPERATURE)
+    expected = -np.log(np.diagonal(scores) / scores.sum(1))
+    assert float(loss.sum) / loss.count == pytest.approx(expected.mean(), rel=1e-4)
+
+
+def test_copies_differ_by_dropout_alone() -> None:
+    recipe = contrastive_recipe()
+    arrays = toy_arrays(recipe, 0)
+    documents = arrays.token_info.document_ids
+    assert documents is not None
+    for ids, numbers in zip(arrays.token_ids, documents, strict=True):
+        assert ids[numbers == 0].tolist() == ids[numbers == 1].tolist()
+    model, batch = Model.build(recipe, TOY_VOCAB_SIZE), DeviceBatch(arrays)
+    visibility = combined_visibility([*recipe.objectives.values()])
+
+    def views(rng: DropoutRng | None) -> tuple[torch.Tensor, torch.Tensor]:
+        states = model.encoder(batch.token_ids, batch.token_info, visibility, rng)
+        return states[:, 0], states[torch.arange(len(states)), (documents == 1).argmax(1)]
+
+    first, second = views(None)
+    torch.testing.assert_close(first, second)
+    first, second = views(DropoutRng.for_step(0, 0, 0, "cpu"))
+    assert (first - second).abs().amin(1).max() > 1e-3
+    with pytest.raises(UserError, match="differ by dropout alone"):
+        contrastive_recipe(*NO_DROPOUT)
+
+
+def test_masked_tokens_share_the_step() -> None:
+    recipe = contrastive_recipe(NEIGHBOURS, "objectives.masked={}")
+    model = Model.build(recipe, TOY_VOCAB_SIZE)
+    losses = model.losses(DeviceBatch(toy_arrays(recipe, 0)), recipe.objectives)
+    assert losses.keys() == {"contrastive", "masked"}
+    assert all(bool(loss.sum.isfinite()) for loss in losses.values())
+
+
+def test_other_formats_are_refused() -> None:
+    with pytest.raises(UserError, match="needs two isolated texts in a sequence"):
+        contrastive_recipe("assembly={kind: sentence-groups, sentences: 3, length: 24}")
