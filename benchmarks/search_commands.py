@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from benchmarks.markdown_sections import DocumentOption
-from benchmarks.options import publish
+from benchmarks.options import parse_numbers, publish
 from bertwright.cli.output import JsonOption, log
 from bertwright.core.files import atomic_file, output_lock
 
@@ -59,3 +59,53 @@ def retrieval(
         tasks = wordnet.retrieval_tasks(synsets, num_queries)
         rows = compare.compare(tasks, systems, output, log)
     publish("retrieval", rows, compare.COLUMNS, document, as_json)
+
+
+@app.command()
+def vectors(
+    models: Annotated[
+        list[Path], typer.Argument(help="Model folders; the others are compared with the first.")
+    ],
+    data: Annotated[
+        Path, typer.Option(help="Folder of the data sets glue, sick and wordnet.")
+    ] = Path("../shared/data"),
+    sizes: Annotated[
+        bool,
+        typer.Option(
+            "--sizes", help="Compare dimensions and types of the vectors of each model instead."
+        ),
+    ] = False,
+    dimensions: Annotated[
+        str, typer.Option(help="Dimensions of --sizes; by default halves of all.")
+    ] = "",
+    num_queries: Annotated[
+        int, typer.Option(min=0, help="Queries of --sizes for glosses in WordNet; 0 for none.")
+    ] = 0,
+    rounds: Annotated[int, typer.Option(min=1, help="Number of interleaved timing rounds.")] = 5,
+    name: Annotated[
+        str | None, typer.Option(help="Name of the section; by default that of the first model.")
+    ] = None,
+    document: DocumentOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Similarity of sentences by their vectors: Spearman, speed, dimensions and bits."""
+    from benchmarks import text_vectors
+    from benchmarks.retrieval import wordnet
+
+    section = f"vectors {name or models[0].name}"
+    if not sizes:
+        rows = text_vectors.compare_models(models, data, rounds)
+        publish(section, rows, text_vectors.MODEL_COLUMNS, document, as_json)
+        return
+    task = None
+    if num_queries:
+        synsets = wordnet.load_synsets(data / "wordnet")
+        task = wordnet.retrieval_tasks(synsets, num_queries)[1]
+    numbers = parse_numbers("--dimensions", dimensions, int) if dimensions else []
+    rows = [
+        row for model in models for row in text_vectors.compare_sizes(model, data, numbers, task)
+    ]
+    columns = dict(text_vectors.SIZE_COLUMNS)
+    if task is None:
+        del columns["ndcg@10"]
+    publish(f"{section} --sizes", rows, columns, document, as_json)
