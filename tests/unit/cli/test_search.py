@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bertwright.cli import app as application
+from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.finetuning.finetune import finetune
@@ -116,3 +117,31 @@ def test_mistakes_are_one_sentence(
         assert sentence in error
         assert error.count("\n") == 1, error
         assert not (tmp_path / "new").exists(), words
+
+
+def test_negatives_are_mined_for_the_training_of_a_retriever(work: Path, tmp_path: Path) -> None:
+    index, pairs, mined = tmp_path / "index", tmp_path / "pairs.jsonl", tmp_path / "mined.jsonl"
+    invoke("index", work / "texts.jsonl", "-o", index, "--kind", "bm25")
+    rows = [{"question": text.split()[1], "answer": text} for text in TEXTS]
+    rows += [{"question": "the", "answer": TEXTS[1]}]
+    pairs.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    words = ("mine", index, "-o", mined, "--pairs", pairs, "--text", "question", "--pair", "answer")
+    report = invoke_json(*words, "--label-with", work / "ranker", "--keep-all", "--negatives", 2)
+    lines = [json.loads(line) for line in mined.read_text().splitlines()]
+    assert report["lines"] == len(lines) > 0
+    assert report["pairs"] == len(rows)
+    for line in lines:
+        assert line.keys() == {"text", "pair", "negative", "margin"}
+        assert line["text"] in line["negative"].split()
+        assert line["negative"] != line["pair"]
+    columns = "--text", "text", "--pair", "pair", "--other", "negative", "--label", "margin"
+    training = "finetune", work / "model", "--task", "retrieval", "--train", mined, *columns
+    invoke(*training, "-o", tmp_path / "retriever", "output_type.loss=margin-mse", "epochs=1")
+    for options, message in (
+        (("--max-ratio", "0"), "no pair has a negative"),
+        (("--keep-all", "--margin", "1"), "leave --margin out"),
+        (("--generator", work / "ranker"), "name a table of queries with --pairs, or a model"),
+    ):
+        with pytest.raises(UserError, match=message):
+            invoke(*words[:3], tmp_path / "none.jsonl", *words[4:], *options)
+        assert not (tmp_path / "none.jsonl").exists()

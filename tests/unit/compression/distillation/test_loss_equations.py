@@ -237,3 +237,54 @@ def test_pairs_of_layers_are_trained_in_order(order: str, fraction: float, layer
     terms = [(((a - b) ** 2).mean(-1) * MASK).sum() for a, b in paired_states()]
     loss = term_of({"kind": "states", "order": order})(replace(INPUTS, fraction=fraction))
     assert loss.item() == pytest.approx(sum(terms[layer] for layer in layers), rel=1e-5)
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+@pytest.mark.parametrize("normalise", [True, False])
+def test_regression_on_text_vectors(pooling: str, normalise: bool) -> None:
+    """Vujanic and Rueckstiess 2025: the squared length of the difference of pooled vectors."""
+
+    def vectors(states: NDArray[np.float64]) -> NDArray[np.float64]:
+        means = (states * MASK[..., None]).sum(1) / MASK.sum(1, keepdims=True)
+        pooled = means if pooling == "mean" else states[:, 0]
+        return pooled / np.linalg.norm(pooled, axis=1, keepdims=True) if normalise else pooled
+
+    inputs = replace(
+        INPUTS,
+        student_values=tensors({"output": STUDENT_STATES[-1]}),
+        teacher_values=tensors({"output": TEACHER_STATES[-1]}),
+    )
+    expected = ((vectors(STUDENT_STATES[-1]) - vectors(TEACHER_STATES[-1])) ** 2).sum()
+    term = term_of({"kind": "vectors", "pooling": pooling, "normalise": normalise})
+    assert term(inputs).item() == pytest.approx(expected, rel=1e-5)
+    # A sequence without a real token is a filler.
+    fillers = torch.ones(1, LENGTH, WIDTH)
+    filled = replace(
+        inputs,
+        student_values={"output": torch.cat((inputs.student_values["output"], fillers))},
+        teacher_values={"output": torch.cat((inputs.teacher_values["output"], -fillers))},
+        attention_mask=torch.cat((inputs.attention_mask, torch.zeros(1, LENGTH).bool())),
+    )
+    assert term(filled).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_narrower_vectors_are_mapped_to_the_width_of_the_teacher() -> None:
+    student, teacher = (small("bert", f"encoder.width={width}").encoder for width in (16, 32))
+    term = DistillationTermConfig.parse({"kind": "vectors", "normalise": False}).build(
+        student, teacher
+    )
+    term.init(0)
+    narrow = STUDENT_STATES[-1][..., :16]
+    weight, bias = (p.detach().double().numpy() for p in term.parameters())
+    assert (weight.shape, float(np.abs(bias).sum())) == ((32, 16), 0.0)
+    means = [
+        (states * MASK[..., None]).sum(1) / MASK.sum(1, keepdims=True)
+        for states in (narrow, TEACHER_STATES[-1])
+    ]
+    expected = ((means[0] @ weight.T - means[1]) ** 2).sum()
+    inputs = replace(
+        INPUTS,
+        student_values=tensors({"output": narrow}),
+        teacher_values=tensors({"output": TEACHER_STATES[-1]}),
+    )
+    assert term(inputs).item() == pytest.approx(expected, rel=1e-4)

@@ -41,7 +41,7 @@ BERT = (
 
 
 def model_of(data: Dataset, *changes: str, **settings) -> TextModel:
-    recipe = fit_recipe_to_data(small("bert", *BERT, *changes), data)
+    recipe = fit_recipe_to_data(small("bert", *BERT, *changes), data, has_teacher=True)
     return TextModel(Model.build(recipe, data.tokenizer.vocab_size), data.tokenizer, "float32")
 
 
@@ -203,3 +203,17 @@ def test_unsuitable_objectives_are_refused(data: Dataset, tmp_path: Path) -> Non
         with pytest.raises(UserError, match=message):
             pretrain(small("bert", *BERT, *changes), data, tmp_path / "o", distillation=teacher)
     assert not (tmp_path / "o").exists()
+
+
+def test_a_teacher_of_vectors_needs_no_objective(data: Dataset, tmp_path: Path) -> None:
+    none = "objectives.masked=null"
+    sentences = "assembly={kind: sentence-groups, sentences: 1, length: 32}"
+    student = small("bert", *BERT, none, sentences, "phases=[{}]", "steps=2")
+    distillation = DistillationRecipe.load("leaf").distillation(model_of(data, none))
+    result = pretrain(student, data, tmp_path / "out", distillation=distillation, quiet=True)
+    assert result.num_steps == 2
+    with pytest.raises(UserError, match="need the objective masked"):
+        other = DistillationRecipe.load("distil-mlm").distillation(model_of(data))
+        pretrain(student, data, tmp_path / "other", distillation=other, quiet=True)
+    with pytest.raises(UserError, match=r"has no objectives.*or name a --teacher"):
+        pretrain(student, data, tmp_path / "alone", quiet=True)
