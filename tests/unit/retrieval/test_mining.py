@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from bertwright.core.errors import UserError
+from bertwright.retrieval.generated_queries import generate_queries
 from bertwright.retrieval.mining import (
     QUERIES_AT_ONCE,
     KnownPositives,
@@ -15,6 +16,10 @@ from bertwright.retrieval.mining import (
     mine_negatives,
 )
 from bertwright.retrieval.search_index import SearchIndex
+from bertwright.tasks.catalogue import find_task
+from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.examples import Example
+from bertwright.testing.toy import toy_text_model
 from retrieval_encoders import EncoderModel, WordEncoder
 
 TEXTS = [f"{a} {b} {c}" for a in ("old", "red", "big") for b in ("bird", "tree") for c in "xyz"]
@@ -127,3 +132,19 @@ def test_a_student_of_the_vectors_encodes_queries(tmp_path: Path) -> None:
     assert [hits[0].text for hits in index.search(TEXTS, 1)] == TEXTS
     with pytest.raises(UserError, match="made by another model"):
         SearchIndex.open(tmp_path / "index", query_model=EncoderModel(WordEncoder("dense", seed=1)))
+
+
+def test_queries_are_generated_for_the_texts_of_an_index(tmp_path: Path) -> None:
+    examples = [Example(text, label=text.split()[0]) for text in TEXTS]
+    model = toy_text_model(TEXTS, recipe="bart")
+    task = find_task("text-to-text")
+    settings = {"train": examples, "dev": examples, "epochs": 0, "max_length": 32}
+    trained = finetune(model, task, output=tmp_path / "generator", **settings).model
+    index = SearchIndex.build(TEXTS, tmp_path / "index", kind="bm25", segment_texts=5)
+    queries = [str(prediction.value).strip() for prediction in trained.predict(TEXTS)]
+    expected = zip(queries, TEXTS, strict=True)
+    pairs = list(generate_queries(index, tmp_path / "generator"))
+    assert pairs == [pair for pair in expected if pair[0]]
+    model.save(tmp_path / "encoder")
+    with pytest.raises(UserError, match="generates no queries"):
+        next(generate_queries(index, tmp_path / "encoder"))

@@ -68,14 +68,14 @@ def standalone_encoder(model: TextModel, model_type: str | None) -> tuple[TextMo
 
 
 def _encoder_only(model: TextModel) -> TextModel:
-    """Return the encoder with its pooler."""
+    """Return the encoder with its pooler; a decoder that reads vectors only trained it."""
     if isinstance(model, FineTunedModel):
         return TextModel(model.model, model.tokenizer, "float32")
-    network = model.model
-    if network.decoder is not None:
+    network, decoder = model.model, model.model.recipe.decoder
+    if decoder is not None and decoder.vector_pooling is None:
         return TextModel(network, model.tokenizer, "float32")
     with torch.device("meta"):
-        recipe = network.recipe.model_copy(update={"objectives": {}})
+        recipe = network.recipe.model_copy(update={"objectives": {}, "decoder": None})
         encoder_model = Model(recipe, network.vocab_size)
     encoder_model.encoder, encoder_model.pooler = network.encoder, network.pooler
     return TextModel(encoder_model, model.tokenizer, "float32")
