@@ -1,7 +1,7 @@
 """Hard negatives: texts that an index finds for a query although they do not belong to it.
 
-A text that scores about as high as the known positive one may itself belong to the query, only
-nobody has labelled it. Such texts are left out: those above a fraction of the positive's score
+A text that scores about as high as the known positive one may itself belong to the query without
+a label. Such texts are left out: those above a fraction of the positive's score
 (Moreira et al. 2024, NV-Retriever, TopK-PercPos), or closer to it than a margin.
 """
 
@@ -111,8 +111,8 @@ def mine_negatives(
     """
     positives, stream = KnownPositives(read_pairs()), iter(read_pairs())
     while pairs := list(islice(stream, QUERIES_AT_ONCE)):
-        found = index.search([pair.query for pair in pairs], config.depth)
-        for pair, hits in zip(pairs, found, strict=True):
+        hits_by_query = index.search([pair.query for pair in pairs], config.depth)
+        for pair, hits in zip(pairs, hits_by_query, strict=True):
             yield _negatives_of(pair, hits, positives, config, cross_encoder)
 
 
