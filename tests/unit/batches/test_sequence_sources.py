@@ -28,6 +28,8 @@ KINDS = {
     "translation-pair packing": {"kind": "translation-pair", "packing": True},
     "dialogue": {"kind": "dialogue", "fake": 0.5},
     "sentence-groups": {"kind": "sentence-groups", "sentences": 3},
+    "sentence-groups copies": {"kind": "sentence-groups", "sentences": 1, "copies": 2},
+    "document-crops": {"kind": "document-crops", "part": 12, "least": 2},
     "half-reversed pairs": {"kind": "half-reversed", "of": "segment-pair"},
     "half-reversed sentences": {"kind": "half-reversed", "of": "full-sentences"},
     "mixture": {
@@ -38,7 +40,7 @@ KINDS = {
 }
 MAY_HAVE_NO_SEQUENCES = (
     *("packed", "contiguous", "contiguous-pair", "connected-pair", "translation-pair"),
-    *("dialogue", "mixture", "sentence-groups"),
+    *("dialogue", "mixture", "sentence-groups", "document-crops"),
 )
 LONG = [[[1, 2, 3, 1], [2, 2]], [[3]], [[1] * 30, [4, 4, 2]], [[2, 1]] * 4, [[3, 2]], [[1, 1]]]
 

@@ -23,6 +23,7 @@ from documented_plugins import LABELLED_LINES, ShuffledTokens, read_example
 from small_tasks import classes, numbers, pairs, tagged
 
 OBJECTIVES: dict[str, tuple[str, ...]] = {
+    "contrastive": ("assembly={kind: sentence-groups, sentences: 2, length: 24}",),
     "denoising": ("decoder={}", "assembly={kind: doc-sentences, length: 24}"),
     "dialogue": ("assembly={kind: dialogue, length: 24}",),
     "neighbouring-sentences": ("assembly={kind: sentence-groups, length: 24}",),
