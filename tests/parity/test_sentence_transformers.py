@@ -30,6 +30,7 @@ from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.default_head import default_head
 from bertwright.tasks.outputs import SimilarityOutput
+from bertwright.testing.toy import toy_text_model
 from small_tasks import ENGLISH, classes, similar
 from toy_recipes import toy
 
@@ -323,3 +324,12 @@ def test_a_model_without_vectors_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="a model for task does not embed texts"):
         export_sentence_transformers(result.model, tmp_path / "export")
     assert not (tmp_path / "export").exists()
+
+
+def test_an_encoder_trained_by_a_decoder_of_vectors_is_exported_without_it(tmp_path: Path) -> None:
+    model = toy_text_model([ENGLISH], recipe="tsdae")
+    report = export_sentence_transformers(model, tmp_path / "export", verify=True)
+    assert report.architecture == "BertModel"
+    assert json.loads((tmp_path / "export" / "1_Pooling" / "config.json").read_text())[
+        "pooling_mode_cls_token"
+    ]

@@ -58,8 +58,8 @@ def standalone_encoder(model: TextModel, model_type: str | None) -> tuple[TextMo
 
     Raises UserError if no stock class computes its hidden states from texts alone.
     """
-    family = find_family(model.model, model.tokenizer.special_tokens, model_type)
     encoder_model = _encoder_only(model)
+    family = find_family(encoder_model.model, model.tokenizer.special_tokens, model_type)
     if mismatch := family.standalone_mismatch(encoder_model.model.recipe, encoder_model.max_length):
         raise UserError(f"sentence-transformers cannot compute these vectors: {mismatch}")
     if family.is_padding_sensitive:
