@@ -30,6 +30,9 @@ SETTINGS_OF_A_RUN = re.compile(
 
 # A leaf with this value switches its mechanism off, or is the only thing that could be meant.
 NEUTRAL: Mapping[str, Any] = {
+    "assembly.copies": 1,
+    "decoder.source": "tokens",
+    "decoder.tied": False,
     "text.tokenizer.sentinels": 0,
     "assembly.alike": False,
     "assembly.backward": False,
