@@ -35,6 +35,9 @@ def test_prune_layers_writes_a_smaller_model(folder: Path, tmp_path: Path) -> No
     assert result["layers"] == [1]
     assert result["compression_ratio"] > 1
     assert (output / "model.safetensors").is_file()
+    words = "compress", "prune-layers", folder / "model", "--layers", 1, "--units", 5
+    narrower = invoke_json(*words, "-o", tmp_path / "narrower")
+    assert narrower["parameters"] < result["parameters"]
 
 
 @pytest.mark.parametrize(

@@ -133,12 +133,22 @@ def prune_layers(
     model: ModelArgument,
     output: OutputOption,
     layers: Annotated[int, typer.Option(min=1, help="Number of layers to keep.")],
+    units: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Feed-forward units to keep in each layer, those with the largest weights; by "
+            "default all.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Keep some layers of a pre-trained model, evenly spaced: a student for pretrain --teacher."""
     from bertwright.compression.pruning import layers as pruning
+    from bertwright.compression.pruning.structured import Subnetwork, largest_units, prune_model
     from bertwright.core.files import atomic_folder, require_new_folder
     from bertwright.interop.loading import load
+    from bertwright.models.text_model import TextModel
     from bertwright.tasks.fine_tuned_model import FineTunedModel
 
     require_new_folder(output)
@@ -147,6 +157,9 @@ def prune_layers(
         raise UserError(f"{model} is fine-tuned: run bertwright compress distil --layers instead")
     kept = pruning.select_layers(layers, len(large.model.encoder.blocks))
     small = pruning.prune_layers(large, kept)
+    if units is not None:
+        subnetwork = Subnetwork(units=largest_units(small.model, units))
+        small = TextModel(prune_model(small.model, subnetwork), small.tokenizer, small.precision)
     with atomic_folder(output) as folder:
         small.save(folder)
     before, after = (sum(p.numel() for p in m.model.parameters()) for m in (large, small))

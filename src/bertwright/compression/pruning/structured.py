@@ -47,6 +47,28 @@ def prune_model(model: Model, subnetwork: Subnetwork) -> Model:
     return model_from_tensors(pruned_recipe, model.vocab_size, pruned_weights, recipe.name)
 
 
+def largest_units(model: Model, number: int) -> IndicesByBlock:
+    """Return the feed-forward units of every block with the largest weights, in order.
+
+    The size of a unit is the length of its input weights times that of its output weights. Raises
+    UserError if a block has fewer units, or none.
+    """
+    weights, encoder = unique_weights(model), model.recipe.encoder
+    kept: list[list[int]] = []
+    for block, _ in enumerate(encoder.depth.sublayer_orders()):
+        prefix = f"encoder.blocks.{block}.sublayers.feed_forward."
+        down = weights.get(f"{prefix}down.weight")
+        width = 0 if down is None else down.shape[1]
+        if down is None or number > width:
+            raise UserError(
+                f"layer {block + 1} has {width} feed-forward units: keep at most as many"
+            )
+        up = weights[f"{prefix}up.weight"].unflatten(0, (-1, width)).square().sum((0, 2))
+        sizes = up.sqrt() * down.norm(dim=0)
+        kept.append(sizes.argsort(descending=True, stable=True)[:number].sort().values.tolist())
+    return kept
+
+
 def unique_weights(module: nn.Module) -> dict[str, Tensor]:
     """Return parameters and buffers by name; a tensor shared by blocks occurs once."""
     named = (*module.named_parameters(), *module.named_buffers())

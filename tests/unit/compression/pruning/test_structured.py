@@ -12,7 +12,12 @@ from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.prediction_probe import MaskedLMProbe
 from bertwright.analysis.heads.head_importance import head_importances
 from bertwright.compression.pruning.importance import select_most_important
-from bertwright.compression.pruning.structured import Subnetwork, prune_model, prune_weights
+from bertwright.compression.pruning.structured import (
+    Subnetwork,
+    largest_units,
+    prune_model,
+    prune_weights,
+)
 from bertwright.core.errors import UserError
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.encoder import Encoder
@@ -124,3 +129,21 @@ def test_every_layer_keeps_a_head() -> None:
     assert select_most_important(importance, 0.5) == [[2], [0, 1]]
     assert select_most_important(importance, 1.0) == [[2], [0]]
     assert select_most_important(importance, 0.0) == [[0, 1, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("system", ["bert", "modern"])
+@torch.no_grad()
+def test_the_largest_units_are_those_that_are_not_zero(system: str) -> None:
+    model = shaken(Model.build(toy(system), VOCABULARY), 0.1).eval()
+    for block, kept in zip(model.encoder.blocks, UNITS, strict=True):
+        down = block.get_submodule("sublayers.feed_forward.down").weight
+        down[:, [unit for unit in range(down.shape[1]) if unit not in kept]] *= 1e-6
+    units = largest_units(model, 2)
+    assert {*units[0]} < {0, 3, 4}
+    assert units[1] == [2, 5]
+    assert largest_units(model, 3)[0] == [0, 3, 4]
+    pruned = prune_model(model, Subnetwork(units=largest_units(model, 3)))
+    token_ids = torch.arange(5, 17)[None]
+    torch.testing.assert_close(pruned(token_ids), model(token_ids), atol=1e-4, rtol=1e-4)
+    with pytest.raises(UserError, match="layer 1 has .* feed-forward units"):
+        largest_units(model, 10_000)
