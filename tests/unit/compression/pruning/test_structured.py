@@ -145,5 +145,5 @@ def test_the_largest_units_are_those_that_are_not_zero(system: str) -> None:
     pruned = prune_model(model, Subnetwork(units=largest_units(model, 3)))
     token_ids = torch.arange(5, 17)[None]
     torch.testing.assert_close(pruned(token_ids), model(token_ids), atol=1e-4, rtol=1e-4)
-    with pytest.raises(UserError, match="layer 1 has .* feed-forward units"):
+    with pytest.raises(UserError, match=r"layer 1 has .* feed-forward units"):
         largest_units(model, 10_000)
