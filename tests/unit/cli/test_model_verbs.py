@@ -124,6 +124,7 @@ def test_minimal_pairs_report_accuracy_by_paradigm(folder: Path, tmp_path: Path)
         ("evaluate tuned --data elsewhere.tsv", "no such file"),
         ("embed model train.tsv --json", "describes a file: name it with -o"),
         ("embed model train.tsv -o model", "model is a folder: name a file"),
+        ("embed model train.tsv -o vectors.jsonl", "vectors.jsonl: -o writes arrays, not text"),
         ("minimal-pairs model train.tsv", "line 1 is not JSON"),
         ("finetune model --train train.tsv -o /proc/x", "^/proc/x cannot be created"),
         ("compress distil tuned --train train.tsv -o /proc/x", "^/proc/x cannot be created"),

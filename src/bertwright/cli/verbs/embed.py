@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from bertwright.models.late_chunking import TextChunks
     from bertwright.models.text_model import TextModel
 
+TEXT_SUFFIXES = (".json", ".jsonl", ".txt", ".csv", ".tsv")
+
 TEXTS_PER_GROUP = 4096
 """Number of texts that are sorted by length into batches together."""
 
@@ -90,6 +92,11 @@ def embed(
         raise UserError("embed --json describes a file: name it with -o")
     if output is not None:
         require_different_file(output, file)
+        if output.suffix in TEXT_SUFFIXES:
+            raise UserError(
+                f"{output}: -o writes arrays, not text: name a .npy or .npz file, or leave -o out "
+                f"for JSON lines"
+            )
     loaded = load(model, precision)
     encoder = loaded.retrieval_encoder()
     is_dense = encoder.representation == "dense"
