@@ -9,7 +9,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.retrieval.wordnet import RetrievalTask
 from bertwright.core.errors import UserError
 from bertwright.core.significance import ConfidenceInterval, bootstrap_statistic
 from bertwright.interop.loading import load
@@ -17,6 +16,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.retrieval.evaluation import DEPTH, ranking_scores
 from bertwright.retrieval.rankings import top_ranking
 from bertwright.retrieval.vectors.segment import compress_rows, normalise_rows
+from bertwright.retrieval.wordnet import RetrievalTask
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.metrics.metrics import SPEARMAN
