@@ -90,7 +90,7 @@ def vectors(
 ) -> None:
     """Similarity of sentences by their vectors: Spearman, speed, dimensions and bits."""
     from benchmarks import text_vectors
-    from benchmarks.retrieval import wordnet
+    from bertwright.retrieval import wordnet
 
     section = f"vectors {name or models[0].name}"
     if not sizes:
