@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +11,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bertwright.compression.distillation.losses import DistillationInputs, DistillationTermConfig
+from bertwright.compression.distillation.losses import (
+    BatchCounts,
+    DistillationInputs,
+    DistillationTermConfig,
+    DistillationTerms,
+)
+from bertwright.core.errors import UserError
 from small_recipe import small
 
 SEQUENCES, LENGTH, WIDTH, HEADS, HEAD_WIDTH = 3, 5, 32, 4, 8
-MASK = np.arange(LENGTH) < np.array([[5], [3], [4]])
+MASK = np.arange(LENGTH) < np.array([[5], [1], [4]])
 GENERATOR = np.random.default_rng(0)
 
 
@@ -49,6 +57,8 @@ def hidden_values(states, parts, scores, pair_index: int) -> dict[str, NDArray[n
     for layer in range(1, len(states)):
         attention = f"blocks.{layer - 1}.attention"
         values[f"blocks.{layer - 1}.residual"] = states[layer]
+        if not len(parts):
+            continue
         values |= dict(
             zip((f"{attention}.{p}" for p in ("query", "key", "value")), parts, strict=True)
         )
@@ -88,7 +98,9 @@ def test_soft_targets(temperature: float) -> None:
     teacher, student = (softmax(x / temperature) for x in (TEACHER_LOGITS, STUDENT_LOGITS))
     cross_entropy, entropy = (-(teacher * np.log(p)).sum() for p in (student, teacher))
     settings = {"kind": "outputs", "temperature": temperature}
-    assert loss_of(settings) == pytest.approx(temperature**2 * (cross_entropy - entropy), rel=1e-5)
+    expected = temperature**2 * (cross_entropy - entropy)
+    assert loss_of(settings) == pytest.approx(expected, rel=1e-5)
+    assert loss_of({**settings, "mean": True}) * 6 == pytest.approx(expected, rel=1e-5)
 
 
 def test_squared_outputs() -> None:
@@ -121,6 +133,44 @@ def test_states_are_compared_at_every_real_position() -> None:
     embeddings = ((STUDENT_STATES[0] - TEACHER_STATES[0]) ** 2).mean(-1) * MASK
     with_embeddings = loss_of({"kind": "states", "layers": {"embeddings": True}})
     assert with_embeddings == pytest.approx(expected + embeddings.sum(), rel=1e-5)
+
+
+def encoder_of_widths(*widths: int) -> Any:
+    """Return what a term reads of an encoder whose layers, from 0 on, have these widths."""
+    depth = SimpleNamespace(sublayer_orders=lambda: ["sf"] * (len(widths) - 1))
+    return SimpleNamespace(hidden_widths=list(widths), depth=depth)
+
+
+@pytest.mark.parametrize("projection", ["shared", "per-layer"])
+def test_narrower_states_are_projected(projection: str) -> None:
+    """Jiao et al. 2020, equation 8: the distance of H W, by one W in the released code."""
+    config = DistillationTermConfig.parse({"kind": "states", "projection": projection})
+    term = config.build(encoder_of_widths(16, 16, 16), encoder_of_widths(*[WIDTH] * 5))
+    term.init(0)
+    weights = [p.detach().double().numpy() for p in term.parameters() if p.ndim == 2]
+    assert [w.shape for w in weights] == [(WIDTH, 16)] * (1 if projection == "shared" else 2)
+    assert not any(p.any() for p in term.parameters() if p.ndim == 1)
+    # A projection keeps the size of the entries.
+    assert [w.std() for w in weights] == pytest.approx([16**-0.5] * len(weights), rel=0.15)
+    assert (weights[0] == weights[-1]).all() == (projection == "shared")
+    narrow = STUDENT_STATES[..., :16]
+    expected = sum(
+        (((narrow[layer] @ weight.T - TEACHER_STATES[other]) ** 2).mean(-1) * MASK).sum()
+        for (layer, other), weight in zip(PAIRS, (weights[0], weights[-1]), strict=True)
+    )
+    values = tensors({n: v[..., :16] for n, v in hidden_values(STUDENT_STATES, (), (), 0).items()})
+    loss = term(replace(INPUTS, student_values=values)).item()
+    assert loss == pytest.approx(expected, rel=1e-4)
+
+
+def test_layers_of_several_widths_have_projections_of_their_own() -> None:
+    student, teacher = encoder_of_widths(16, 16, 24), encoder_of_widths(*[WIDTH] * 5)
+    settings = {"kind": "states", "projection": "per-layer"}
+    term = DistillationTermConfig.parse(settings).build(student, teacher)
+    shapes = [tuple(p.shape) for p in term.parameters() if p.ndim == 2]
+    assert shapes == [(WIDTH, 16), (WIDTH, 24)]
+    with pytest.raises(UserError, match="several widths cannot share"):
+        DistillationTermConfig.parse({"kind": "states"}).build(student, teacher)
 
 
 def test_standardised_states() -> None:
@@ -175,6 +225,91 @@ def test_attention_weights() -> None:
         expected += sum(by_query[i][:, mask].mean() for i, mask in enumerate(MASK))
     settings = {"kind": "attention", "target": "weights"}
     assert loss_of(settings) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_embeddings_have_no_attention_to_compare() -> None:
+    plain = loss_of({"kind": "attention"})
+    for pairs in ("0-1 1-2 2-4", "1-0 1-2 2-4", "0-0 1-2 2-4"):
+        assert loss_of({"kind": "attention", "layers": {"pairs": pairs}}) == plain
+
+
+def test_the_attention_of_fewer_heads_is_compared_with_the_mean() -> None:
+    expected = 0.0
+    for student, teacher in zip(STUDENT_SCORES[:, :, :2], TEACHER_SCORES, strict=True):
+        difference = student.mean(1) - teacher.mean(1)
+        expected += sum((difference[i][np.ix_(m, m)] ** 2).mean() for i, m in enumerate(MASK))
+    values = {
+        n: t[:, :2] if n.endswith(("scores", "weights")) else t
+        for n, t in INPUTS.student_values.items()
+    }
+    loss = term_of({"kind": "attention"})(replace(INPUTS, student_values=values)).item()
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_only_pairs_that_the_teacher_attends_to_are_compared() -> None:
+    """A causal teacher has no weights on later positions, whatever their scores."""
+    expected, causal = 0.0, np.tril(np.ones((LENGTH, LENGTH), np.bool_))
+    for student, teacher in zip(STUDENT_SCORES, TEACHER_SCORES, strict=True):
+        for sequence, mask in enumerate(MASK):
+            allowed = causal & mask[:, None] & mask
+            difference = student[sequence] - teacher[sequence]
+            expected += (difference[:, allowed] ** 2).mean()
+    values = {
+        n: t * torch.from_numpy(causal) if n.endswith("weights") else t
+        for n, t in INPUTS.teacher_values.items()
+    }
+    loss = term_of({"kind": "attention"})(replace(INPUTS, teacher_values=values)).item()
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "unit"),
+    [
+        ({"kind": "outputs"}, "targets"),
+        ({"kind": "states"}, "tokens"),
+        ({"kind": "states", "positions": "first"}, "sequences"),
+        ({"kind": "moments"}, "tokens"),
+        ({"kind": "attention"}, "sequences"),
+        ({"kind": "relations", "heads": 4}, "sequences"),
+        ({"kind": "vectors"}, "sequences"),
+    ],
+)
+def test_losses_are_means_over_targets_tokens_or_sequences(
+    settings: dict[str, object], unit: str
+) -> None:
+    assert term_of(settings).count(BatchCounts(2, 10, 5)) == {  # type: ignore[operator]
+        "sequences": 2, "tokens": 10, "targets": 5,
+    }[unit]  # fmt: skip
+
+
+@pytest.mark.parametrize(("layer", "block"), [(None, 3), (3, 2), (4, 3)])
+def test_relations_are_those_of_the_last_layer_or_a_given_one(
+    layer: int | None, block: int
+) -> None:
+    term = term_of({"kind": "relations", "heads": 4, "layer": layer})
+    parts = ("query", "key", "value")
+    assert term.student_taps == [f"blocks.1.attention.{part}" for part in parts]
+    assert term.teacher_taps == [f"blocks.{block}.attention.{part}" for part in parts]
+
+
+def test_impossible_relations_are_refused() -> None:
+    with pytest.raises(UserError, match="the teacher has 4 layers, and no layer 5"):
+        term_of({"kind": "relations", "heads": 4, "layer": 5})
+    with pytest.raises(UserError, match="width 32 cannot be split into 5 heads"):
+        term_of({"kind": "relations", "heads": 5})
+
+
+def test_terms_of_a_kind_are_numbered_and_weighted_over_the_training() -> None:
+    falling = {"kind": "linear", "from": 2, "to": 0}
+    settings = [{"kind": "states"}, {"kind": "outputs"}, {"kind": "states", "weight": falling}]
+    settings.append({"kind": "states", "weight": 3})
+    encoder = small("bert").encoder
+    configs = [DistillationTermConfig.parse(term) for term in settings]
+    terms = DistillationTerms(configs, encoder, encoder)
+    weights = {"states": 1.0, "outputs": 1.0, "states 2": 1.5, "states 3": 3.0}
+    assert terms.weights(0.25) == weights
+    assert terms.compares_outputs
+    assert not DistillationTerms(configs[:1], encoder, encoder).compares_outputs
 
 
 @pytest.mark.parametrize(
