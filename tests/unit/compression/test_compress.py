@@ -3,24 +3,32 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from bertwright.compression import compress as compress_module
-from bertwright.compression.compress import compress, num_parameters
+from bertwright.compression.compress import (
+    CompressionResult,
+    compress,
+    num_parameters,
+    sparsity,
+)
 from bertwright.compression.method import METHODS_PACKAGE, CompressionMethod, resource_names
 from bertwright.compression.quantization.sharpness import block_sharpness
 from bertwright.compression.vocabulary.static_embeddings import static_embedding_model
 from bertwright.core.errors import UserError
 from bertwright.core.rng import sample
 from bertwright.interop.loading import load
+from bertwright.models.text_model import TextModel
 from bertwright.tasks.adapters.quantization import Quantization
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.evaluation.evaluate import evaluate
 from bertwright.tasks.fine_tuned_model import FineTunedModel, load_fine_tuned_model
+from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
@@ -205,14 +213,94 @@ def test_teacher_and_student_are_scored_alike(pretrained) -> None:
     assert fitted.teacher_score == plain.teacher_score != evaluate(teacher, questions())["score"]
 
 
+def untrained(pretrained, *changes: str, head: dict[str, str] | None = None) -> FineTunedModel:
+    model, data = pretrained("bert", *changes), {"train": classes(), "dev": classes()}
+    return finetune(model, CLASSES, **data, epochs=0, compile=False, head=head).model
+
+
+def result_of(
+    teacher: FineTunedModel, student: FineTunedModel, teacher_score: float, *baseline: float
+) -> CompressionResult:
+    """Return a result with three students of scores 0.5, 1.0 and 0.75."""
+    best = [SimpleNamespace(score=score) for score in (0.5, 1.0, 0.75)]
+    runs = [SimpleNamespace(best=b, model=student, task=CLASSES, metric="accuracy") for b in best]
+    return CompressionResult("trial", teacher, teacher_score, runs, baseline, 9.0)  # type: ignore[arg-type]
+
+
+def test_a_result_compares_scores_parameters_and_bytes(pretrained) -> None:
+    teacher, student = (untrained(pretrained, f"encoder.depth.layers={n}") for n in (4, 1))
+    compressed = result_of(teacher, student, 0.8)
+    result = compressed.as_dict()
+    assert compressed.best is compressed.runs[1]
+    assert (result["scores"], result["mean"]) == ([0.5, 1.0, 0.75], 0.75)
+    assert result["retention"] == pytest.approx(93.75)
+    assert [round(bound, 3) for bound in result["interval"]] == [0.129, 1.371]
+    encoder = student.task_model.encoder
+    tables = sum(p.numel() for p in encoder.embeddings.parameters())
+    block = sum(p.numel() for p in encoder.blocks[0].parameters())
+    rest = sum(p.numel() for p in student.task_model.parameters()) - tables
+    assert result["parameters"] == tables + rest
+    assert result["parameters_without_embeddings"] == rest
+    assert result["compression_ratio"] == 1 + 3 * block / (tables + rest)
+    assert result["compression_ratio_without_embeddings"] == 1 + 3 * block / rest
+    assert result["bytes"] == 4 * (tables + rest)
+    assert result["compression_ratio_bytes"] == result["compression_ratio"]
+    assert (result["sparsity"], result["seconds"]) == (0.0, 9.0)
+    assert "baseline_scores" not in result
+    lead = result_of(teacher, student, 0.8, 0.25, 0.5, 0.5).as_dict()
+    assert lead["baseline_scores"] == [0.25, 0.5, 0.5]
+    assert lead["lead_over_baseline"].startswith("0.3333 [-0.0")
+    # A score such as the negative mean squared error retains nothing that a percentage could say.
+    for score in (0.0, -0.5):
+        assert result_of(teacher, student, score).as_dict()["retention"] is None
+    matrices = [p for p in encoder.blocks[0].parameters() if p.ndim == 2]
+    largest = max(matrices, key=lambda matrix: matrix.numel())
+    largest.data[: len(largest) // 2] = 0
+    zeros, total = largest.numel() / 2, sum(matrix.numel() for matrix in matrices)
+    assert result_of(teacher, student, 0.8).as_dict()["sparsity"] == zeros / total
+    assert sparsity(untrained(pretrained, "encoder.depth={kind: none}")) == 0
+
+
+@pytest.mark.parametrize("name", ["layer-drop", "tiny-task"])
+def test_seeds_are_counted_from_the_first_and_the_baseline_trains_as_long(
+    pretrained, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
+) -> None:
+    teacher = untrained(pretrained, head={"kind": "dense", "pooling": "mean"})
+    calls: list[dict[str, Any]] = []
+
+    def record(student: TextModel, task: Task, **settings: Any) -> FineTuningResult:
+        calls.append(settings)
+        run = {"train": classes()[:2], "dev": classes()[:2], "epochs": 0, "compile": False}
+        return finetune(student, task, **run, seed=settings["seed"])
+
+    monkeypatch.setattr(compress_module, "finetune", record)
+    stages = CompressionMethod.load(name).stages
+    few = TaskData(CLASSES, train=classes()[:2], dev=classes()[:2])
+    settings = {"seed": 5, "compile": False}
+    result = compress(teacher, name, few, seeds=2, layers=1, with_baseline=True, settings=settings)
+    distilled, baseline = calls[: 2 * len(stages)], calls[2 * len(stages) :]
+    assert [call["seed"] for call in distilled] == [s for s in (5, 6) for _ in stages]
+    assert [call["seed"] for call in baseline] == [5, 6]
+    assert len(result.scores) == len(result.baseline_scores) == 2
+    epochs = [FineTuningConfig.from_settings(stage.settings).epochs for stage in stages]
+    assert [call["epochs"] for call in baseline] == [sum(epochs)] * 2
+    assert all("distillation" not in call for call in baseline)
+    # Layers of the teacher keep its head, and other students have one of their own.
+    assert all(call["head"].pooling == "mean" for call in calls)
+    calls.clear()
+    compress(teacher, name, few, student=pretrained(), layers=1, settings=settings)
+    assert len(calls) == len(stages)
+    assert not any("head" in call for call in calls)
+
+
 def test_sparsity_is_reported(teacher: FineTunedModel, tmp_path: Path) -> None:
     stages = [{"settings": {"adaptation": {"kind": "magnitude", "density": 0.3}}}]
     method = {"description": "a trial", "source": "us", "keep_all_layers": True, "stages": stages}
     (tmp_path / "method.yaml").write_text(json.dumps(method))
     settings = {**QUICK, "epochs": 1}
-    for name, sparsity in ((str(tmp_path / "method.yaml"), 0.7), ("layer-drop", 0.0)):
+    for name, fraction in ((str(tmp_path / "method.yaml"), 0.7), ("layer-drop", 0.0)):
         result = compress(teacher, name, data_of(teacher), settings=settings).as_dict()
-        assert result["sparsity"] == pytest.approx(sparsity, abs=0.01)
+        assert result["sparsity"] == pytest.approx(fraction, abs=0.01)
 
 
 def test_a_student_of_another_kind_learns_from_unlabelled_texts(pretrained, teachers: Path) -> None:

@@ -13,7 +13,8 @@ from bertwright.compression.distillation.losses import (
     DistillationInputs,
     DistillationTermConfig,
 )
-from bertwright.compression.initial_student import StudentFromRecipe
+from bertwright.compression.initial_student import StudentFromRecipe, require_unlabelled_used
+from bertwright.compression.method import CompressionMethod
 from bertwright.compression.vocabulary.narrower_embeddings import project_embeddings
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import WordLevelConfig
@@ -168,6 +169,21 @@ def test_a_student_without_the_teachers_mask_is_refused(pretrained, tmp_path: Pa
     data = TaskData(teacher.task, train=classes(), dev=classes())
     with pytest.raises(UserError, match="masks words as <mask>, which is not the mask token"):
         compress(teacher, "bilstm-soft", data, student=recipe(tmp_path), settings=QUICK)
+    with pytest.raises(UserError, match="masks words as <mask>, which is not the mask token"):
+        compress(teacher, "bilstm-soft", data, student=pretrained(), settings=QUICK)
+
+
+def test_texts_are_used_by_a_stage_or_by_a_vocabulary() -> None:
+    for method, student in [
+        ("bilstm-soft", "bilstm-student"),
+        ("layer-drop", "bilstm-student"),
+        ("pre-trained-distillation", "bert-tiny"),
+        ("pre-trained-distillation", None),
+    ]:
+        require_unlabelled_used(CompressionMethod.load(method), student)
+    for student in ("bert-tiny", None):
+        with pytest.raises(UserError, match="does not use the texts of --unlabelled"):
+            require_unlabelled_used(CompressionMethod.load("layer-drop"), student)
 
 
 def test_a_siamese_student_may_have_a_teacher_of_pairs(pretrained, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import torch
 from bertwright.compression.module_replacement import (
     ModuleReplacement,
     ReplaceableLayerStack,
+    _ReplacementSchedule,
     require_divisible_layers,
 )
 from bertwright.compression.pruning.layers import prune_layers
@@ -17,6 +18,7 @@ from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
+from bertwright.training.clock import Progress
 from small_tasks import classes, numbers
 
 CLASSES = table_task("colours", Columns())
@@ -83,6 +85,16 @@ def test_only_student_blocks_are_trained(pretrained, task, examples) -> None:
         else:
             torch.testing.assert_close(tensor, before[name])
     assert 0 < result.run.trained_fraction() < 1
+
+
+def test_the_probability_is_that_of_the_schedule_within_0_and_1() -> None:
+    stack = ReplaceableLayerStack([torch.nn.Identity()] * 4, 2)
+    schedule = Schedule.parse({"kind": "linear", "from": -0.5, "to": 1.5})
+    callback = _ReplacementSchedule(stack, schedule)
+    for fraction, probability in [(0.0, 0.0), (0.375, 0.25), (0.625, 0.75), (1.0, 1.0)]:
+        callback.before_step(Progress(0, fraction))
+        assert stack.probability == probability
+    assert len(stack.teacher_blocks) == 4
 
 
 def test_impossible_replacements_are_refused(pretrained, predecessor: FineTunedModel) -> None:

@@ -78,6 +78,17 @@ def test_wider_factors_are_more_exact() -> None:
     assert errors == sorted(errors, reverse=True)
 
 
+def test_embeddings_are_reduced_to_a_width_of_at_least_two(pretrained: Pretrained) -> None:
+    model = pretrained()
+    for reduction, width in ((2, 16), (5, 6), (16, 2), (32, 2)):
+        small = ParameterSharing(embedding_reduction=reduction).apply(model)
+        assert small.model.embedding_table.shape[1] == width
+        assert small.tokenizer is model.tokenizer
+    for width in (1, 32):
+        with pytest.raises(UserError, match=f"width {width} are not narrower than 32"):
+            factorise_embeddings(model.model, width)
+
+
 @pytest.mark.parametrize(
     ("system", "sharing", "message"),
     [

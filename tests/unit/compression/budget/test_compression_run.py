@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from bertwright.cli.app import app
 from bertwright.compression.budget.candidates import (
     WEIGHTS_FORMAT,
     ArtefactFormat,
+    BudgetCandidate,
     CandidatePool,
     artefact_bytes,
 )
 from bertwright.compression.budget.goal import Goal
+from bertwright.compression.budget.planner import BudgetPlan
 from bertwright.compression.budget.run import BudgetRun
-from bertwright.compression.budget.shapes import ModelShape
+from bertwright.compression.budget.shapes import ModelShape, prune_to_shape
 from bertwright.compression.quantization.sharpness import block_sharpness
 from bertwright.compression.vocabulary.static_embeddings import static_embedding_model
 from bertwright.core.errors import UserError
@@ -35,6 +38,7 @@ from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.timing.artefacts import Artefact
 from small_tasks import ENGLISH, classes
@@ -59,10 +63,11 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def untimed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Replace the timing of the final models."""
+    """Replace the timing of the final models: 3 milliseconds, and 2 after the compression."""
 
     def seconds(artefacts: Sequence[Artefact], *_: Any) -> list[list[float]]:
-        return [[1.0]] * len(artefacts)
+        assert len(artefacts) == 2
+        return [[0.003, 0.1, 0.001], [0.002]]
 
     monkeypatch.setattr("bertwright.compression.budget.run.interleaved_seconds", seconds)
 
@@ -192,6 +197,7 @@ def test_compressed_model_meets_the_size_limit(
     result = budget_run(tuned, f"size<={max_bytes / 1e3:.3f}KB", log, work).run(tmp_path / "out")
     assert result["is_met"]
     assert result["method"] == ("output-distillation" if trains else None)
+    assert [result[name]["milliseconds"] for name in ("base", "compressed")] == [3.0, 2.0]
     size = artefact_bytes(tmp_path / "out")
     assert size == result["compressed"]["bytes"] <= max_bytes
     assert result["candidates"][result["plan"]]["bytes"] == pytest.approx(size, rel=0.02)
@@ -274,7 +280,10 @@ def test_settings_are_checked_before_measuring(tuned: FineTunedModel, tmp_path: 
     run = budget_run(tuned, "size<=1KB", log)
     invalid: list[tuple[dict[str, Any], str]] = [
         ({"settings": {"epoch": 1}}, "no key 'epoch'"),
+        ({"settings": {"seeds": 2}}, "leave seeds= out"),
         ({"method": "q8-qat"}, "quantized after training"),
+        ({"method": "bilstm-soft"}, "and bilstm-soft starts with another"),
+        ({"method": "albert-share"}, "and albert-share starts with another"),
     ]
     for method in ("heads-units-iterative", "layer-drop-needed"):
         invalid.append(({"method": method}, f"and {method} selects"))
@@ -282,6 +291,34 @@ def test_settings_are_checked_before_measuring(tuned: FineTunedModel, tmp_path: 
         with pytest.raises(UserError, match=message):
             replace(run, **changes).run(tmp_path / "none")
     assert not log
+
+
+def test_the_time_of_training_is_estimated(
+    tuned: FineTunedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all epochs of the student, three passes each, and of the teacher once in every stage."""
+    run, examples, log = budget_run(tuned, "loss<=1", []), classes(), list[str]()
+    run = replace(run, method="tiny-task", settings={"epochs": 2}, log=log.append)
+    small = prune_to_shape(tuned, ModelShape(1), examples)
+    clock = SimpleNamespace(now=0.0, passes=0)
+
+    def predict(model: FineTunedModel, inputs: Sequence[Example]) -> None:
+        clock.now += len(inputs) * (3.0 if model is tuned else 0.5)
+        clock.passes += 1
+
+    monkeypatch.setattr(FineTunedModel, "predict", predict)
+    monkeypatch.setattr("bertwright.compression.budget.run.time.perf_counter", lambda: clock.now)
+    assert run._estimated_seconds(small, examples) == 32 * (0.5 * 3 * (2 + 2) + 3.0 * 2)
+    assert clock.passes == 4  # each once before it is timed
+    run._log_plan(BudgetPlan(candidate_of(ModelShape(1)), small), examples)
+    assert log == [
+        "plan: 1 layer, weights",
+        "tiny-task trains the pruned model: about 6.4 minutes",
+    ]
+
+
+def candidate_of(shape: ModelShape) -> BudgetCandidate:
+    return BudgetCandidate(shape, WEIGHTS_FORMAT, 1, None)
 
 
 def test_int8_export_needs_no_float32_graph(tuned: FineTunedModel, tmp_path: Path) -> None:
@@ -305,6 +342,10 @@ def test_missed_goal_exits_with_1(
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(lines))
     scores = iter([{"score": 0.9}, {"score": 0.7}])
     monkeypatch.setattr("bertwright.compression.budget.run.evaluate", lambda *_: next(scores))
+    monkeypatch.setattr(
+        "bertwright.compression.budget.run.paired_difference",
+        lambda *_: SimpleNamespace(low=-0.125, high=0.5),
+    )
     command = [
         "compress", "fit", str(tmp_path / "tuned"), "--train", str(tmp_path / "train.tsv"),
         "--goal", "loss<=1.5", "-o", str(tmp_path / "out"), "--json",
@@ -315,6 +356,8 @@ def test_missed_goal_exits_with_1(
     assert message in outcome.stderr
     result = json.loads(outcome.stdout)
     assert not result["is_met"]
+    assert result["lost_points"] == pytest.approx(20)
+    assert result["lost_points_interval"] == [-12.5, 50]
     assert result == json.loads((tmp_path / "out" / "budget.json").read_text())
 
 
@@ -323,6 +366,7 @@ def test_latency_is_measured_within_the_maximum_length(
 ) -> None:
     max_length = tuned.task_model.encoder.max_length
     assert max_length is not None
+    budget_run(tuned, f"latency<=5ms@1x{max_length}", [])._require_possible()
     with pytest.raises(UserError, match=f"reads sequences of at most {max_length} tokens"):
         budget_run(tuned, f"latency<=5ms@1x{max_length + 1}", []).run(tmp_path / "long")
     assert not list(tmp_path.iterdir())

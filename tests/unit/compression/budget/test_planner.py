@@ -2,6 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,7 +18,11 @@ from bertwright.compression.budget.candidates import (
 )
 from bertwright.compression.budget.goal import Goal
 from bertwright.compression.budget.planner import BudgetPlanner
-from bertwright.compression.budget.shapes import KEPT_FRACTIONS, ModelShape
+from bertwright.compression.budget.shapes import (
+    KEPT_FRACTIONS,
+    ModelShape,
+    require_supported_shape,
+)
 from bertwright.compression.method import CompressionMethod
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
@@ -141,9 +147,77 @@ def test_plan_meets_the_goal_and_loses_least(
     assert loss_of(shape) == min(map(loss_of, largest))
 
 
+def test_an_infeasible_goal_names_what_comes_closest(
+    deep_model: FineTunedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drop_of = dict(zip(ARTEFACT_FORMATS, (0.0, 0.0625, 0.03125, -0.25), strict=True))
+    monkeypatch.setattr(BudgetPlanner, "_score", lambda self, format: -drop_of[format])
+    goal, method = Goal(100, 0.01, max_lost_points=4), CompressionMethod.load("output-distillation")
+    log: list[str] = []
+    planner = BudgetPlanner(deep_model, goal, method, FakePool(), [], [], log.append)  # type: ignore[arg-type]
+    with pytest.raises(UserError) as error:
+        planner.plan()
+    assert str(error.value).startswith(
+        "no candidate meets the goal: the smallest (1 layer, 25% of heads and units, 8 bits, "
+        "pruned vocabulary) has 0.00125 MB, 0.55 ms; the fastest (1 layer, 25% of heads and units, "
+        "8 bits, pruned vocabulary) takes 0.55 ms; 8 bits would lose 6.25 points: relax the goal"
+    )
+    assert planner.estimates() == {
+        "lost_points_by_format": {f.name: 100 * drop for f, drop in drop_of.items()},
+        "loss_by_shape": {},
+    }
+    assert log == [
+        "8 bits: +6.25 points lost",
+        "weights, pruned vocabulary: +3.12 points lost",
+        "8 bits, pruned vocabulary: -25.00 points lost",
+    ]
+
+
+@pytest.mark.parametrize("shape", PRUNED_SHAPES[-2:])
+def test_the_smallest_shapes_are_found(
+    deep_model: FineTunedModel, monkeypatch: pytest.MonkeyPatch, shape: ModelShape
+) -> None:
+    """At the size of a shape and one kept fraction, it has the most layers."""
+    monkeypatch.setattr(BudgetPlanner, "_score", lambda self, format: 1.0)
+    monkeypatch.setattr(planning, "KEPT_FRACTIONS", KEPT_FRACTIONS[-1:])
+    monkeypatch.setattr(planning, "prune_to_shape", lambda model, shape, _: shape)
+    monkeypatch.setattr(planning, "sampled_loss", lambda shape, _: 1.0)
+    pool, method = FakePool(), CompressionMethod.load("output-distillation")
+    size = pool.measure(shape, ARTEFACT_FORMATS[-1]).num_bytes
+    planner = BudgetPlanner(deep_model, Goal(size), method, pool, [], [], lambda line: None)  # type: ignore[arg-type]
+    assert planner.plan().candidate.shape == shape
+
+
+def test_kept_fractions_fall_from_everything() -> None:
+    assert KEPT_FRACTIONS[0] == 1
+    assert all(1 >= a > b > 0 for a, b in pairwise(KEPT_FRACTIONS))
+
+
+def supports(system: str, *shape: float) -> bool:
+    """Return whether a model of a system with two blocks can be pruned to a shape."""
+    net = SimpleNamespace(recipe=toy(system), encoder=SimpleNamespace(blocks=[None, None]))
+    model, method = SimpleNamespace(task_model=net), CompressionMethod.load("output-distillation")
+    try:
+        require_supported_shape(ModelShape(*shape), model, method)  # type: ignore[arg-type]
+    except UserError:
+        return False
+    return True
+
+
+def test_shapes_need_only_what_they_remove() -> None:
+    """Blocks that share parameters keep their number, and blocks without attention all of it."""
+    shapes = (1, 1.0), (2, 0.5), (1, 0.5)
+    assert [supports("bert", *shape) for shape in shapes] == [True, True, True]
+    assert [supports("albert", *shape) for shape in shapes] == [False, True, False]
+    assert [supports("elmo", *shape) for shape in shapes] == [True, False, False]
+
+
 def test_ranking_samples_whole_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "MAX_EVALUATION_EXAMPLES", 10)
     examples = [Example(f"question {n}", f"text {m}") for n in range(6) for m in range(5)]
     ranking_sample = planning.evaluation_sample(RelevanceOutput(), examples)
     assert sorted(Counter(example.text for example in ranking_sample).values()) == [5, 5]
     assert len(planning.evaluation_sample(ClassificationOutput(), examples)) == 10
+    # There is always a question.
+    monkeypatch.setattr(planning, "MAX_EVALUATION_EXAMPLES", 3)
+    assert len(planning.evaluation_sample(RelevanceOutput(), examples)) == 5

@@ -17,6 +17,7 @@ from bertwright.compression.distillation.augmentation import (
     AugmentationInputs,
     augment_examples,
 )
+from bertwright.compression.distillation.augmentation.masked_lm import _split_words
 from bertwright.compression.distillation.augmentation.words import SimilarWords
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.words import split_words, word_spans
@@ -71,6 +72,58 @@ def test_copies_of_examples_are_new_and_unlabelled(pretrained, settings) -> None
     assert pairs_of_copies == {None}
     with pytest.raises(UserError, match="leave it out for this task"):
         list(augment_examples(tagged(), augment))
+
+
+def test_copies_without_a_word_are_dropped() -> None:
+    """Copies change the first text, the second, both, and again."""
+    made = {
+        "a": ["a1", None, "a3", None, "a5", "a", "a1"],
+        "b": ["b1", "b2", None, "b4", "b5", "b6", "b7"],
+    }
+    (pairs_of_copies, single) = augment_examples(
+        [Example("a", "b", "old"), Example("a", label="new")],
+        lambda texts: [made[t] for t in texts],
+    )
+    assert [(copy.text, copy.pair) for copy in pairs_of_copies] == [
+        ("a1", "b"), ("a", "b2"), ("a", "b5"), ("a", "b6"),
+    ]  # fmt: skip
+    assert [(copy.text, copy.pair) for copy in single] == [
+        ("a1", None), ("a3", None), ("a5", None),
+    ]  # fmt: skip
+    assert list(augment_examples([], lambda texts: [])) == []
+
+
+def test_words_are_replaced_with_their_probability(pretrained) -> None:
+    augmenter, text = pretrained(), "The red bird, is old"
+    settings = {"kind": "masked", "num_copies": 100, "num_candidates": 1}
+    (never,) = copies({**settings, "replace_probability": 0}, [text], augmenter)
+    assert set(never) == {text}
+    (always,) = copies({**settings, "replace_probability": 1}, [text], augmenter)
+    assert len(set(always)) == 1
+    assert not set(split_words(always[0] or "")) & {"red", "bird", "is", "old"}
+    assert split_words(always[0] or "")[3] == ","
+    (half,) = copies({**settings, "replace_probability": 0.5}, [text], augmenter)
+    kept = sum(word in split_words(copy or "") for copy in half for word in ("red", "bird", "old"))
+    assert kept / 300 == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("system", ["bert", "roberta"])
+def test_words_are_found_among_the_tokens(pretrained, system: str) -> None:
+    tokenizer = pretrained(system).tokenizer
+    text = "red,bird (old) unbelievably: redbird-house."
+    token_ids, spans = tokenizer.encode_with_offsets(text)
+    words = list(_split_words(text, token_ids, spans, None))
+    found = [text[word.start : word.stop] for word in words]
+    assert found == ["red", "bird", "old", "unbelievably", "redbird", "house"]
+    for word, name in zip(words, found, strict=True):
+        stop = word.token_index + len(word.token_ids)
+        assert word.token_ids == token_ids[word.token_index : stop]
+        assert tokenizer.decode(word.token_ids).strip() == name
+        # A word is read if all its tokens are.
+        for limit, is_read in ((stop, True), (stop - 1, False)):
+            short = list(_split_words(text, token_ids, spans, limit))
+            assert (word in short) == is_read
+    assert max(len(word.token_ids) for word in words) > 1
 
 
 @pytest.mark.parametrize("system", ["bert", "roberta"])
@@ -212,6 +265,27 @@ def test_substitutes_have_the_same_neighbours_or_frequency() -> None:
     # No other word is as rare or has these neighbours, so it stays.
     assert similar.substitute("zebra", -1, 0.5) == "zebra"
     assert similar.substitute("unknown", -1, 0.5) == "unknown"
+
+
+def test_substitutes_are_drawn_by_their_frequency() -> None:
+    """Counts of 1, of 2 and 3, and of 4 to 7 are alike."""
+    texts = [f"the {word} is" for word in ("red", "red", "red", "blue", "old")]
+    similar = SimilarWords(texts)
+    _, key, _ = similar.context_keys(texts[0], word_spans(texts[0]))
+    drawn = Counter(similar.substitute("blue", key, n / 8) for n in range(8))
+    assert drawn == {"red": 6, "old": 2}
+    # No text has these neighbours.
+    counted = {"one": 1, "uno": 1, "two": 2, "three": 3, "four": 4, "seven": 7, "eight": 8}
+    similar = SimilarWords([word for word, count in counted.items() for _ in range(count)])
+    for word, others in {
+        "one": {"uno"},
+        "two": {"three"},
+        "three": {"two"},
+        "four": {"seven"},
+        "seven": {"four"},
+        "eight": {"eight"},
+    }.items():
+        assert {similar.substitute(word, -1, n / 8) for n in range(8)} == others
 
 
 def test_a_tagger_selects_substitutes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,14 +122,17 @@ def test_learning_rates_are_a_sawtooth(
 def test_stages_change_at_their_fractions(steps: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(1, steps - 1))
     stages = progressive((first, steps - first)).stages
-    for step, expected_index, fraction in [
-        (0, 0, 0.0),
-        (first - 1, 0, (first - 1) / first),
-        (first, 1, 0.0),
-        (steps - 1, 1, (steps - first - 1) / (steps - first)),
+    second = steps - first
+    for step, expected_index, fraction, midpoint in [
+        (0, 0, 0.0, 0.5 / first),
+        (first - 1, 0, (first - 1) / first, (first - 0.5) / first),
+        (first, 1, 0.0, 0.5 / second),
+        (steps - 1, 1, (second - 1) / second, (second - 0.5) / second),
+        (steps, 1, 1.0, 1.0),
     ]:
         index, progress = stage_at(stages, TrainingClock(steps).progress(step))
         assert (index, progress.fraction) == (expected_index, pytest.approx(fraction, abs=1e-6))
+        assert progress.midpoint == pytest.approx(midpoint, abs=1e-6)
 
 
 @pytest.mark.processor

@@ -208,6 +208,20 @@ def test_mixed_sequences_are_the_same_text(few: Dataset, teacher: TextModel) -> 
     assert min(num_words) > 0.3 * sum(num_words)
 
 
+def test_masked_tokens_are_restored(few: Dataset, teacher: TextModel) -> None:
+    (batch,) = Step(few, teacher, joint_recipe()).plain.micro_batches
+    targets, text = batch.targets["masked"], unmask(batch, "masked")
+    is_changed = text.token_ids != batch.token_ids
+    assert is_changed.sum() > 0.5 * len(targets.labels)
+    assert np.isin(np.flatnonzero(is_changed), targets.positions).all()
+    assert np.array_equal(text.token_ids.ravel()[targets.positions], targets.labels)
+    # Tokens outside of words are special, and none are in text without words.
+    assert np.array_equal(text.is_special, batch.token_info.word_ids < 0)
+    assert 0 < text.is_special.sum() < text.is_special.size
+    without = replace(batch, token_info=replace(batch.token_info, word_ids=None))
+    assert not unmask(without, "masked").is_special.any()
+
+
 def word_boundaries(batch: SequenceBatch, index: int) -> np.ndarray:
     word_ids = batch.token_info.word_ids[index][~batch.is_special[index]]
     return np.flatnonzero(word_ids[1:] != word_ids[:-1]) + 1
@@ -317,6 +331,10 @@ def test_all_layers_share_their_projections() -> None:
         "columns.16-of-32": (16, 32),
         "columns.64-of-128": (64, 128),
     }
+    # Projected back and forth, a vector keeps its length on average.
+    for matrix in projections.parameters():
+        lengths = (matrix @ matrix.T).diagonal()
+        assert lengths.mean().item() == pytest.approx(1.0, rel=0.25)
     projections().backward()
     assert all(p.grad.any() for p in projections.parameters())
 

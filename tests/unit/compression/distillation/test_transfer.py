@@ -3,9 +3,10 @@
 import gc
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ from bertwright.compression.distillation.transfer.dataset import (
     INDEX,
     OUTPUTS,
     TEXTS,
+    TransferWriter,
 )
 from bertwright.compression.method import CompressionMethod
 from bertwright.compression.pruning.layers import prune_layers
@@ -154,11 +156,68 @@ def test_an_interrupted_run_computes_missing_chunks_only(
         assert (folder / name).read_bytes() == (other / name).read_bytes()
     chunks = (folder / CHUNKS).read_text().splitlines()
     assert len(sizes) == len(chunks) + 1
+    # Three texts with three copies each, or fewer, at a time.
+    assert len(chunks) == -(-len(classes()) // 3)
+    assert 3 < max(sizes) <= transfer_sets.CHUNK_SIZE
     sets_of(teacher, tmp_path / "cut").examples("task", BY_WORDS)
     assert len(sizes) == len(chunks) + 1
     # A missing file is written again.
     (folder / INDEX).unlink()
     assert list(sets_of(teacher, tmp_path / "cut").examples("task", BY_WORDS)) == list(whole)
+
+
+def test_chunks_are_kept_up_to_the_first_that_differs(tmp_path: Path) -> None:
+    texts = [[Example(f"{c} {n}", label=("a", "b")[:n]) for n in range(3)] for c in "xyz"]
+    outputs = [[np.full((n + 1, 2), 10 * c + n, np.float32) for n in range(3)] for c in range(3)]
+    writer = TransferWriter(tmp_path, 2)
+    assert writer.num_texts == 0
+    for key, *chunk in zip("xyz", texts, outputs, strict=True):
+        assert not writer.skip_existing(key)
+        writer.append(key, *chunk)
+        assert list(writer.last_examples()) == chunk[0]
+    assert writer.num_texts == 9
+    again = TransferWriter(tmp_path, 2)
+    for number, key in enumerate("xy"):
+        assert not again.skip_existing("other")
+        assert again.skip_existing(key)
+        assert again.num_texts == 3 * (number + 1)
+        assert list(again.last_examples()) == texts[number]
+    again.append("w", texts[0], outputs[0])
+    assert not again.skip_existing("z")
+    head = SimpleNamespace(head_spec=SimpleNamespace(num_outputs=2))
+    dataset = TransferDataset(tmp_path, SimpleNamespace(task_model=head))  # type: ignore[arg-type]
+    assert list(dataset) == [*texts[0], *texts[1], *texts[0]]
+    assert dataset[-1] == texts[0][-1]
+    assert dataset[2:5] == [texts[0][2], *texts[1][:2]]
+    assert dataset.num_outputs().tolist() == [1, 2, 3] * 3
+    for index, expected in enumerate([*outputs[0], *outputs[1], *outputs[0]]):
+        assert np.array_equal(dataset.outputs(index), expected)
+    first = TransferWriter(tmp_path, 2)
+    assert first.skip_existing("x")
+    first.truncate()
+    assert list(TransferDataset(tmp_path, dataset.teacher)) == texts[0]
+    assert not TransferWriter(tmp_path, 2).skip_existing("y")
+
+
+def test_folders_are_named_by_all_that_copies_depend_on(pretrained, tmp_path: Path) -> None:
+    teacher, by_model = fine_tuned(pretrained, epochs=0), Augmentation.parse("masked")
+    plain = TransferSets(teacher, classes(), None, tmp_path)
+    names = {
+        name: (sets._folder_name("task", BY_WORDS, "a"), sets._folder_name("task", by_model, "a"))
+        for name, sets in {
+            "plain": plain,
+            "augmenter": replace(plain, augmenter=pretrained()),
+            "other augmenter": replace(plain, augmenter=pretrained("bert", "seed=3")),
+            "seed": replace(plain, seed=1),
+            "texts": replace(plain, train=classes()[1:]),
+        }.items()
+    }
+    assert names["plain"][0].startswith("task-words-")
+    assert [pair[0] for pair in names.values()].count(names["plain"][0]) == 3
+    assert len({pair[1] for pair in names.values()}) == len(names)
+    unchanged = {replace(plain, seed=seed)._folder_name("task", None, "a") for seed in (0, 1)}
+    assert len(unchanged) == 1
+    assert unchanged != {plain._folder_name("task", None, "b")}
 
 
 def test_outputs_of_other_texts_are_not_reused(pretrained, tmp_path: Path) -> None:

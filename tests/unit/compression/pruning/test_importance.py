@@ -6,11 +6,13 @@ import torch
 
 from bertwright.compression.pruning.importance import (
     StructuredPruning,
+    _gate_gradients,
     _unit_gates,
     importances,
     prune_fine_tuned,
 )
 from bertwright.compression.pruning.structured import Subnetwork
+from bertwright.compression.task_loss import example_batches
 from bertwright.core.errors import UserError
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -74,6 +76,23 @@ def test_importance_is_the_gradient_of_the_loss(pretrained, task, examples) -> N
 
     heads = single[0][0]
     assert heads[1] / heads[0] == pytest.approx(difference(1) / difference(0), rel=0.05)
+
+
+def test_importance_adds_up_over_examples(pretrained) -> None:
+    """Gradients of one example may be negative, and do not cancel those of another."""
+    model, examples = fine_tuned(pretrained, TAGS, tagged()), tagged()[:3]
+    (batch,) = example_batches(model, examples, 3)
+    singles = [_gate_gradients(single) for single in example_batches(model, examples, 1)]
+    for name, gradients in _gate_gradients(batch).items():
+        by_example = torch.cat([single[name] for single in singles])
+        torch.testing.assert_close(gradients, by_example, rtol=1e-3, atol=1e-6)
+        if name.endswith("activation"):
+            assert (gradients.sign().sum(0).abs() < len(examples)).any()
+    for part, tap in enumerate(("attention.context", "feed_forward.activation")):
+        for block, values in enumerate(importances(model, examples)[part]):
+            parts = [s[f"blocks.{block}.{tap}"].flatten().numpy() for s in singles]
+            total = sum(abs(gradient) for gradient in parts)
+            np.testing.assert_allclose(values, total / np.linalg.norm(total), rtol=1e-3, atol=1e-5)
 
 
 def loss_of(model: FineTunedModel, example) -> float:

@@ -7,10 +7,15 @@ from bertwright.compression.distillation.transfer import TransferSets
 from bertwright.compression.initial_student import student_factory
 from bertwright.compression.method import CompressionMethod
 from bertwright.compression.pruning.layers import (
+    default_num_layers,
     important_layers,
     layer_ablation_losses,
+    prune_config_layers,
     prune_model_layers,
+    require_layers,
+    select_layers,
 )
+from bertwright.compression.pruning.structured import Subnetwork
 from bertwright.compression.task_loss import example_batches, losses_and_counts
 from bertwright.core.errors import UserError
 from bertwright.tasks.catalogue import table_task
@@ -20,6 +25,7 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.task_model import TaskModel
 from small_encoders import Pretrained
 from small_tasks import classes
+from toy_recipes import toy
 
 LAYERS = 3
 
@@ -71,3 +77,42 @@ def test_a_student_has_the_important_layers(
     assert all(weights[name].equal(w) for name, w in student.model.state_dict().items())
     with pytest.raises(UserError, match="and the student has 2"):
         student_factory(teacher, pretrained(), 1, method, sets)
+
+
+def test_a_layer_keeps_its_pruned_sizes() -> None:
+    config = toy("bert", "encoder.depth.layers=3").encoder
+    for subnetwork, heads, units in [
+        (Subnetwork([[0], [0, 1], [1]]), (1, 2), None),
+        (Subnetwork(units=[[0], [3], [1, 2]]), None, (1, 2)),
+    ]:
+        sizes = prune_config_layers(subnetwork.prune_config(config), [0, 2]).pruned_sizes
+        kept = prune_config_layers(subnetwork.prune_config(config), [0, 1]).pruned_sizes
+        assert sizes is not None
+        assert kept is not None
+        assert (sizes.units, kept.heads) == (units, heads)
+
+
+@pytest.mark.parametrize(
+    ("system", "changes"),
+    [
+        ("albert", ()),
+        ("bert", ("encoder.value_embeddings.tables=1",)),
+        ("bert", ("encoder.sliding_window={window: 8}",)),
+        ("universal-transformer", ()),
+    ],
+)
+def test_layers_that_are_not_alike_are_kept(system: str, changes: tuple[str, ...]) -> None:
+    with pytest.raises(UserError, match="whose blocks are alike and share no parameters"):
+        prune_config_layers(toy(system, *changes).encoder, [0])
+
+
+def test_half_of_the_layers_are_kept_and_at_least_one() -> None:
+    assert [default_num_layers(depth) for depth in (1, 2, 3, 12)] == [1, 1, 1, 6]
+    assert select_layers(1, 12) == [0]
+    assert select_layers(2, 12) == [0, 11]
+    assert select_layers(12, 12) == list(range(12))
+    for number in (0, 13):
+        with pytest.raises(UserError, match=f"{number} of 12 layers cannot be kept"):
+            require_layers(number, 12)
+    with pytest.raises(UserError, match="the model has no layers to keep"):
+        require_layers(1, 0)

@@ -6,12 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bertwright.analysis.core.interventions import gate_heads, open_gates
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.prediction_probe import MaskedLMProbe
 from bertwright.analysis.heads.head_importance import head_importances
-from bertwright.compression.pruning.importance import select_most_important
+from bertwright.compression.pruning.importance import first_subnetwork, select_most_important
 from bertwright.compression.pruning.structured import (
     Subnetwork,
     largest_units,
@@ -50,19 +52,20 @@ def with_gates(encoder: Encoder, kept: Subnetwork) -> ExitStack:
     return stack
 
 
+GATED = "encoder.mixer.gate=silu"
 SYSTEMS = ["bert", "roberta", "gpt", "gpt-2", "modern", "modernbert", "spanbert", "xlm"]
 
 
 @pytest.mark.parametrize(
     "kept", [Subnetwork(HEADS), Subnetwork(units=UNITS), Subnetwork(HEADS, UNITS)]
 )
-@pytest.mark.parametrize("system", [*SYSTEMS, "albert"])
+@pytest.mark.parametrize("system", [*SYSTEMS, "albert", f"bert {GATED}"])
 def test_a_pruned_encoder_is_the_gated_one(system: str, kept: Subnetwork) -> None:
     if system == "albert":
         kept = Subnetwork(
             *(None if part is None else part[:1] * 2 for part in (kept.heads, kept.units))
         )
-    config, encoder = config_and_encoder(system)
+    config, encoder = config_and_encoder(*system.split())
     token_ids = torch.randint(5, VOCABULARY, (2, 24), generator=torch.Generator().manual_seed(0))
     with with_gates(encoder, kept):
         expected = encoder(token_ids)
@@ -129,6 +132,55 @@ def test_every_layer_keeps_a_head() -> None:
     assert select_most_important(importance, 0.5) == [[2], [0, 1]]
     assert select_most_important(importance, 1.0) == [[2], [0]]
     assert select_most_important(importance, 0.0) == [[0, 1, 2], [0, 1, 2]]
+
+
+@given(
+    st.lists(st.lists(st.floats(0, 1), min_size=1, max_size=5), min_size=1, max_size=4),
+    st.floats(0, 1),
+)
+def test_the_least_important_parts_are_removed(layers: list[list[float]], fraction: float) -> None:
+    kept = select_most_important([np.array(values) for values in layers], fraction)
+    removed = [
+        [part for part in range(len(values)) if part not in of_layer]
+        for values, of_layer in zip(layers, kept, strict=True)
+    ]
+    total, most = sum(map(len, layers)), sum(len(values) - 1 for values in layers)
+    assert sum(map(len, removed)) == min(round(fraction * total), most)
+    threshold = max((layers[n][p] for n, parts in enumerate(removed) for p in parts), default=0)
+    for values, of_layer in zip(layers, kept, strict=True):
+        assert of_layer == sorted(of_layer)
+        assert len(of_layer) == 1 or min(values[part] for part in of_layer) >= threshold
+
+
+@pytest.mark.parametrize(
+    ("fraction", "heads", "units"), [(0.5, 1, 64), (0.25, 2, 96), (0.9, 1, 13)]
+)
+def test_the_first_parts_of_every_block_are_kept(fraction: float, heads: int, units: int) -> None:
+    kept = first_subnetwork(toy("bert").encoder, fraction)
+    num_heads = sum(map(len, kept.heads or ()))
+    assert kept.units == [list(range(units))] * 2
+    assert all(part == list(range(len(part))) for part in kept.heads or ())
+    assert num_heads in (2 * heads, 2 * heads - 1)
+    assert first_subnetwork(toy("bert").encoder, 0) == first_subnetwork(toy("bert").encoder, 1e-9)
+
+
+@torch.no_grad()
+def test_the_size_of_a_unit_is_the_product_of_its_lengths() -> None:
+    """Lengths, and not their squares: 4 times 1 is less than 2 times 3."""
+    model = Model.build(toy("bert"), VOCABULARY)
+    for block in model.encoder.blocks:
+        up, down = (
+            block.get_submodule(f"sublayers.feed_forward.{name}").weight for name in ("up", "down")
+        )
+        up.zero_()
+        down.zero_()
+        for unit, (before, behind) in enumerate([(4, 1), (2, 3), (1, 5)]):
+            up[unit, :2] = torch.tensor([0.6, -0.8]) * before
+            down[:2, unit] = torch.tensor([0.8, -0.6]) * behind
+    assert largest_units(model, 1) == [[1], [1]]
+    assert largest_units(model, 2) == [[1, 2], [1, 2]]
+    width = up.shape[0]
+    assert largest_units(model, width) == [list(range(width))] * 2
 
 
 @pytest.mark.parametrize("system", ["bert", "modern"])

@@ -16,6 +16,7 @@ from bertwright.compression.pruning.weight_pruning_methods import (
 )
 from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
+from bertwright.modules.hard_concrete import HardConcrete
 from bertwright.tasks.adapters.lora import matrix_names
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -77,8 +78,9 @@ def test_the_top_mask_keeps_the_highest_values(values: list[int], density: float
     scores = torch.tensor(values, dtype=torch.float32)
     mask = top_mask(scores, density)
     assert int(mask.sum()) == int(density * len(values) + 1e-6)
-    if 0 < mask.sum() < len(values):
-        assert scores[mask].min() >= scores[~mask].max()
+    # Of equal values, the first ones are kept.
+    order = sorted(range(len(values)), key=lambda n: (-values[n], n))
+    assert set(mask.nonzero().flatten().tolist()) == set(order[: int(mask.sum())])
 
 
 @pytest.mark.parametrize("kind", ["magnitude", "movement"])
@@ -111,6 +113,37 @@ def test_no_threshold_prunes_a_whole_matrix(values: list[float], threshold: floa
     above = torch.sigmoid(scores) > threshold
     assert int(mask.sum()) == max(int(above.sum()), int(MIN_DENSITY * len(values)), 1)
     assert (mask >= above).all()
+
+
+def test_the_constants_are_the_published_ones() -> None:
+    """Sanh et al. 2020, released code; Louizos et al. 2018, section 4."""
+    assert threshold_mask(torch.arange(1000.0), 1.0).nonzero().flatten().tolist() == [
+        *range(995, 1000)
+    ]
+    assert HardConcrete(temperature=2 / 3, low=-0.1, high=1.1) == GATE_DISTRIBUTION
+
+
+@pytest.mark.parametrize(
+    ("settings", "values"),
+    [
+        (KINDS["magnitude"], [(0.2, 1.0, True), (0.205, 1.0, False), (0.2, 0.1, True)]),
+        (KINDS["movement"], [(0.2, 1.0, True), (0.205, 1.0, False)]),
+        (KINDS["movement-soft"], [(0.1, 1.0, True), (0.0996, 0.9, True), (0.0994, 0.9, False)]),
+        (KINDS["l0"], [(20.0, 1.0, True), (20.0, 1 - 1e-12, True), (20.0, 0.999, False)]),
+    ],
+    ids=KINDS,
+)
+def test_a_pruning_is_done_at_its_last_level(settings, values) -> None:
+    pruning = WeightPruning.parse(settings)
+    for level, fraction, is_done in values:
+        assert pruning.is_done(level, fraction) == is_done
+    assert pruning.is_done(pruning.level(1.0), 1.0)
+
+
+def test_a_constant_threshold_of_0_has_the_whole_penalty() -> None:
+    pruning = WeightPruning.parse({"kind": "movement-soft", "threshold": 0.0, "penalty": 6.0})
+    scores = [torch.zeros(2, 3), torch.full((5, 7), 100.0)]
+    assert float(pruning.compute_penalty(scores, 0.0)) == pytest.approx(6 * (0.5 + 1) / 2)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -157,6 +190,7 @@ def partly_pruned(kind: str, shape: tuple[int, ...] = (6, 5)) -> PruningGates:
     pruning = PruningGates(WeightPruning.parse(KINDS[kind]), {"w": torch.Size(shape)})
     pruning.init_parameters(0, {"w": torch.zeros(shape)})
     pruning.schedule.before_step(Progress(7, 0.6, midpoint=0.65))
+    assert pruning.schedule.fraction == pytest.approx(0.7)  # at the end of the step
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for scores in pruning.learned_scores:

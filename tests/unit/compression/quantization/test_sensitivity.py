@@ -61,6 +61,8 @@ def test_fewer_bits_cost_more_and_all_modules_are_measured(model: FineTunedModel
     assert result["low"] <= result["loss_increase"] <= result["high"]
     single = quantization_costs(model, Quantization(), examples, examples[:1])
     assert "low" not in next(iter(single)).as_dict()
+    both = quantization_costs(model, Quantization(), examples, examples[:2])
+    assert "low" in next(iter(both)).as_dict()
 
 
 @pytest.mark.parametrize("ranges", ["static", "token"])

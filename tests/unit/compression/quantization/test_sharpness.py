@@ -120,6 +120,18 @@ def test_sharpness_is_reproducible_and_changes_nothing(pretrained) -> None:
     assert all(s.deviation > 0 and s.gradient_norm > 0 for s in first)
     assert all(s.omega == abs(s.mean) + s.deviation for s in first)
     assert all(torch.equal(p, before[name]) for name, p in model.task_model.named_parameters())
+    # Subsets take turns, and a single one has no deviation.
+    halves = [block_sharpness(model, classes()[start::2], 1) for start in (0, 1)]
+    for both, *single in zip(first, *halves, strict=True):
+        mean = sum(s.gradient_norm for s in single) / 2
+        assert both.gradient_norm == pytest.approx(mean, rel=1e-3)
+        assert [s.deviation for s in single] == [0.0, 0.0]
+        assert both.as_dict() == {
+            "eigenvalue": both.mean,
+            "deviation": both.deviation,
+            "omega": both.omega,
+            "gradient_norm": both.gradient_norm,
+        }
     assert all(p.grad is None for p in model.task_model.parameters())
     assert len(block_sharpness(fine_tuned(pretrained, system="albert"), classes(), 1)) == 1
     assert {r.depth for r in get_parameter_roles(model.task_model.encoder).values()} >= {0, 1}

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from bertwright.cli.app import app
-from bertwright.compression.vocabulary.static_embeddings import SMOOTHING, static_embedding_model
+from bertwright.compression.vocabulary.static_embeddings import static_embedding_model
 from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
 from bertwright.interop.onnx.exporter import export_onnx
@@ -18,6 +18,8 @@ from small_tasks import TEXTS
 
 WIDTH = 32
 """The width of a toy model."""
+SMOOTHING = 1e-3
+"""The constant a of Arora et al. 2017."""
 
 
 def distances(vectors: np.ndarray) -> np.ndarray:
@@ -52,9 +54,16 @@ def test_frequent_tokens_have_smaller_vectors(pretrained: Pretrained) -> None:
     lengths = np.linalg.norm(weighted, axis=1) / np.maximum(np.linalg.norm(even, axis=1), 1e-12)
     specials = model.tokenizer.special_tokens.all
     token_ids = [n for n in range(model.tokenizer.vocab_size) if n not in specials]
-    ordered = sorted(token_ids, key=lambda n: counts[n])
-    assert (np.diff(lengths[ordered]) < 1e-6).all()
-    assert lengths[ordered[0]] > 2 * lengths[ordered[-1]]
+    number, smoothed = len(token_ids), np.array([counts[n] + 1 for n in token_ids])
+    by_count = SMOOTHING / (SMOOTHING + smoothed / smoothed.sum())
+    plain = SMOOTHING / (SMOOTHING + 1 / number)
+    np.testing.assert_allclose(lengths[token_ids], by_count / plain, rtol=1e-4)
+    # Without counts, the n-th token is as frequent as the n-th word of a natural text.
+    zipf = 1 / np.arange(1, number + 1)
+    by_rank = SMOOTHING / (SMOOTHING + zipf / zipf.sum())
+    ranked = np.linalg.norm(table_of(static_embedding_model(model, 8)), axis=1)
+    lengths = ranked / np.maximum(np.linalg.norm(even, axis=1), 1e-12)
+    np.testing.assert_allclose(lengths[token_ids], by_rank / plain, rtol=1e-4)
 
 
 def test_a_static_model_can_be_saved_and_exported(pretrained: Pretrained, tmp_path: Path) -> None:
@@ -75,5 +84,6 @@ def test_a_static_model_can_be_saved_and_exported(pretrained: Pretrained, tmp_pa
 
 
 def test_the_width_is_at_most_that_of_the_states(pretrained: Pretrained) -> None:
-    with pytest.raises(UserError, match="1 to 32"):
-        static_embedding_model(pretrained(), 33)
+    for width in (0, 33):
+        with pytest.raises(UserError, match="1 to 32"):
+            static_embedding_model(pretrained(), width)
