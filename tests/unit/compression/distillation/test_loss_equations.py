@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from bertwright.compression.distillation.losses import (
     BatchCounts,
     DistillationInputs,
+    DistillationTerm,
     DistillationTermConfig,
     DistillationTerms,
 )
@@ -79,7 +80,7 @@ INPUTS = DistillationInputs(
 )
 
 
-def term_of(settings: Mapping[str, object]) -> nn.Module:
+def term_of(settings: Mapping[str, object]) -> DistillationTerm:
     """Return the term for a student of two layers and a teacher of four."""
     student, teacher = (
         small("bert", f"encoder.depth.layers={layers}", "encoder.width=32").encoder
@@ -89,7 +90,11 @@ def term_of(settings: Mapping[str, object]) -> nn.Module:
 
 
 def loss_of(settings: Mapping[str, object]) -> float:
-    return term_of(settings)(INPUTS).item()
+    """Return the loss, given the values that the term names as its taps, and no others."""
+    term = term_of(settings)
+    student = {tap: INPUTS.student_values[tap] for tap in term.student_taps}
+    teacher = {tap: INPUTS.teacher_values[tap] for tap in term.teacher_taps}
+    return term(replace(INPUTS, student_values=student, teacher_values=teacher)).item()
 
 
 @pytest.mark.parametrize("temperature", [1.0, 2.0, 10.0])
@@ -277,7 +282,7 @@ def test_only_pairs_that_the_teacher_attends_to_are_compared() -> None:
 def test_losses_are_means_over_targets_tokens_or_sequences(
     settings: dict[str, object], unit: str
 ) -> None:
-    assert term_of(settings).count(BatchCounts(2, 10, 5)) == {  # type: ignore[operator]
+    assert term_of(settings).count(BatchCounts(2, 10, 5)) == {
         "sequences": 2, "tokens": 10, "targets": 5,
     }[unit]  # fmt: skip
 
@@ -308,6 +313,12 @@ def test_terms_of_a_kind_are_numbered_and_weighted_over_the_training() -> None:
     terms = DistillationTerms(configs, encoder, encoder)
     weights = {"states": 1.0, "outputs": 1.0, "states 2": 1.5, "states 3": 3.0}
     assert terms.weights(0.25) == weights
+    losses = terms.losses(INPUTS, BatchCounts(2, 10, 5))
+    counts = {"states": 10, "outputs": 5, "states 2": 10, "states 3": 10}
+    assert {name: loss.count for name, loss in losses.items()} == counts
+    assert terms.counts(BatchCounts(2, 10, 5)) == counts
+    assert losses["states 2"].sum == losses["states 3"].sum != losses["outputs"].sum
+    assert [float(loss.num_correct) for loss in losses.values()] == [0.0] * 4
     assert terms.compares_outputs
     assert not DistillationTerms(configs[:1], encoder, encoder).compares_outputs
 
