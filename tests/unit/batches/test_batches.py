@@ -51,6 +51,7 @@ def test_half_a_batch_is_half_of_the_batch():
             )
         positions = [h.targets[name].positions + 16 * h.first_sequence for h in halves]
         np.testing.assert_array_equal(full.targets[name].positions, np.concatenate(positions))
+    assert full.first_sequence == 0
     assert full.num_tokens == sum(h.num_tokens for h in halves)
 
 

@@ -1,5 +1,7 @@
 """Pairs of skip-gram: windows, discarded words and noise."""
 
+from itertools import pairwise
+
 import numpy as np
 
 from bertwright.batches.context_pairs import context_pairs, draw_offsets, is_subsampled, noise_ids
@@ -53,6 +55,12 @@ def test_pairs_are_the_nearest_kept_words_of_a_document():
         assert kept[sequence, last]
         assert kept[sequence, first + 1 : last].sum() < WINDOW
         counts[centre] += 1
+    # Neighbours are contexts of each other, from the first word of a sequence to the last.
+    used = targets.weights > 0
+    pairs = set(zip(targets.positions[used].tolist(), contexts[used].tolist(), strict=True))
+    for first, second in pairwise(np.flatnonzero(kept).tolist()):
+        if first // LENGTH == second // LENGTH and documents.flat[first] == documents.flat[second]:
+            assert {(first, second), (second, first)} <= pairs
     # Every kept word is a centre, with W + 1 pairs unless a document begins or ends near it.
     assert max(counts.values()) == WINDOW + 1
     assert np.mean([number > 0 for number in counts.values()]) > 0.95

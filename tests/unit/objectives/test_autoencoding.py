@@ -1,5 +1,6 @@
 """A text is read, and then repeated."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,19 @@ from numbered_text import SPECIALS, NumberedSplit, documents
 VOCABULARY = Vocabulary(1000, SPECIALS)
 
 
-@given(documents, some.integers(8, 25), some.sampled_from(["doc-sentences", "full-sentences"]))
-def test_first_text_is_repeated(text: Any, length: int, kind: str) -> None:
+@given(
+    documents,
+    some.integers(8, 25),
+    some.sampled_from(["doc-sentences", "full-sentences"]),
+    some.booleans(),
+)
+def test_first_text_is_repeated(text: Any, length: int, kind: str, has_documents: bool) -> None:
     source = InputFormat.parse({"kind": kind, "length": length}).plan(
         NumberedSplit.of(text), SPECIALS, 0
     )
     batch = source.sequences(np.arange(source.num_sequences), 0)
+    if not has_documents:
+        batch = replace(batch, token_info=replace(batch.token_info, document_ids=None))
     repeated, targets = repeat_text(batch, False, VOCABULARY)
     reversed_batch, reversed_targets = repeat_text(batch, True, VOCABULARY)
     assert (targets.positions == reversed_targets.positions).all()
