@@ -225,7 +225,9 @@ def test_words_are_masked_and_replaced_with_their_probabilities() -> None:
     assert fractions["masked"] == pytest.approx(0.2, abs=0.01)
     assert fractions["other"] == pytest.approx(0.3, abs=0.01)
     all_masked = {"kind": "words", "mask_probability": 1, "replace_probability": 0}
-    assert copies(all_masked, TEXTS[:1]) == [[None] * 20]
+    # A word may end with a combining mark.
+    for text in (TEXTS[0], "a cafe\u0301!"):
+        assert copies(all_masked, [text]) == [[None] * 20]
     with pytest.raises(ValueError, match="add up to at most 1"):
         Augmentation.parse({"kind": "words", "mask_probability": 0.6, "replace_probability": 0.6})
 
@@ -274,6 +276,9 @@ def test_substitutes_are_drawn_by_their_frequency() -> None:
     _, key, _ = similar.context_keys(texts[0], word_spans(texts[0]))
     drawn = Counter(similar.substitute("blue", key, n / 8) for n in range(8))
     assert drawn == {"red": 6, "old": 2}
+    marked = SimilarWords(["the cafe\u0301 is", "the ! is"])
+    _, key, _ = marked.context_keys("the red is", word_spans("the red is"))
+    assert {marked.substitute("red", key, n / 8) for n in range(8)} == {"cafe\u0301"}
     # No text has these neighbours.
     counted = {"one": 1, "uno": 1, "two": 2, "three": 3, "four": 4, "seven": 7, "eight": 8}
     similar = SimilarWords([word for word, count in counted.items() for _ in range(count)])
