@@ -98,6 +98,8 @@ def read_judged_queries(file: Path, column: str, format: str | None) -> Iterator
 
 
 def _parse_ids(value: Any, location: str) -> frozenset[str]:
+    if value is None:
+        raise UserError(f"{location}: no column {RELEVANT_COLUMN!r} with ids of relevant texts")
     items: Any = value.split() if isinstance(value, str) else value
     items = [items] if isinstance(items, int) else items
     if not isinstance(items, list) or not items or not all(isinstance(i, str | int) for i in items):

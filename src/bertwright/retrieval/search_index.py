@@ -27,8 +27,6 @@ from bertwright.retrieval.settings import IndexKind, IndexSettings
 from bertwright.retrieval.text_segment import TextSegment
 from bertwright.retrieval.vectors import VECTOR_SEGMENTS
 from bertwright.retrieval.writing import (
-    MIN_PROBE_COSINE,
-    MIN_STUDENT_COSINE,
     IndexWriter,
     require_same_model,
 )
@@ -150,22 +148,20 @@ class SearchIndex:
         manifest = read_manifest(folder)
         is_small = manifest.num_bytes <= MAX_BYTES_CHECKED_ON_OPEN
         check_files(folder, manifest.files, is_content_checked=is_small)
+        if not manifest.settings.uses_model and query_model is not None:
+            raise UserError("an index of kind bm25 uses no model: leave --query-model out")
         loaded = _load_model(model or query_model, manifest, precision)
         if loaded is None:
             return cls(folder, manifest, None)
+        option = "--model" if query_model is None else "--query-model"
         encoder = loaded.retrieval_encoder()
         if encoder.representation != manifest.representation:
             raise UserError(
                 f"{folder} holds {manifest.representation} vectors, and the model gives "
-                f"{encoder.representation} vectors: name the right one with --model"
+                f"{encoder.representation} vectors: name the right one with {option}"
             )
         index = cls(folder, manifest, encoder)
-        require_same_model(
-            folder,
-            encoder,
-            index.text(0),
-            MIN_PROBE_COSINE if query_model is None else MIN_STUDENT_COSINE,
-        )
+        require_same_model(folder, encoder, index.text(0), is_student=query_model is not None)
         return index
 
     def __len__(self) -> int:
@@ -258,7 +254,9 @@ def _parse_settings(
 ) -> IndexSettings:
     if kind is None:
         if model is None:
-            raise UserError("an index needs a model, or kind bm25: name one")
+            raise UserError(
+                "an index needs a model: name its folder with --model, or use --kind bm25"
+            )
         kind = model.retrieval_encoder().representation
     try:
         return IndexSettings(kind=kind, **settings)

@@ -303,9 +303,12 @@ def require_same_model(
     folder: Path,
     encoder: RetrievalEncoder,
     first: IdentifiedText,
-    min_cosine: float = MIN_PROBE_COSINE,
+    is_student: bool = False,
 ) -> None:
-    """Raise UserError unless a model gives the first text of an index the vectors that it had."""
+    """Raise UserError unless a model gives the first text of an index the vectors that it had.
+
+    The vector of a student need only be similar.
+    """
     file = folder / PROBE_FILE
     try:
         expected = np.load(file, allow_pickle=False)
@@ -313,8 +316,14 @@ def require_same_model(
         raise damaged_index_error(file, str(error)) from None
     vector = flatten_vectors(encoder.encode_documents([first.content]))
     norms = float(np.linalg.norm(vector) * np.linalg.norm(expected))
+    min_cosine = MIN_STUDENT_COSINE if is_student else MIN_PROBE_COSINE
     if vector.shape == expected.shape and (vector @ expected >= min_cosine * norms):
         return
+    if is_student:
+        raise UserError(
+            f"the query model gives the first text of {folder} another vector than the model of "
+            f"the index: name a student that pretrain --distillation leaf has trained from it"
+        )
     raise UserError(
         f"{folder} was made by another model: it gives the first text other vectors; name the "
         f"right one with --model"

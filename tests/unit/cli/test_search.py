@@ -95,7 +95,7 @@ def test_mistakes_are_one_sentence(
     new = ("-o", tmp_path / "new")
     cases = [
         (("index", tmp_path / "empty.txt", *new, "--kind", "bm25"), "no texts to index"),
-        (("index", texts, *new), "an index needs a model, or kind bm25"),
+        (("index", texts, *new), "an index needs a model: name its folder with --model"),
         (("index", texts, *new, "--kind", "dense"), "kind dense needs a model"),
         (("index", texts, *new, "--model", model, "--kind", "sparse"), "not sparse: use --kind"),
         (("index", texts, "-o", index, "--kind", "bm25"), "is a complete index: use --add"),
@@ -105,9 +105,12 @@ def test_mistakes_are_one_sentence(
         (("search", index), "search needs a query"),
         (("search", index, " "), "a query is empty"),
         (("search", index, "a", "--evaluate"), "this is for --queries: leave --evaluate out"),
-        (("search", index, "a", "--model", model), "bm25 uses no model"),
+        (("search", index, "a", "--model", model), "bm25 uses no model: leave --model out"),
+        (("search", index, "a", "--query-model", model), "leave --query-model out"),
+        (("search", index, "a b", "--queries", texts), "leave 'a b' out"),
         (("search", index, "a", "--rerank", model), "is no cross-encoder"),
         (("search", tmp_path, "a"), "is no search index"),
+        (("mine", index, "--pairs", texts, *new[:1], tmp_path / "new.tsv"), "name a .jsonl file"),
     ]
     for words, sentence in cases:
         monkeypatch.setattr(sys, "argv", ["bertwright", *map(str, words)])
@@ -137,10 +140,12 @@ def test_negatives_are_mined_for_the_training_of_a_retriever(work: Path, tmp_pat
     columns = "--text", "text", "--pair", "pair", "--other", "negative", "--label", "margin"
     training = "finetune", work / "model", "--task", "retrieval", "--train", mined, *columns
     invoke(*training, "-o", tmp_path / "retriever", "output_type.loss=margin-mse", "epochs=1")
+    (tmp_path / "empty.jsonl").touch()
     for options, message in (
         (("--max-ratio", "0"), "no pair has a negative"),
         (("--keep-all", "--margin", "1"), "leave --margin out"),
-        (("--generator", work / "ranker"), "name a table of queries with --pairs, or a model"),
+        (("--generator", work / "ranker"), "writes the queries itself: leave --pairs out"),
+        (("--pairs", tmp_path / "empty.jsonl"), "empty.jsonl has no pairs"),
     ):
         with pytest.raises(UserError, match=message):
             invoke(*words[:3], tmp_path / "none.jsonl", *words[4:], *options)

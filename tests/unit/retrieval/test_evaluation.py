@@ -44,7 +44,8 @@ def test_judged_queries_are_read_from_tables(tmp_path: Path) -> None:
     for name in ("q.jsonl", "q.tsv"):
         assert list(read_judged_queries(tmp_path / name, "text", None)) == expected
     for content, message in (
-        ({"text": "one"}, "line 1: 'relevant' is not a list of ids: None"),
+        ({"text": "one"}, "line 1: no column 'relevant' with ids"),
+        ({"text": "one", "relevant": 0.5}, "line 1: 'relevant' is not a list of ids: 0.5"),
         ({"text": "", "relevant": "a"}, "line 1: 'text' is not a text"),
     ):
         (tmp_path / "bad.jsonl").write_text(json.dumps(content) + "\n")

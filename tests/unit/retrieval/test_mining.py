@@ -130,7 +130,7 @@ def test_a_student_of_the_vectors_encodes_queries(tmp_path: Path) -> None:
         SearchIndex.open(tmp_path / "index", student)
     index = SearchIndex.open(tmp_path / "index", query_model=student)
     assert [hits[0].text for hits in index.search(TEXTS, 1)] == TEXTS
-    with pytest.raises(UserError, match="made by another model"):
+    with pytest.raises(UserError, match="the query model gives the first text"):
         SearchIndex.open(tmp_path / "index", query_model=EncoderModel(WordEncoder("dense", seed=1)))
 
 

@@ -179,7 +179,7 @@ def test_unusable_inputs_are_refused_and_leave_nothing(tmp_path: Path) -> None:
     dense = model_for("dense")
     refused = [
         (TEXTS, None, {"kind": "dense"}, "kind dense needs a model"),
-        (TEXTS, None, {}, "an index needs a model, or kind bm25"),
+        (TEXTS, None, {}, "an index needs a model: name its folder"),
         (TEXTS, dense, {"kind": "bm25"}, "bm25 uses no model"),
         (TEXTS, dense, {"kind": "sparse"}, "as dense vectors, not sparse"),
         (TEXTS, dense, {"dimensions": 99}, "--dimensions 99 is more than the 32"),

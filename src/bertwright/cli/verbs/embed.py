@@ -100,6 +100,9 @@ def embed(
     loaded = load(model, precision)
     encoder = loaded.retrieval_encoder()
     is_dense = encoder.representation == "dense"
+    suffix = ".npy" if is_dense and chunk_tokens is None else ".npz"
+    if output is not None and output.suffix in (".npy", ".npz") and output.suffix != suffix:
+        raise UserError(f"{output}: the arrays are written as {suffix}: name a {suffix} file")
     if not is_dense:
         options = ("pooling", "layers", "layer_mixing", "normalise", "chunk_tokens", "language")
         kind = f"{model} gives texts {encoder.representation} representations of its own"

@@ -121,11 +121,13 @@ def _evaluate_model(
     options: GenerationOptions,
     as_json: bool,
 ) -> None:
-    from bertwright.core.files import atomic_file
+    from bertwright.core.files import atomic_file, require_writable
     from bertwright.interop.loading import load
     from bertwright.tasks.evaluation import evaluate as evaluation
     from bertwright.tasks.finetuning.result_folder import write_json_lines
 
+    if errors is not None:
+        require_writable(errors)
     model = load_predictor([folder, *ensemble]) if ensemble else load(folder)
     options.apply(model)
     result = evaluation.evaluate(model, data, with_baselines=True)

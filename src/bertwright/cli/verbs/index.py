@@ -19,6 +19,10 @@ from bertwright.cli.output import JsonOption, log, print_result
 IndexModelOption = Annotated[
     Path | None, typer.Option(help="Model folder that encodes the texts; BM25 needs none.")
 ]
+SearchModelOption = Annotated[
+    Path | None,
+    typer.Option(help="Folder of the model of the index, if it is no longer where it was."),
+]
 
 
 def index(

@@ -12,10 +12,12 @@ import typer
 
 from bertwright.cli.options import PluginOption, PrecisionOption, refuse_options
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.index import IndexModelOption
+from bertwright.cli.verbs.index import SearchModelOption
 
 if TYPE_CHECKING:
     from bertwright.retrieval.mining import PositivePair
+
+OTHER_TABLE_SUFFIXES = (".csv", ".tsv", ".parquet", ".gz", ".txt")
 
 
 def mine(
@@ -67,7 +69,7 @@ def mine(
             "column margin holds the differences of its logits, for output_type.loss=margin-mse."
         ),
     ] = None,
-    model: IndexModelOption = None,
+    model: SearchModelOption = None,
     precision: PrecisionOption = None,
     plugin: PluginOption = None,
     as_json: JsonOption = False,
@@ -78,14 +80,19 @@ def mine(
     negative.
     """
     from bertwright.core.errors import UserError
-    from bertwright.core.files import atomic_file
+    from bertwright.core.files import atomic_file, require_writable
     from bertwright.retrieval.generated_queries import generate_queries
     from bertwright.retrieval.mining import MiningConfig, mine_negatives
     from bertwright.retrieval.reranking import CrossEncoder
     from bertwright.retrieval.search_index import SearchIndex
 
-    if (pairs is None) == (generator is None):
+    if pairs is None and generator is None:
         raise UserError("name a table of queries with --pairs, or a model with --generator")
+    if pairs is not None and generator is not None:
+        raise UserError("--generator writes the queries itself: leave --pairs out")
+    if output.suffix in OTHER_TABLE_SUFFIXES:
+        raise UserError(f"{output}: -o writes JSON lines: name a .jsonl file")
+    require_writable(output)
     if generator is not None:
         refuse_options(context, "these are columns of --pairs", "text", "pair")
     if keep_all or margin is not None:
@@ -113,6 +120,10 @@ def mine(
                 for negative in mined:
                     num_lines += 1
                     stream.write(_line(_columns(asdict(negative))))
+        if not num_pairs:
+            raise UserError(
+                f"{pairs or index} has no pairs of a query and a text: nothing was written"
+            )
         if not num_lines:
             raise UserError(
                 "no pair has a negative: raise --depth or --max-ratio, or add --keep-all; a text "

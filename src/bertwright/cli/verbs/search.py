@@ -19,7 +19,7 @@ from bertwright.cli.options import (
     refuse_options,
 )
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.index import IndexModelOption
+from bertwright.cli.verbs.index import SearchModelOption
 
 if TYPE_CHECKING:
     from bertwright.retrieval.search_index import SearchHit, SearchIndex
@@ -59,7 +59,7 @@ def search(
     rerank_depth: Annotated[
         int, typer.Option(min=1, max=10_000, help="Number of texts to sort again.")
     ] = 50,
-    model: IndexModelOption = None,
+    model: SearchModelOption = None,
     query_model: Annotated[
         Path | None,
         typer.Option(
@@ -77,8 +77,10 @@ def search(
     from bertwright.core.errors import UserError
     from bertwright.retrieval.search_index import SearchIndex
 
-    if bool(query) == (queries is not None):
+    if not query and queries is None:
         raise UserError("search needs a query, or a file of them with --queries")
+    if query and queries is not None:
+        raise UserError(f"--queries reads the queries from {queries}: leave {query[0]!r} out")
     if queries is None:
         refuse_options(context, "this is for --queries", "evaluate", "column", "format")
     elif evaluate:
