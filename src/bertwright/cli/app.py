@@ -7,7 +7,7 @@ import typer
 
 from bertwright import __version__
 from bertwright.cli.errors import run_app
-from bertwright.cli.options import ComputingCommand
+from bertwright.cli.options import ComputingCommand, DocumentedCommand
 from bertwright.cli.verbs import (
     analyse,
     average,
@@ -119,7 +119,9 @@ VERBS: dict[str, Callable[..., None]] = {
 VERBS_WITHOUT_TORCH = ("get", "prepare", "sample")
 
 for _name, _verb in VERBS.items():
-    app.command(_name, cls=None if _name in VERBS_WITHOUT_TORCH else ComputingCommand)(_verb)
+    app.command(_name, cls=DocumentedCommand if _name in VERBS_WITHOUT_TORCH else ComputingCommand)(
+        _verb
+    )
 for _name, _group in {
     "compress": compress.app,
     "recipes": recipes.app,

@@ -2,6 +2,7 @@
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -28,7 +29,16 @@ def _import_plugin(plugin: Path | None) -> Path | None:
     return plugin
 
 
-class ComputingCommand(TyperCommand):
+class DocumentedCommand(TyperCommand):
+    """A command whose help breaks lines at the width of the terminal, not as its docstring does."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        paragraphs = cleandoc(self.help or "").split("\n\n")
+        self.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+
+
+class ComputingCommand(DocumentedCommand):
     """A command that configures the process before computing, but not for ``--help``."""
 
     def invoke(self, ctx: Any) -> Any:

@@ -49,6 +49,15 @@ except SystemExit as exit:
     assert heavy_after(code) == []
 
 
+@pytest.mark.parametrize("words", ["index", "get", "tokenizer train", "vocab extend"])
+def test_help_breaks_lines_at_the_width_of_the_terminal(words: str) -> None:
+    help = CliRunner().invoke(
+        application.app, [*words.split(), "--help"], terminal_width=300, env={"COLUMNS": "300"}
+    )
+    description = help.stdout.split("╭")[0].strip().splitlines()[1:]
+    assert len([line for line in description if line.strip()]) == 2
+
+
 def test_the_version_is_that_of_the_package() -> None:
     assert CliRunner().invoke(application.app, ["--version"]).stdout == f"{__version__}\n"
 

@@ -28,7 +28,7 @@ def calibrate(
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Calibrate a model, so that ``predict --coverage`` and ``--abstain-above`` keep what they say.
+    """Calibrate a model, so that predict --coverage and --abstain-above keep what they say.
 
     The guarantee is for texts like those of the file: exchangeable with them.
     """

@@ -7,6 +7,7 @@ import typer
 
 from bertwright.cli.options import (
     ComputingCommand,
+    DocumentedCommand,
     ModelArgument,
     OutputOption,
     PluginOption,
@@ -48,7 +49,7 @@ WorkOption = Annotated[
 ]
 
 
-@app.command()
+@app.command(cls=DocumentedCommand)
 def methods(as_json: JsonOption = False) -> None:
     """List the compression methods."""
     from bertwright.compression.method import METHODS_PACKAGE, CompressionMethod, resource_names

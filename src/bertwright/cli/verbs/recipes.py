@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.options import PluginOption
+from bertwright.cli.options import DocumentedCommand, PluginOption
 from bertwright.cli.output import JsonOption, print_result
 from bertwright.core.errors import UserError
 
@@ -52,7 +52,7 @@ def recipes(context: typer.Context, as_json: JsonOption = False) -> None:
     print_result({"recipes": recipe_names()}, as_json, lines)
 
 
-@app.command()
+@app.command(cls=DocumentedCommand)
 def show(name: str, overrides: OverridesArgument = None, plugin: PluginOption = None) -> None:
     """Print the fully resolved recipe."""
     from bertwright.recipes import Recipe
@@ -60,7 +60,7 @@ def show(name: str, overrides: OverridesArgument = None, plugin: PluginOption = 
     typer.echo(Recipe.load(name, *(overrides or [])).as_yaml(), nl=False)
 
 
-@app.command()
+@app.command(cls=DocumentedCommand)
 def diff(
     first: str,
     second: str,

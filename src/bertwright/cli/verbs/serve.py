@@ -64,9 +64,9 @@ def serve(
     """Serve models over HTTP: embeddings, masked tokens, classes, tags, answers, rankings, texts.
 
     OpenAI's /v1/embeddings, /embed, /predict and /rerank of Text Embeddings Inference, and
-    /fill-mask, /tag, /answer, /generate and /search. The start page, /, is a playground for them
-    that shows each request as curl and Python; their reference is at /docs. Ctrl-C stops the server
-    after all accepted requests are answered.
+    /fill-mask, /classify, /tag, /answer, /generate, /search and /explore. The start page, /, is a
+    playground for them that shows each request as curl and Python; their reference is at /docs.
+    Ctrl-C stops the server after all accepted requests are answered.
     """
     from bertwright.core.optional_dependencies import require_library
 

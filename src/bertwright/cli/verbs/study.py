@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bertwright.cli.options import ComputingCommand, PluginOption
+from bertwright.cli.options import ComputingCommand, DocumentedCommand, PluginOption
 from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.core.errors import TrainingInterrupted, UserError
 
@@ -23,7 +23,7 @@ BackendOption = Annotated[
 ]
 
 
-@app.command("list")
+@app.command("list", cls=DocumentedCommand)
 def list_studies(as_json: JsonOption = False) -> None:
     """List the studies that come with bertwright."""
     from bertwright.studies.study import load_all_studies
@@ -32,7 +32,7 @@ def list_studies(as_json: JsonOption = False) -> None:
     print_result(studies, as_json, (f"{name:<24} {text}" for name, text in studies.items()))
 
 
-@app.command()
+@app.command(cls=DocumentedCommand)
 def show(study: str) -> None:
     """Print a study as YAML, a template for your own."""
     from bertwright.studies.study import Study, to_yaml

@@ -4,7 +4,13 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.options import ColumnOption, FormatOption, NumWorkersOption, OutputOption
+from bertwright.cli.options import (
+    ColumnOption,
+    DocumentedCommand,
+    FormatOption,
+    NumWorkersOption,
+    OutputOption,
+)
 from bertwright.cli.output import JsonOption, print_result
 from bertwright.cli.verbs.prepare import (
     LanguageColumnOption,
@@ -20,7 +26,7 @@ def tokenizer() -> None:
     """Train a tokenizer."""
 
 
-@app.command()
+@app.command(cls=DocumentedCommand)
 def train(
     texts: TextsArgument,
     output: OutputOption,
