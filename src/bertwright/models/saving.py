@@ -83,6 +83,19 @@ def is_model_folder(folder: Path) -> bool:
     return (folder / RECIPE_FILE).is_file() and (folder / WEIGHTS_FILE).is_file()
 
 
+def model_folder_error(folder: Path) -> UserError:
+    """Return the error for a folder that holds no bertwright model, with the remedy."""
+    if (folder / "config.json").is_file():
+        return UserError(
+            f"{folder} is a Hugging Face folder: convert it with 'bertwright import {folder} -o "
+            f"DIR' and name DIR"
+        )
+    return UserError(
+        f"{folder} is not a model folder: it needs {RECIPE_FILE} and {WEIGHTS_FILE} (finish an "
+        f"interrupted training with pretrain --resume)"
+    )
+
+
 def load_model(model_folder: Path) -> tuple[Model, Tokenizer]:
     """Read a model folder, or one of that name on the Hub, in float32.
 
@@ -91,10 +104,7 @@ def load_model(model_folder: Path) -> tuple[Model, Tokenizer]:
     """
     folder = local_folder(model_folder)
     if not is_model_folder(folder):
-        raise UserError(
-            f"{folder} is not a model folder: it needs {RECIPE_FILE} and {WEIGHTS_FILE} "
-            f"(finish an interrupted training with pretrain --resume)"
-        )
+        raise model_folder_error(folder)
     tensors = read_tensors(folder / WEIGHTS_FILE)
     tokenizer = Tokenizer.load(folder)
     size = stored_vocab_size(tensors, tokenizer, str(folder))

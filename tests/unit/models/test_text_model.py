@@ -207,6 +207,11 @@ def test_batches_hold_every_text_once_within_the_budget():
 def test_damaged_and_missing_folders_are_refused(tokenizer, tmp_path):
     with pytest.raises(UserError, match="is not a model folder"):
         load_model(tmp_path)
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(
+        UserError, match="is a Hugging Face folder: convert it with 'bertwright imp"
+    ):
+        load_model(tmp_path)
     model = build_model("bert", tokenizer)
     save_model(tmp_path / "m", model.model, tokenizer)
     weights = tmp_path / "m" / "model.safetensors"

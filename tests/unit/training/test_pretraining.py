@@ -385,6 +385,9 @@ def test_a_model_of_another_tokenizer_or_encoder_is_rejected(
         pretrain(wider, data, tmp_path / "b", start_from=tmp_path / "model")
     with pytest.raises(UserError, match="not a model folder"):
         pretrain(None, data, tmp_path / "c", start_from=tmp_path / "nowhere")
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(UserError, match="is a Hugging Face folder"):
+        pretrain(None, data, tmp_path / "c", start_from=tmp_path)
     assert not {"a", "b", "c"} & {path.name for path in tmp_path.iterdir()}
 
 

@@ -71,6 +71,7 @@ def predict(
     """
     from bertwright.core.errors import UserError
     from bertwright.core.files import require_different_file
+    from bertwright.core.messages import count_noun
     from bertwright.data.readers.text_lines import read_lines
     from bertwright.tasks.prediction import TRUNCATED_KEY, predict_file, predict_lines
 
@@ -108,7 +109,7 @@ def predict(
     if num_cut:
         stride = ", or with output_type.stride" * loaded.can_use_stride
         log(
-            f"{num_cut:,} texts were truncated ({TRUNCATED_KEY} counts the tokens that are "
+            f"truncated {count_noun(num_cut, 'text')} ({TRUNCATED_KEY} counts the tokens that are "
             f"missing): fine-tune with a greater max_length{stride}"
         )
 

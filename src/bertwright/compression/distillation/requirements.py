@@ -21,7 +21,8 @@ def masked_objective_name(student: Model, teacher: Model) -> str:
     if len(masked) != 1 or has_generator or teacher.output is None:
         raise UserError(
             "distillation in pre-training compares predictions of masked tokens: teacher and "
-            "student need the objective masked, and no generator"
+            "student need the objective masked, and no generator; to learn the teacher's vectors "
+            "instead, use --distillation leaf"
         )
     phases = range(len(recipe.phases))
     turns = [turn for phase in phases for turn in recipe.objective_schedule(phase)]

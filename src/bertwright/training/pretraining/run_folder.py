@@ -11,7 +11,7 @@ from pathlib import Path
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder, output_lock, write_text
 from bertwright.data.shards.dataset import Dataset
-from bertwright.models.saving import RECIPE_FILE, WEIGHTS_FILE, load_recipe
+from bertwright.models.saving import RECIPE_FILE, WEIGHTS_FILE, load_recipe, model_folder_error
 from bertwright.recipes import Recipe
 from bertwright.recipes.comparison import differences
 from bertwright.training.checkpoints import CheckpointManager
@@ -110,7 +110,7 @@ def resolve_recipe(
             resumed_run.path if resumed_run is not None and resumed_run.is_started else start_from
         )
         if folder is not None and not (folder / RECIPE_FILE).is_file():
-            raise UserError(f"--from {folder} is not a model folder: it has no {RECIPE_FILE}")
+            raise model_folder_error(folder)
         recipe = folder / RECIPE_FILE if folder is not None else DEFAULT_RECIPE
     return Recipe.load(recipe, *overrides)
 
