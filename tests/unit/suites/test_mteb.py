@@ -15,7 +15,11 @@ pytest.importorskip("mteb")
 
 
 def test_mteb_gives_the_same_scores(
-    suite: EvaluationSuite, data: Path, model: TextModel, tmp_path: Path
+    suite: EvaluationSuite,
+    data: Path,
+    model: TextModel,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries that mteb imports
@@ -26,6 +30,7 @@ def test_mteb_gives_the_same_scores(
         sums = task.sums(task.predict(model))
         assert by_model["toy"] == pytest.approx(sums.statistic(sums.values.sum(0)), abs=1e-5)
     assert [*tmp_path.rglob("bertwright-search.json")]
+    assert "examples/s" not in capsys.readouterr().err
 
 
 def test_tasks_without_data_are_left_out(suite: EvaluationSuite, tmp_path: Path) -> None:

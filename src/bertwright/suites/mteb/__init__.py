@@ -4,7 +4,8 @@ Its evaluators compute the scores, so they check ours. mteb compares vectors of 
 need hidden states of words or probabilities of sentences are left out.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,22 @@ def mteb_scores(
     for task_name, task in mteb_tasks(suite, data):
         for name, encoder in encoders.items():
             log(f"mteb: {task_name}, {name}")
-            result = mteb.evaluate(encoder, task, cache=cache, show_progress_bar=False)
+            with _without_progress_bars():
+                result = mteb.evaluate(encoder, task, cache=cache, show_progress_bar=False)
             (split_scores,) = result.task_results[0].scores.values()
             scores.setdefault(task_name, {})[name] = float(split_scores[0]["main_score"])
     return scores
+
+
+@contextmanager
+def _without_progress_bars() -> Generator[None]:
+    """Suppress the progress bars of ``datasets``, in which mteb holds the texts."""
+    from datasets.utils import logging
+
+    were_enabled = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if were_enabled:
+            logging.enable_progress_bar()
