@@ -64,7 +64,7 @@ ENDPOINT_REQUIREMENTS = {
         lambda model: model.retrieval_encoder().representation == "dense",
     ),
     "classify": EndpointRequirement(
-        "a classifier or regressor that is calibrated: run bertwright calibrate", _is_calibrated
+        "a classifier or regressor calibrated by bertwright calibrate", _is_calibrated
     ),
     "explore": EndpointRequirement("a PyTorch model with blocks", _is_inspectable),
     "fill-mask": EndpointRequirement("a masked language model", lambda model: model.is_masked_lm),

@@ -8,6 +8,7 @@ import pytest
 
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.serving.errors import ApiErrorBody, OpenAIErrorBody
+from bertwright.serving.model_worker import ENDPOINT_REQUIREMENTS
 from bertwright.tasks.formats.examples import Example, ExtractiveQuestion
 from small_tasks import TEXTS
 
@@ -355,3 +356,11 @@ def test_tokenization_does_not_block_the_event_loop(
     assert serving().post(path, json=body).status_code == 200
     assert in_loop
     assert not any(in_loop)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINT_REQUIREMENTS)
+def test_a_requirement_fits_into_the_sentence_that_refuses_a_model(endpoint: str) -> None:
+    """The sentence goes on after it: "X needs A MODEL, which NAME is not: use OTHER"."""
+    description = ENDPOINT_REQUIREMENTS[endpoint].description
+    assert description.startswith("a ")
+    assert ":" not in description

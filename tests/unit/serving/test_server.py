@@ -23,9 +23,10 @@ from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
 from bertwright.retrieval.search_index import SearchIndex
 from bertwright.serving.settings import read_api_keys
+from bertwright.tasks.conformal.calibration import labelled_scores
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from checkout import CHECKOUT
-from small_tasks import TEXTS
+from small_tasks import TEXTS, classes
 
 SEVERAL_LINES = re.MULTILINE | re.DOTALL
 
@@ -125,8 +126,11 @@ def multi_model_server(
 ) -> Iterator[ServerProcess]:
     """A server of the models in the documentation."""
     names = {"sentiment": "classifier", "rank": "ranker", "tagger": "tagger", "reader": "reader"}
+    classifier = task_models["sentiment"]
+    classifier.conformal = labelled_scores(classifier, classes() * 5).calibrate()
     for task, name in names.items():
         task_models[task].save(folder.parent / name)
+    classifier.conformal = None
     translator.save(folder.parent / "translator")
     folders = [str(folder.parent / name) for name in (*names.values(), "translator")]
     index = folder.parent / "articles-index"
