@@ -15,25 +15,26 @@ SOURCE = Path(bertwright.__file__).parent
 # Parts of a name are joined by a slash; a star is a part that is computed.
 STREAMS_OF_A_SEED = """
     adapters/*; algo; algo/questions/*/*; artefacts/*; asked; asking; assembly/*;
-    assembly/contiguous-pair; assembly/dialogue; assembly/packed; at random; attention parser;
-    augmentation/*/*; bands; bits-per-byte; conformal/*; control tags/*; coreference;
-    coreference names; coreference probe; doctor; dropout/*; effective context; exchange/*/*;
-    finetuning/batches; finetuning/held-out; finetuning/rows; finetuning/turns/*; gates;
-    generate/*/*; held-out; held-out halves; initialisation/*; items; knowledge-adapters/*;
-    learned masks; lexicon/*; long; long/questions/*; low-rank/*; main auxiliary; mixing/*;
-    mixture/*/*; near duplicates; new tokens/*; numbers; open; order *; order of heads; order/*;
-    orders; other words/*; overlap; pairs; parity/*; permuted/*; perturbation; random features/*;
-    ranking; ratio of medians; reranking/order/*; reranking/validation; restoration/split;
-    retrieval; runs; sample; saying; sentence; sharpness/*/*; shots; states/*; stories/*;
-    structural probe; suite/*; sweep/*/*/*; talks; tasks; testing/*; tickets/*; transfer/*;
-    triggers/*; turn; variables/*; world
+    assembly/contiguous-pair; assembly/dialogue; assembly/document-crops/*; assembly/packed;
+    at random; attention parser; augmentation/*/*; bands; bits-per-byte; conformal/*;
+    control tags/*; coreference; coreference names; coreference probe; doctor; dropout/*;
+    effective context; exchange/*/*; finetuning/batches; finetuning/held-out; finetuning/rows;
+    finetuning/turns/*; gates; generate/*/*; held-out; held-out halves; initialisation/*; items;
+    knowledge-adapters/*; learned masks; lexicon/*; long; long/questions/*; low-rank/*;
+    main auxiliary; mixing/*; mixture/*/*; near duplicates; new tokens/*; numbers; open;
+    order *; order of heads; order/*; orders; other words/*; overlap; pairs; parity/*;
+    permuted/*; perturbation; random features/*; ranking; ratio of medians; reranking/order/*;
+    reranking/validation; restoration/split; retrieval; runs; sample; saying; sentence;
+    sharpness/*/*; shots; states/*; stories/*; structural probe; suite/*; sweep/*/*/*; talks;
+    tasks; testing/*; tickets/*; transfer/*; triggers/*; turn; variables/*; vectors; world
 """
 
 STREAMS_OF_A_STREAM = """
-    begin; between; chosen; corruption; cuts; denoising; die; document; fake; feistel/*; first;
-    front; front of A; front of B; length; lengths; level *; noise; offsets; order; part; part *;
-    parts; permutation; piece; relation; reordering; runs; same document; selection; sentence;
-    sentences; short; single; skip-gram; subsampling; turn; which; whole; word-order
+    begin; between; chosen; corruption; cuts; deletion; denoising; die; document; fake;
+    feistel/*; first; front; front of A; front of B; length; lengths; level *; noise; offsets;
+    order; part; part *; parts; permutation; piece; relation; reordering; runs; same document;
+    selection; sentence; sentences; short; single; skip-gram; subsampling; turn; which; whole;
+    word-order
 """
 
 

@@ -206,7 +206,7 @@ def test_incompatible_settings_are_rejected(system: str, change: str, reason: st
         Recipe.load(system, change)
 
 
-NEED_BLOCKS = {"bart", "mass", "t5", "transformer", "universal-transformer", "xlm-e"}
+NEED_BLOCKS = {"bart", "mass", "t5", "transformer", "tsdae", "universal-transformer", "xlm-e"}
 """Systems whose decoder, or whose objective, reads blocks."""
 
 

@@ -155,7 +155,7 @@ def test_siamese_texts_are_encoded_independently(pretrained, system: str) -> Non
         document_ids=[sequence.document_ids],
     )
     states = siamese.hidden_states(task_model.head.layers, batch).float()
-    first, second = model.embed([pair.text, pair.pair])
+    first, second = model.embed([pair.text, pair.pair], "mean")
     expected = np.concatenate((first, second, np.abs(first - second), first * second))
     pooled = task_model.head.pool(states, batch.token_info.document_ids)[0].detach().cpu().numpy()
     np.testing.assert_allclose(pooled, expected, atol=2e-5)

@@ -61,6 +61,8 @@ NO_STOCK_CLASS = [
     "skip-thought",
     "transformer-xl",
     "transformer",
+    # Without its decoder, it is exported to sentence-transformers.
+    "tsdae",
     "universal-transformer",
     "word2vec",
     "xlm-e",

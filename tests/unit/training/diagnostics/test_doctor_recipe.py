@@ -19,6 +19,9 @@ def by_check(recipe: Recipe) -> dict[str, Diagnostic]:
 EXPECTED_WARNINGS = {
     # Its learning rate is for continuing from RoBERTa.
     "longformer": ["recipe.learning-rate"],
+    # Published to continue from a trained model.
+    "simcse": ["recipe.warmup", "recipe.learning-rate"],
+    "tsdae": ["recipe.warmup"],
     # Published without a warmup.
     "transformer-xl-enwik8": ["recipe.warmup"],
     "transformer-xl-wikitext": ["recipe.warmup"],

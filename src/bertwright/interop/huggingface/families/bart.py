@@ -92,6 +92,8 @@ class Bart(EncoderDecoderFamily):
         "encoder.visibility.kind": ("bidirectional",),
         "encoder.norm.epsilon": (1e-5,),
         "decoder.kind": ("transformer",),
+        "decoder.source": ("tokens",),
+        "decoder.tied": (False,),
         "decoder.order": ("scf",),
         "decoder.positions.kind": ("learned",),
         "decoder.positions.offset": (2,),

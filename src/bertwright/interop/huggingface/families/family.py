@@ -38,7 +38,11 @@ from bertwright.interop.huggingface.tensor_names import (
 )
 from bertwright.models import Model
 from bertwright.modules.attention.attention import AttentionConfig
-from bertwright.modules.attention.mask import BidirectionalVisibility, Visibility
+from bertwright.modules.attention.mask import (
+    BidirectionalVisibility,
+    SameDocumentVisibility,
+    Visibility,
+)
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.recipes import Recipe
 
@@ -330,7 +334,9 @@ class ModelFamily:
             return
         phase = len(recipe.phases) - 1
         final, steps = recipe.objectives_of(phase), recipe.objective_schedule(phase)
-        if all(step.visibility & self.visibility != self.visibility for step in steps):
+        # The stock class reads one text, which isolated texts do not restrict.
+        stock = self.visibility & SameDocumentVisibility()
+        if all(step.visibility & stock != stock for step in steps):
             first = next(iter(final))
             yield f"objectives.{first} ends the training ({self.class_name}: both sides seen)"
         for name, objective in final.items():

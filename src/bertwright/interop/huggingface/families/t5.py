@@ -135,6 +135,8 @@ class T5(EncoderDecoderFamily):
         "encoder.norm.kind": ("rmsnorm",),
         "encoder.norm.placement": ("pre",),
         "decoder.kind": ("transformer",),
+        "decoder.source": ("tokens",),
+        "decoder.tied": (False,),
         "decoder.order": ("scf",),
         "decoder.positions.kind": ("bucketed",),
         "decoder.positions.one_sided": (True,),
