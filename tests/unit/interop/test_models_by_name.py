@@ -128,6 +128,13 @@ def test_every_command_asks_the_hub_for_a_name(
     assert not (folders / "x").exists()
 
 
+def test_a_model_by_name_is_not_calibrated(hub: Hub, folders: Path) -> None:
+    hub.add("me/tuned", folders / "tuned")
+    with pytest.raises(UserError, match="me/tuned is no folder, and calibrate changes the folder"):
+        invoke("calibrate", "me/tuned", "--data", folders / "train.tsv")
+    assert not hub.requested("me/tuned")
+
+
 def test_commands_use_a_model_by_name(
     hub: Hub, folders: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,11 +32,18 @@ def calibrate(
 
     The guarantee is for texts like those of the file: exchangeable with them.
     """
+    from bertwright.core.errors import UserError
     from bertwright.core.files import write_text
+    from bertwright.data.hub.reference import HubReference
     from bertwright.models.saving import TASK_FILE
     from bertwright.tasks.conformal.calibration import calibration_summary, labelled_scores
     from bertwright.tasks.evaluation.evaluate import task_examples
 
+    if not model.exists() and HubReference.parse(model) is not None:
+        raise UserError(
+            f"{model} is no folder, and calibrate changes the folder of a model: download {model} "
+            f"into one first"
+        )
     loaded = load_fine_tuned(model, needs_head_for="calibrate")
     scores = labelled_scores(loaded, task_examples(loaded.task, data), method)
     loaded.conformal = scores.calibrate()
