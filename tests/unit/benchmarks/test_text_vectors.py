@@ -1,4 +1,4 @@
-"""Spearman of text vectors, by model, dimensions and bits, against own computing."""
+"""Spearman of text vectors, by model, dimensions and bits, against an independent computation."""
 
 import gzip
 import json

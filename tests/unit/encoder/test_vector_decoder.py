@@ -46,9 +46,9 @@ def test_the_decoder_reads_nothing_but_the_vector(pooling: str) -> None:
 
 def test_a_tied_decoder_has_parameters_of_cross_attention_alone(tmp_path) -> None:
     model = build_model("cls")
-    own = [name for name, _ in model.named_parameters() if name.startswith("decoder.")]
-    assert own
-    assert all("cross_attention" in name for name in own)
+    decoder_names = [name for name, _ in model.named_parameters() if name.startswith("decoder.")]
+    assert decoder_names
+    assert all("cross_attention" in name for name in decoder_names)
     save_model(tmp_path, model, toy_tokenizer())
     loaded, _ = load_model(tmp_path)
     for block, encoder_block in zip(loaded.decoder.blocks, loaded.encoder.blocks, strict=True):

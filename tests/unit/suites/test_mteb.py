@@ -11,8 +11,6 @@ from bertwright.suites.mteb import mteb_model, mteb_scores, mteb_tasks
 from bertwright.suites.suite import EvaluationSuite
 from retrieval_models import bert_with_marks, retrieval_model
 
-pytest.importorskip("mteb")
-
 
 def test_mteb_gives_the_same_scores(
     suite: EvaluationSuite,

@@ -81,10 +81,10 @@ def test_equal_models_differ_by_exactly_0(report) -> None:
         twins = pairs[task["name"], "model", "twin"]
         assert (twins["difference"], twins["interval"]) == (0.0, [0.0, 0.0])
         assert not twins["is_significant"]
-    own = results_of(report, "model")
+    results = results_of(report, "model")
     for (name, first, second), record in pairs.items():
         if first == "model":
-            expected = own[name]["score"] - results_of(report, second)[name]["score"]
+            expected = results[name]["score"] - results_of(report, second)[name]["score"]
             assert record["difference"] == pytest.approx(expected, abs=1e-12)
 
 
