@@ -63,7 +63,7 @@ def test_words_have_the_sets_of_predict(serving: Any, calibrated: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ({"coverage": 0.8, "model": "plain"}, "run bertwright calibrate"),
+        ({"coverage": 0.8, "model": "plain"}, "calibrated by bertwright calibrate"),
         ({"coverage": 80}, "choose from 0"),
     ],
 )
