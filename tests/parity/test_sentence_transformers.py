@@ -30,7 +30,7 @@ from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.default_head import default_head
 from bertwright.tasks.outputs import SimilarityOutput
-from bertwright.testing.toy import toy_text_model
+from bertwright.testing.toy import randomise, toy_text_model
 from small_tasks import ENGLISH, classes, similar
 from toy_recipes import toy
 
@@ -72,6 +72,40 @@ def encoder() -> TextModel:
     tokenizer = train_tokenizer([ENGLISH], WordPieceConfig(vocab_size=160))
     recipe = toy("bert", "encoder.initialisation={kind: width-aware}")
     return TextModel(Model.build(recipe, tokenizer.vocab_size, tokenizer), tokenizer, "float32")
+
+
+def test_projected_vectors_survive_repeated_export_and_import(tmp_path: Path) -> None:
+    for projection in ("{width: 9, activation: tanh}", "{width: 40, bias: false}"):
+        model = any_encoder("bert", f"vectors.projection={projection}", "vectors.normalise=true")
+        assert model.model.vector_projection is not None
+        randomise(model.model.vector_projection)
+        vectors = model.embed(SAMPLE_TEXTS, normalise=True)
+        for index in range(2):
+            folder = tmp_path / f"{projection} {index}"
+            export_sentence_transformers(model, folder, verify=True)
+            model = load(folder, "float32")
+            assert np.abs(model.embed(SAMPLE_TEXTS, normalise=True) - vectors).max() < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("activation_function", "torch.nn.modules.activation.GELU", "projects vectors with .*GELU"),
+        ("use_residual", True, "adds vectors to their projection"),
+        ("module_input_name", "token_embeddings", "projects token embeddings"),
+        ("out_features", None, r"2_Dense.config.json: width"),
+    ],
+)
+def test_other_dense_layers_are_refused(
+    tmp_path: Path, key: str, value: object, message: str
+) -> None:
+    export_sentence_transformers(
+        any_encoder("bert", "vectors.projection={width: 9}"), tmp_path / "e"
+    )
+    config = tmp_path / "e" / "2_Dense" / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {key: value}))
+    with pytest.raises(UserError, match=message):
+        load(tmp_path / "e")
 
 
 @pytest.mark.parametrize(("pooling", "longest"), [("mean", None), ("mean", 9), ("cls", 9)])
@@ -180,13 +214,13 @@ def test_unsupported_modules_are_refused(tmp_path: Path, encoder: TextModel) -> 
     export_sentence_transformers(encoder, tmp_path / "ours")
     file = tmp_path / "ours" / "modules.json"
     modules = json.loads(file.read_text())
-    for name in ("Normalize", "Dense"):
+    for name, message in (("Normalize", ""), ("Dense", "in this order"), ("LSTM", "module LSTM")):
         modules.append({"path": f"2_{name}", "type": f"sentence_transformers.models.{name}"})
         file.write_text(json.dumps(modules))
         if name == "Normalize":
             load(tmp_path / "ours")
             continue
-        with pytest.raises(UserError, match=r"has the module Dense.*remove modules.json"):
+        with pytest.raises(UserError, match=f"{message}.*remove modules.json"):
             load(tmp_path / "ours")
     file.unlink()
     load(tmp_path / "ours")

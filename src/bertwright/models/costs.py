@@ -45,6 +45,7 @@ def num_parameters_by_part(recipe: Recipe, vocab_size: int | None = None) -> dic
         "output": model.output or nn.Identity(),
         **{f"head_{name}": head for name, head in model.heads.items()},
         "pooler": model.pooler or nn.Identity(),
+        "vector_projection": model.vector_projection or nn.Identity(),
     }
     counts: dict[str, int] = {}
     seen: set[nn.Parameter] = set()

@@ -88,13 +88,23 @@ class Model(nn.Module):
         width = recipe.encoder.width
         pooler = nn.Linear(width, width) if recipe.pooler else None
         shared_pooler = pooler if recipe.pooler == "shared" else None
-        context = HeadContext(recipe.encoder, self.encoder.embeddings, vocab_size, shared_pooler)
+        context = HeadContext(
+            recipe.encoder,
+            self.encoder.embeddings,
+            vocab_size,
+            recipe.vector_width,
+            shared_pooler,
+        )
         heads = {name: o.build_head(context) for name, o in recipe.objectives.items()}
         self.heads = nn.ModuleDict({n: head for n, head in heads.items() if head is not None})
         self.decoder: Decoder | RecurrentDecoder | None = (
             recipe.decoder.build(recipe.encoder, self.encoder) if recipe.decoder else None
         )
         self.pooler = pooler
+        projection = recipe.vectors.projection
+        self.vector_projection = (
+            None if projection is None else projection.build(recipe.encoder.hidden_widths[-1])
+        )
         self.distillation_loss: nn.Module | None = None
 
     @staticmethod
@@ -177,6 +187,7 @@ class Model(nn.Module):
             dropout_rng,
             output_positions,
             self.recipe.vectors.pooling,
+            self.vector_projection,
         )
         for name, targets in batch.targets.items():
             if not objectives[name].capabilities.is_generator:

@@ -37,6 +37,7 @@ from bertwright.models.text_batches import (
 from bertwright.modules.inference.int8_linear import int8_is_fast
 from bertwright.modules.sentence_pooling import pool_sentences
 from bertwright.modules.token_tensors import TokenInfo
+from bertwright.modules.vector_projection import VectorProjection
 from bertwright.recipes import Pooling
 from bertwright.runtime.finite import require_finite_outputs
 from bertwright.runtime.matmul_throughput import default_precision
@@ -116,7 +117,8 @@ class TextModel:
         """Return one vector per text, (N, D) float32.
 
         ``pooling`` is the ``mean`` over tokens or ``cls``, the start token; None for the recipe's
-        setting. ``layers`` is ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``,
+        setting. A projection of the recipe's ``vectors`` is applied to the last layer only.
+        ``layers`` is ``last``, a number (0 is the embeddings), ``5-8``, ``2,4``,
         ``last-4`` or ``all``; ``mix`` combines several layers by ``concat``, ``sum`` or ``mean``.
         ``language`` is as in :meth:`encode`.
         """
@@ -139,20 +141,16 @@ class TextModel:
         selection = select_layers(layers, mix, self.model.recipe.encoder.hidden_widths)
         vectors: FloatMatrix | None = None
         for batch in self._batches(sequences, language):
-            states = self.hidden_states(selection, batch)
-            pooled = pool_sentences(
-                states,
-                batch.token_info.document_ids,
-                pooling,
-                self.model.recipe.assembly.ends_with_start_token,
-            )
+            pooled = self.text_vectors(selection, batch, pooling)
             if normalise:
                 pooled = torch.nn.functional.normalize(pooled, dim=-1)
             if vectors is None:
                 vectors = np.empty((len(sequences), pooled.shape[1]), np.float32)
             vectors[batch.indices] = require_finite_outputs(pooled.cpu()).numpy()
         if vectors is None:
-            return np.empty((0, selection.width), np.float32)
+            is_output = selection.is_output(self.model.encoder)
+            width = self.model.recipe.vector_width if is_output else selection.width
+            return np.empty((0, width), np.float32)
         return vectors
 
     def embed_chunks(
@@ -183,14 +181,16 @@ class TextModel:
             lambda batch: require_finite_outputs(self.hidden_states(selection, batch)),
             selection.width,
         )
-        if not normalise:
-            return chunks
-        return [
-            replace(
-                part, vectors=part.vectors / np.linalg.norm(part.vectors, axis=1, keepdims=True)
-            )
-            for part in chunks
-        ]
+        projection = self._projection(selection)
+
+        def finish(means: FloatMatrix) -> FloatMatrix:
+            vectors = torch.from_numpy(means)
+            if projection is not None:
+                vectors = projection(vectors.to(self.device)).cpu()
+            return (torch.nn.functional.normalize(vectors) if normalise else vectors).numpy()
+
+        with torch.inference_mode():
+            return [replace(part, vectors=finish(part.vectors)) for part in chunks]
 
     def chunk_encoder(self, max_tokens: int) -> ChunkEncoder:
         """Return the encoder of the parts of texts, of at most ``max_tokens`` tokens."""
@@ -336,6 +336,22 @@ class TextModel:
         return layers.hidden_states(
             encoder, batch.token_ids, batch.token_info, output_positions=output_positions
         )
+
+    @torch.inference_mode()
+    def text_vectors(self, layers: LayerSelection, batch: TextBatch, pooling: Pooling) -> Tensor:
+        """Return the vectors (B, D) float32 of the texts of a batch."""
+        pooled = pool_sentences(
+            self.hidden_states(layers, batch),
+            batch.token_info.document_ids,
+            pooling,
+            self.model.recipe.assembly.ends_with_start_token,
+        )
+        projection = self._projection(layers)
+        return pooled if projection is None else projection(pooled)
+
+    def _projection(self, layers: LayerSelection) -> VectorProjection | None:
+        """Return the projection of vectors that are pooled from these layers."""
+        return self.model.vector_projection if layers.is_output(self.model.encoder) else None
 
     @property
     def is_causal(self) -> bool:

@@ -33,8 +33,8 @@ class Contrastive(Objective):
     """Find the second text of each sequence among the second texts of all sequences of a step.
 
     The loss is the cross-entropy of the cosines of their vectors, divided by ``temperature``. The
-    vectors are pooled as in the recipe's ``vectors``. With ``projection``, a linear layer with tanh
-    maps them; it is used in training only. Sequences of one text have no target.
+    vectors are pooled and projected as in the recipe's ``vectors``. With ``projection``, a linear
+    layer with tanh maps them; it is used in training only. Sequences of one text have no target.
     """
 
     kind: Literal["contrastive"] = "contrastive"
@@ -66,7 +66,7 @@ class Contrastive(Objective):
         return batch, Targets(positions, np.zeros_like(positions), weights)
 
     def build_head(self, context: HeadContext) -> nn.Module | None:
-        width = context.encoder_config.width
+        width = context.vector_width
         return nn.Linear(width, width) if self.projection else None
 
     def compute_loss(
@@ -77,6 +77,8 @@ class Contrastive(Objective):
         assert token_info.document_ids is not None, "isolated texts have document ids"
         states = output.hidden_states.view(*output.token_ids.shape, -1)
         vectors = pool_documents(states, token_info.document_ids, 2, output.pooling)
+        if output.vector_projection is not None:
+            vectors = output.vector_projection(vectors)
         if head is not None:
             vectors = torch.tanh(head(vectors.to(states.dtype))).float()
         logits = cosine_matrix(vectors[:, 0], vectors[:, 1]) / self.temperature

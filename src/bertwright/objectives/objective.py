@@ -31,6 +31,7 @@ from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.embeddings.embeddings import Embeddings
 from bertwright.modules.sentence_pooling import Pooling
 from bertwright.modules.token_tensors import TokenInfo
+from bertwright.modules.vector_projection import VectorProjection
 from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.heads.lm_head import LMHead
 
@@ -88,11 +89,16 @@ class Loss:
 
 @dataclass(frozen=True)
 class HeadContext:
-    """The inputs for building a head: the encoder's config, embeddings and a pooler to share."""
+    """The inputs for building a head.
+
+    They are the encoder's config and embeddings, the dimension of text vectors, and a pooler to
+    share.
+    """
 
     encoder_config: EncoderConfig
     embeddings: Embeddings
     vocab_size: int
+    vector_width: int
     pooler: nn.Linear | None = None
 
 
@@ -125,6 +131,7 @@ class ModelOutput:
         dropout_rng: random numbers for dropout after the encoder.
         output_positions: (M,) flat positions of the hidden states; None for all positions.
         pooling: how the vector of a text is pooled from its hidden states.
+        vector_projection: maps pooled vectors; None if the model has none.
     """
 
     token_ids: Tensor
@@ -137,6 +144,7 @@ class ModelOutput:
     dropout_rng: DropoutRng | None = None
     output_positions: Tensor | None = None
     pooling: Pooling = "mean"
+    vector_projection: VectorProjection | None = None
 
     def states_at(self, positions: Tensor) -> Tensor:
         """Return the hidden states (M, D) at flat positions (M,)."""

@@ -24,6 +24,7 @@ from bertwright.data.tokenization.tokenizer import TokenizerConfig
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.decoder import DecoderConfig
 from bertwright.modules.sentence_pooling import Pooling
+from bertwright.modules.vector_projection import VectorProjectionConfig
 from bertwright.objectives import Objective
 from bertwright.objectives.heads.lm_head import LMHeadConfig, TiedHeadConfig
 from bertwright.objectives.heads.sampled_lm_head import SampledSoftmaxConfig
@@ -53,13 +54,15 @@ class SentenceVectorSettings(Settings):
     """Settings of sentence embeddings.
 
     ``pooling`` is the ``mean`` over the hidden states of the tokens, or the first hidden state
-    (``cls``). ``longest`` is the maximum sequence length, if below the encoder's. The others come
+    (``cls``). ``projection``, if set, is a layer that maps the pooled hidden states. ``longest`` is
+    the maximum sequence length, if below the encoder's. The others come
     from a sentence-transformers folder: scaling to length 1 (``normalise``), ``prompts`` before
     texts and the name of the default one, truncation of vectors, and the similarity function.
     ``embed`` leaves these to its caller; an export writes them back.
     """
 
     pooling: Pooling = "mean"
+    projection: VectorProjectionConfig | None = None
     longest: int | None = Field(default=None, ge=1, le=1 << 20)
     normalise: bool = False
     prompts: dict[str, str] = Field(default_factory=dict[str, str])
@@ -71,6 +74,10 @@ class SentenceVectorSettings(Settings):
     def default_prompt(self) -> str:
         """Return the prompt for texts without a named prompt; "" if there is no default."""
         return self.prompts[self.default_prompt_name] if self.default_prompt_name else ""
+
+    def without_projection(self) -> "SentenceVectorSettings":
+        """Return the settings of an encoder without a projection of its vectors."""
+        return self.model_copy(update={"projection": None})
 
     @model_validator(mode="after")
     def _check_default_prompt(self) -> Self:
@@ -282,6 +289,12 @@ class Recipe(Settings):
         return (
             self.steps * mean * self.phases[phase].fraction / sum(p.fraction for p in self.phases)
         )
+
+    @property
+    def vector_width(self) -> int:
+        """Return the dimension of the vector of a text."""
+        projection = self.vectors.projection
+        return self.encoder.hidden_widths[-1] if projection is None else projection.width
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data, as stored in a model folder."""

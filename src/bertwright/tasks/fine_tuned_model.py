@@ -103,7 +103,7 @@ class FineTunedModel(TextModel):
             embedding_config(
                 task.output_type, task_model.head_config, self.example_encoder.max_length
             )
-            or task_model.recipe.vectors
+            or task_model.recipe.vectors.without_projection()
         )
         super().__init__(_encoder_model(task_model, vectors), tokenizer, precision)
         self.task_model = task_model.to(self.device).eval()

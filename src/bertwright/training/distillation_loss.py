@@ -10,6 +10,7 @@ from bertwright.batches.batch import Batch
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.objectives.objective import Loss
+from bertwright.recipes import Recipe
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress
 from bertwright.training.step_batch import MicroBatch, StepBatch
@@ -101,6 +102,10 @@ PretrainingDistillationLoss = DistillationLoss[Batch, DeviceBatch]
 
 class PretrainingDistillation(Protocol):
     """A factory of a distillation loss, given the student."""
+
+    def fit_student(self, recipe: Recipe) -> Recipe:
+        """Return a student's recipe with the layers that the loss needs."""
+        ...
 
     def build_loss(self, student: Model, data: Dataset) -> PretrainingDistillationLoss:
         """Build the loss for a student and its data.

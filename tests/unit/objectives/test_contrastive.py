@@ -27,15 +27,17 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("pooling", ["mean", "cls"])
 @pytest.mark.parametrize("projection", [True, False])
+@pytest.mark.parametrize("vector_projection", ["null", "{width: 7}"])
 @pytest.mark.parametrize("assembly", [NEIGHBOURS, "assembly={kind: document-crops, length: 24}"])
 @torch.no_grad()
 def test_the_loss_is_info_nce_of_texts_encoded_alone(
-    pooling: str, projection: bool, assembly: str
+    pooling: str, projection: bool, vector_projection: str, assembly: str
 ) -> None:
     recipe = contrastive_recipe(
         *NO_DROPOUT,
         assembly,
         f"vectors.pooling={pooling}",
+        f"vectors.projection={vector_projection}",
         f"objectives.contrastive.projection={projection}",
     )
     model = Model.build(recipe, TOY_VOCAB_SIZE)
@@ -52,6 +54,8 @@ def test_the_loss_is_info_nce_of_texts_encoded_alone(
         ]
         states = [model(ids[None])[0] for ids in rows]
         pooled = torch.stack([s.mean(0) if pooling == "mean" else s[0] for s in states])
+        if model.vector_projection is not None:
+            pooled = model.vector_projection(pooled)
         if projection:
             pooled = torch.tanh(model.heads["contrastive"](pooled))
         vectors.append(unit(pooled.numpy()))

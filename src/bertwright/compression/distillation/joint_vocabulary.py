@@ -33,6 +33,7 @@ from bertwright.data.tokenization.retokenization import WordRetokenizer
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
 from bertwright.objectives.objective import Loss, MaskingContext
+from bertwright.recipes import Recipe
 from bertwright.tasks.provenance import model_checksum
 from bertwright.training.clock import Progress
 from bertwright.training.distillation_loss import (
@@ -70,6 +71,10 @@ class JointVocabularyDistillation:
 
     teacher: TextModel
     settings: JointTraining
+
+    def fit_student(self, recipe: Recipe) -> Recipe:
+        """Return the recipe unchanged."""
+        return recipe
 
     def build_loss(self, student: Model, data: Dataset) -> PretrainingDistillationLoss:
         """Return the distillation loss of a student.

@@ -18,18 +18,22 @@ from bertwright.compression.distillation.losses import (
     OutputLossConfig,
 )
 from bertwright.compression.distillation.requirements import (
+    learns_vectors,
     masked_objective_name,
     non_block_parameters,
     require_block_schedule,
     require_same_sequences,
     require_same_shapes,
+    require_same_vector_width,
 )
 from bertwright.compression.distillation.stages import DistillationStage
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
+from bertwright.modules.vector_projection import VectorProjectionConfig
 from bertwright.objectives.objective import combined_visibility
+from bertwright.recipes import Recipe
 from bertwright.runtime.matmul_throughput import default_precision
 from bertwright.tasks.provenance import model_checksum
 from bertwright.training.clock import Progress
@@ -57,6 +61,19 @@ class TeacherPretrainingDistillation:
         flags = ["around"] if self.copy_non_block_weights else []
         return " ".join([model_checksum(self.teacher), *stages, *flags])
 
+    def fit_student(self, recipe: Recipe) -> Recipe:
+        """Return the recipe of a student whose vectors have the teacher's width, if they learn it.
+
+        A narrower or wider encoder is given a projection, unless the recipe has one.
+        """
+        width = self.teacher.model.recipe.vector_width
+        has_projection = recipe.vectors.projection is not None
+        if has_projection or recipe.vector_width == width or not learns_vectors(self.stages):
+            return recipe
+        projection = VectorProjectionConfig(width=width)
+        vectors = recipe.vectors.model_copy(update={"projection": projection})
+        return recipe.model_copy(update={"vectors": vectors})
+
     def build_loss(self, student: Model, data: Dataset) -> PretrainingDistillationLoss:
         """Return the distillation loss of a student.
 
@@ -70,6 +87,8 @@ class TeacherPretrainingDistillation:
                 f"text with the teacher's tokenizer"
             )
         require_same_sequences(student, self.teacher.model)
+        widths = student.recipe.vector_width, self.teacher.model.recipe.vector_width
+        require_same_vector_width(self.stages, *widths)
         losses = (loss for stage in self.stages for loss in stage.losses)
         masked = None
         if student.recipe.objectives or any(isinstance(o, OutputLossConfig) for o in losses):
@@ -171,6 +190,8 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
             teacher_values,
             is_real,
             fraction,
+            self._student[0].vector_projection,
+            self.teacher.vector_projection,
         )
         num_masked = 0.0 if targets is None else targets.total_weight
         counts = len(batch.token_ids), batch.num_tokens, num_masked

@@ -1,9 +1,12 @@
 """Checks whether a teacher can be distilled into a student in pre-training."""
 
+from collections.abc import Sequence
+
 from torch import nn
 
-from bertwright.compression.distillation.losses import DistillationTerms
+from bertwright.compression.distillation.losses import DistillationTerms, VectorLossConfig
 from bertwright.compression.distillation.losses.layers import LayerLoss
+from bertwright.compression.distillation.stages import DistillationStage
 from bertwright.core.errors import UserError
 from bertwright.models.model import Model
 from bertwright.training.distillation_loss import DISTILLATION_PREFIX
@@ -48,6 +51,22 @@ def require_same_sequences(student: Model, teacher: Model) -> None:
         raise UserError(
             f"the teacher reads sequences of at most {max_length} positions, and its student reads "
             f"{student_length}: set a smaller assembly.length"
+        )
+
+
+def learns_vectors(stages: Sequence[DistillationStage]) -> bool:
+    """Return whether a loss compares the vectors of texts."""
+    return any(isinstance(loss, VectorLossConfig) for stage in stages for loss in stage.losses)
+
+
+def require_same_vector_width(
+    stages: Sequence[DistillationStage], student_width: int, teacher_width: int
+) -> None:
+    """Raise UserError if a loss compares vectors of different widths."""
+    if learns_vectors(stages) and student_width != teacher_width:
+        raise UserError(
+            f"the student's vectors have {student_width} dimensions and the teacher's "
+            f"{teacher_width}: pre-train the student with vectors.projection.width={teacher_width}"
         )
 
 

@@ -40,6 +40,8 @@ def llama_head(model: TextModel, architecture: LlamaArchitecture) -> LlamaHead:
     """
     if model.model.recipe.assembly.ends_with_start_token:
         raise UserError("assembly ends with the start token (llama.cpp: starts with it)")
+    if model.model.vector_projection is not None:
+        raise _unsupported("vectors.projection maps vectors after pooling (llama.cpp: no such map)")
     if not isinstance(model, FineTunedModel):
         return _embedding_head(model)
     output_type, task_model = model.task.output_type, model.task_model

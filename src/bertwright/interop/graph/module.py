@@ -81,7 +81,8 @@ class ExportModule(nn.Module):
         )
         if isinstance(self.model, Model):
             states = self.model.encoder(token_ids, token_info)
-            values = {SENTENCE_EMBEDDING: self.outputs.pool(states, document_ids)}
+            embeddings = self.outputs.pool(states, document_ids, self.model.vector_projection)
+            values = {SENTENCE_EMBEDDING: embeddings}
             if LOGITS in self.outputs.names:
                 values[LOGITS] = self.model.full_logits(states)
         else:

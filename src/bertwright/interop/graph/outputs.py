@@ -20,6 +20,7 @@ from bertwright.interop.graph.inputs import (
 )
 from bertwright.models.text_model import TextModel
 from bertwright.modules.sentence_pooling import pool_sentences
+from bertwright.modules.vector_projection import VectorProjection
 from bertwright.recipes import SentenceVectorSettings
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.outputs import SimilarityOutput, SpanOutput
@@ -63,15 +64,20 @@ class GraphOutputs:
             names.append(PROBABILITIES)
         return GraphOutputs(tuple(names), *settings, model.temperature, output_type.activation)
 
-    def pool(self, hidden_states: Tensor, document_ids: Tensor) -> Tensor:
+    def pool(
+        self,
+        hidden_states: Tensor,
+        document_ids: Tensor,
+        projection: VectorProjection | None = None,
+    ) -> Tensor:
         """Return the embeddings (B, D) of texts with hidden states (B, L, D)."""
         pooled = pool_sentences(
             hidden_states, document_ids, self.vectors.pooling, self.ends_with_start_token
         )
-        return self.scale(pooled)
+        return self.scale(pooled if projection is None else projection(pooled))
 
     def scale(self, pooled: Tensor) -> Tensor:
-        """Scale and truncate pooled hidden states (B, D)."""
+        """Scale and truncate vectors (B, D)."""
         if self.vectors.normalise:
             pooled = torch.nn.functional.normalize(pooled, dim=-1)
         pooled = pooled[:, : self.vectors.truncate_dim]

@@ -29,6 +29,7 @@ from bertwright.interop.huggingface.tokenizer.writer import write_tokenizer
 from bertwright.interop.huggingface.verification import max_stock_difference
 from bertwright.interop.huggingface.weights import WEIGHTS_FILE
 from bertwright.models import Model
+from bertwright.modules.vector_projection import VECTOR_PROJECTION
 from bertwright.tasks.example_encoder import num_pair_separators
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -212,7 +213,8 @@ def _threshold_note(model: FineTunedModel) -> str:
 @torch.no_grad()
 def stock_state_dict(family: ModelFamily, model: EncoderModel) -> StateDict:
     """Return the tensors that a stock class saves: float32, with tied tensors only once."""
-    dropped_prefixes = tuple(f"heads.{name}." for name in family.dropped_heads(model))
+    dropped_heads = [f"heads.{name}." for name in family.dropped_heads(model)]
+    dropped_prefixes = (*dropped_heads, VECTOR_PROJECTION)
     ours = family.zero_pooler(model) | family.export_tensors(model)
     kept = {name: t for name, t in ours.items() if not name.startswith(dropped_prefixes)}
     stock = to_stock_names(family.name_table(family.head_type(model)), kept)

@@ -17,13 +17,17 @@ from bertwright.interop.huggingface.families.config_keys import StockConfig
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.families.registry import FAMILIES
 from bertwright.interop.huggingface.head_types import BASE, POOLER
-from bertwright.interop.huggingface.sentence_transformers_config import read_embedding_settings
+from bertwright.interop.huggingface.sentence_transformers_config import (
+    read_embedding_settings,
+    read_projection_weights,
+)
 from bertwright.interop.huggingface.tensor_names import StateDict, from_stock_names, has_stock_name
 from bertwright.interop.huggingface.tokenizer.reader import read_tokenizer
 from bertwright.interop.huggingface.weights import read_weights, resolve_ties
 from bertwright.models import Model
 from bertwright.models.saving import model_from_tensors
 from bertwright.models.text_model import TextModel
+from bertwright.modules.vector_projection import VECTOR_PROJECTION
 from bertwright.objectives import Objective
 from bertwright.recipes import Recipe, SentenceVectorSettings
 from bertwright.recipes.loading import read_recipe
@@ -113,7 +117,13 @@ def read_huggingface_folder(
     tokenizer = read_tokenizer(folder, config, family.published_special_tokens)
     start_id = config.get("decoder_start_token_id")
     recipe = _build_recipe(folder, family, settings, head_type, tensors, tokenizer, start_id)
-    vectors = vectors or read_embedding_settings(folder, config, tokenizer.lowercase)
+    if vectors is None:
+        vectors = read_embedding_settings(folder, config, tokenizer.lowercase)
+        if vectors.projection is not None and head_type in family.task_heads:
+            vectors = vectors.without_projection()
+        elif vectors.projection is not None:
+            weights = read_projection_weights(folder)
+            tensors |= {VECTOR_PROJECTION + name: tensor for name, tensor in weights.items()}
     recipe = recipe.model_copy(update={"vectors": vectors})
     source = HuggingFaceFolder(folder, family, config, head_type, tensors, recipe, tokenizer)
     if TOKEN_EMBEDDING not in tensors or tokenizer.vocab_size > source.num_embeddings:

@@ -5,13 +5,21 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydantic import ValidationError
+from torch import Tensor
 
 from bertwright.core.config import to_user_error
 from bertwright.core.errors import UserError
+from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.tokenizer.settings import (
     NO_MAX_LENGTH,
     read_json_file,
     read_model_max_length,
+)
+from bertwright.interop.huggingface.weights import WEIGHTS_FILE
+from bertwright.models.saving import read_tensors
+from bertwright.modules.vector_projection import (
+    Activation,
+    VectorProjectionConfig,
 )
 from bertwright.recipes import Pooling, SentenceVectorSettings
 
@@ -23,7 +31,7 @@ TRANSFORMER_CONFIG_FILES = tuple(
 )
 """Files with maximum length and lowercasing: the first is current, the others are older."""
 
-SUPPORTED_MODULES = ("Transformer", "Pooling", "Normalize")
+SUPPORTED_MODULES = ("Transformer", "Pooling", "Dense", "Normalize")
 """Modules that ``embed`` can reproduce, in order."""
 
 MODEL_CONFIG_FILE = "config_sentence_transformers.json"
@@ -37,6 +45,14 @@ EXPORTED_KEYS = ("prompts", "default_prompt_name", "truncate_dim", "similarity_f
 
 SENTENCE_EMBEDDING = "sentence_embedding"
 """Name of the feature that holds the embedding of a text."""
+
+DENSE_ACTIVATIONS: dict[str, Activation] = {
+    "torch.nn.modules.linear.Identity": "identity",
+    "torch.nn.modules.activation.Tanh": "tanh",
+}
+"""Our names of activation functions after a dense layer, by their classes."""
+
+DEFAULT_DENSE_ACTIVATION = "torch.nn.modules.activation.Tanh"
 
 POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "cls"}
 LEGACY_POOLING_KEYS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
@@ -83,12 +99,53 @@ def read_embedding_settings(
     try:
         return SentenceVectorSettings(
             pooling=_read_pooling(folder, pooling_config),
+            projection=_read_projection(folder, modules.get("Dense")),
             longest=_read_max_length(folder, config, settings.get("max_seq_length")),
             normalise="Normalize" in modules,
             **{**model_config, "prompts": _nonempty_prompts(model_config.get("prompts"))},
         )
     except ValidationError as error:
         raise to_user_error(error, str(folder / MODEL_CONFIG_FILE)) from None
+
+
+def read_projection_weights(folder: Path) -> dict[str, Tensor]:
+    """Return the tensors of the dense layer of a folder, if any, by their names in it.
+
+    Raises UserError for a missing or damaged file.
+    """
+    if not (folder / MODULES_FILE).is_file():
+        return {}
+    modules = read_json_file(folder, MODULES_FILE, list)
+    paths = [str(m.get("path", "")) for m in modules if str(m["type"]).endswith(".Dense")]
+    return {
+        name: tensor.float()
+        for path in paths
+        for name, tensor in read_tensors(folder / path / WEIGHTS_FILE).items()
+    }
+
+
+def _read_projection(folder: Path, path: str | None) -> VectorProjectionConfig | None:
+    """Return the config of the dense layer in a folder; None for no layer."""
+    if path is None:
+        return None
+    config = read_json_file(folder, f"{path}/{CONFIG_FILE}")
+    if config.get("use_residual"):
+        raise _unsupported_error(folder, "adds vectors to their projection")
+    if {config.get(f"module_{end}_name") for end in ("input", "output")} - {
+        None,
+        SENTENCE_EMBEDDING,
+    }:
+        raise _unsupported_error(folder, "projects token embeddings")
+    class_name = config.get("activation_function") or DEFAULT_DENSE_ACTIVATION
+    activation = DENSE_ACTIVATIONS.get(class_name)
+    if activation is None:
+        raise _unsupported_error(folder, f"projects vectors with {class_name}")
+    try:
+        return VectorProjectionConfig(
+            width=config.get("out_features"), bias=config.get("bias", True), activation=activation
+        )
+    except ValidationError as error:
+        raise to_user_error(error, str(folder / path / CONFIG_FILE)) from None
 
 
 def _nonempty_prompts(prompts: Any) -> Any:
@@ -130,6 +187,6 @@ def _read_max_length(
 
 def _unsupported_error(folder: Path, reason: str) -> UserError:
     return UserError(
-        f"{folder} {reason}, and bertwright's vectors are the mean or cls of hidden states: remove "
-        f"{MODULES_FILE} to import the encoder alone"
+        f"{folder} {reason}, and bertwright's vectors are the mean or cls of hidden states, "
+        f"with at most one dense layer: remove {MODULES_FILE} to import the encoder alone"
     )

@@ -20,11 +20,12 @@ from bertwright.interop.graph.inputs import (
     random_graph_inputs,
 )
 from bertwright.interop.graph.module import make_graph_inputs
+from bertwright.interop.huggingface.sentence_transformers_config import read_projection_weights
 from bertwright.interop.onnx.manifest import GRAPH_FILE, INT8_GRAPH_FILE, OnnxManifest
 from bertwright.interop.onnx.session import OnnxSession
 from bertwright.models.layer_selection import LayerSelection
 from bertwright.models.model import Model
-from bertwright.models.saving import is_fine_tuned, load_recipe
+from bertwright.models.saving import is_fine_tuned, load_recipe, load_tensors
 from bertwright.models.text_batches import TextBatch
 from bertwright.models.text_model import FloatMatrix, TextModel
 from bertwright.runtime.finite import is_finite
@@ -193,7 +194,12 @@ def load_onnx(
                 manifest, session, _strip_weights(task_model, manifest), tokenizer, metadata
             )
         model = Model(recipe.model_copy(update=ENCODER_ONLY), tokenizer.vocab_size)
-        return OnnxModel(manifest, session, _strip_weights(model, manifest), tokenizer)
+        projection, model.vector_projection = model.vector_projection, None
+        model = _strip_weights(model, manifest)
+    if projection is not None:
+        load_tensors(projection, read_projection_weights(folder), str(folder))
+        model.vector_projection = projection
+    return OnnxModel(manifest, session, model, tokenizer)
 
 
 def _check_session(

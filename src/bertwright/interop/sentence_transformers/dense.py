@@ -4,6 +4,7 @@ import copy
 from pathlib import Path
 
 import torch
+from safetensors.torch import save_file
 
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder
@@ -11,8 +12,12 @@ from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.exporter import HuggingFaceExport
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.families.registry import find_family
-from bertwright.interop.huggingface.sentence_transformers_config import EXPORTED_KEYS
+from bertwright.interop.huggingface.sentence_transformers_config import (
+    DENSE_ACTIVATIONS,
+    EXPORTED_KEYS,
+)
 from bertwright.interop.huggingface.tokenizer.settings import NO_MAX_LENGTH
+from bertwright.interop.huggingface.weights import WEIGHTS_FILE
 from bertwright.interop.parity import Parity
 from bertwright.interop.sentence_transformers.folder import (
     SAMPLE_TEXTS,
@@ -25,6 +30,7 @@ from bertwright.interop.sentence_transformers.folder import (
 )
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
+from bertwright.modules.vector_projection import VectorProjection
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel, embedding_config
 from bertwright.tasks.outputs import SimilarityOutput
@@ -78,6 +84,7 @@ def _encoder_only(model: TextModel) -> TextModel:
         recipe = network.recipe.model_copy(update={"objectives": {}, "decoder": None})
         encoder_model = Model(recipe, network.vocab_size)
     encoder_model.encoder, encoder_model.pooler = network.encoder, network.pooler
+    encoder_model.vector_projection = network.vector_projection
     return TextModel(encoder_model, model.tokenizer, "float32")
 
 
@@ -112,9 +119,13 @@ def write_module_files(folder: Path, model: TextModel) -> None:
     width, vectors = recipe.encoder.width, recipe.vectors
     pooling, ends_with_start_token = vectors.pooling, recipe.assembly.ends_with_start_token
     paths = {"Transformer": "", "Pooling": "1_Pooling"}
+    projection = model.model.vector_projection
+    if projection is not None:
+        paths["Dense"] = "2_Dense"
+        _write_projection(folder / paths["Dense"], projection)
     if vectors.normalise:
-        paths["Normalize"] = "2_Normalize"
-        (folder / "2_Normalize").mkdir()
+        paths["Normalize"] = f"{len(paths)}_Normalize"
+        (folder / paths["Normalize"]).mkdir()
     write_modules(folder, [(p, f"{_MODULE_PACKAGE}.{kind}") for kind, p in paths.items()])
     pooling_config = {
         "word_embedding_dimension": width,
@@ -132,6 +143,20 @@ def write_module_files(folder: Path, model: TextModel) -> None:
         {key: value for key in EXPORTED_KEYS if (value := getattr(vectors, key)) is not None},
     )
     write_transformer_config(folder, max_length)
+
+
+def _write_projection(folder: Path, projection: VectorProjection) -> None:
+    config = projection.config
+    class_names = {activation: name for name, activation in DENSE_ACTIVATIONS.items()}
+    dense_config = {
+        "in_features": projection.linear.in_features,
+        "out_features": config.width,
+        "bias": config.bias,
+        "activation_function": class_names[config.activation],
+    }
+    write_json(folder / CONFIG_FILE, dense_config)
+    tensors = {n: t.float().cpu().contiguous() for n, t in projection.state_dict().items()}
+    save_file(tensors, str(folder / WEIGHTS_FILE))
 
 
 def _max_difference(folder: Path, model: TextModel) -> float:

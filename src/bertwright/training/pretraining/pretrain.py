@@ -78,6 +78,8 @@ def pretrain(
     run_recipe = resolve_recipe(recipe, overrides, folder if resume else None, source)
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
     run_recipe = fit_recipe_to_data(run_recipe, dataset, distillation is not None)
+    if distillation is not None:
+        run_recipe = distillation.fit_student(run_recipe)
     seconds = parse_duration(budget) if isinstance(budget, str) else budget
     if is_resumed:
         folder.require_same_recipe(run_recipe)

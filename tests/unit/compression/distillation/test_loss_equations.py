@@ -19,6 +19,7 @@ from bertwright.compression.distillation.losses import (
     DistillationTerms,
 )
 from bertwright.core.errors import UserError
+from bertwright.modules.vector_projection import VectorProjectionConfig
 from small_recipe import small
 
 SEQUENCES, LENGTH, WIDTH, HEADS, HEAD_WIDTH = 3, 5, 32, 4, 8
@@ -414,23 +415,24 @@ def test_regression_on_text_vectors(pooling: str, normalise: bool) -> None:
     assert term(filled).item() == pytest.approx(expected, rel=1e-5)
 
 
-def test_narrower_vectors_are_mapped_to_the_width_of_the_teacher() -> None:
-    student, teacher = (small("bert", f"encoder.width={width}").encoder for width in (16, 32))
-    term = DistillationTermConfig.parse({"kind": "vectors", "normalise": False}).build(
-        student, teacher
-    )
-    term.init(0)
+def test_projected_vectors_are_compared() -> None:
+    term = term_of({"kind": "vectors", "normalise": False})
     narrow = STUDENT_STATES[-1][..., :16]
-    weight, bias = (p.detach().double().numpy() for p in term.parameters())
-    assert (weight.shape, float(np.abs(bias).sum())) == ((32, 16), 0.0)
     means = [
         (states * MASK[..., None]).sum(1) / MASK.sum(1, keepdims=True)
         for states in (narrow, TEACHER_STATES[-1])
     ]
-    expected = ((means[0] @ weight.T - means[1]) ** 2).sum()
+    projections = [VectorProjectionConfig(width=24).build(w) for w in (16, WIDTH)]
+    vectors = [
+        mean @ p.linear.weight.detach().double().numpy().T + p.linear.bias.detach().numpy()
+        for mean, p in zip(means, projections, strict=True)
+    ]
+    expected = ((vectors[0] - vectors[1]) ** 2).sum()
     inputs = replace(
         INPUTS,
         student_values=tensors({"output": narrow}),
         teacher_values=tensors({"output": TEACHER_STATES[-1]}),
+        student_projection=projections[0],
+        teacher_projection=projections[1],
     )
     assert term(inputs).item() == pytest.approx(expected, rel=1e-4)

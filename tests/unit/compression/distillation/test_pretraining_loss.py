@@ -13,6 +13,7 @@ from bertwright.compression.method import resource_names
 from bertwright.compression.pruning.layers import prune_layers
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
+from bertwright.interop.loading import load
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
 from bertwright.training.clock import Progress
@@ -217,3 +218,29 @@ def test_a_teacher_of_vectors_needs_no_objective(data: Dataset, tmp_path: Path) 
         pretrain(student, data, tmp_path / "other", distillation=other, quiet=True)
     with pytest.raises(UserError, match=r"has no objectives.*or name a --teacher"):
         pretrain(student, data, tmp_path / "alone", quiet=True)
+
+
+def test_a_narrower_student_keeps_its_projection(data: Dataset, tmp_path: Path) -> None:
+    none, width = "objectives.masked=null", "encoder.width=16"
+    sentences = "assembly={kind: sentence-groups, sentences: 1, length: 32}"
+    student = small("bert", *BERT, none, width, sentences, "phases=[{}]", "steps=2")
+    teacher = model_of(data, none)
+    distillation = DistillationRecipe.load("leaf").distillation(teacher)
+    pretrain(student, data, tmp_path / "out", distillation=distillation, quiet=True)
+    trained, before = (
+        load(tmp_path / "out", "float32"),
+        Model.build(
+            distillation.fit_student(fit_recipe_to_data(student, data, has_teacher=True)),
+            data.tokenizer.vocab_size,
+        ),
+    )
+    assert trained.embed(["red bird"]).shape[1] == teacher.embed(["red bird"]).shape[1]
+    assert before.vector_projection is not None
+    assert trained.model.vector_projection is not None
+    moved = trained.model.vector_projection.linear.weight - before.vector_projection.linear.weight
+    assert float(moved.detach().abs().max()) > 1e-5
+    stated = small(
+        "bert", *BERT, none, width, sentences, "phases=[{}]", "vectors.projection.width=7"
+    )
+    with pytest.raises(UserError, match=r"7 dimensions .* vectors.projection.width=32"):
+        pretrain(stated, data, tmp_path / "other", distillation=distillation, quiet=True)

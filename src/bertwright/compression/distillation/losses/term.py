@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from bertwright.core.config import Config
 from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
 from bertwright.encoder.config import EncoderConfig
+from bertwright.modules.vector_projection import VectorProjection
 from bertwright.objectives.objective import Loss
 
 
@@ -22,6 +23,7 @@ class DistillationInputs:
         student_values, teacher_values: hidden values by tap, (B, ...).
         attention_mask: (B, L) bool, False for padding and filler sequences.
         fraction: completed fraction of the training, from 0 to 1.
+        student_projection, teacher_projection: layers that map pooled vectors; None for none.
     """
 
     student_outputs: Tensor
@@ -32,6 +34,8 @@ class DistillationInputs:
     teacher_values: Mapping[str, Tensor]
     attention_mask: Tensor
     fraction: float
+    student_projection: VectorProjection | None = None
+    teacher_projection: VectorProjection | None = None
 
 
 @dataclass(frozen=True)
