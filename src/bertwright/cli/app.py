@@ -49,6 +49,7 @@ from bertwright.cli.verbs import (
     tune,
     view,
     vocab,
+    whiten,
 )
 
 app = typer.Typer(
@@ -115,6 +116,7 @@ VERBS: dict[str, Callable[..., None]] = {
     "trace": trace.trace,
     "tune": tune.tune,
     "view": view.view,
+    "whiten": whiten.whiten,
 }
 VERBS_WITHOUT_TORCH = ("get", "prepare", "sample")
 
