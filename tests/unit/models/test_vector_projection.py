@@ -74,7 +74,7 @@ def test_a_graph_projects_vectors(model: TextModel, tmp_path: Path) -> None:
     np.testing.assert_allclose(graph.embed(TEXTS), model.embed(TEXTS), atol=1e-5)
     assert graph.embed([]).shape == (0, 5)
     chunks = [m.embed_chunks(TEXTS, 4)[0].vectors for m in (graph, model)]
-    np.testing.assert_allclose(*chunks, atol=1e-5)
+    np.testing.assert_allclose(chunks[0], chunks[1], atol=1e-5)
 
 
 def test_fine_tuning_reads_hidden_states(model: TextModel, tmp_path: Path) -> None:
