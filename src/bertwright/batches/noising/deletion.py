@@ -5,7 +5,8 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from bertwright.batches.noising.noising import Noising, replace_text, require_single_text
+from bertwright.batches.noising.noising import replace_text, require_single_text
+from bertwright.batches.noising.whole_text import WholeTextNoising
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -13,7 +14,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng
 
 
-class Deletion(Noising):
+class Deletion(WholeTextNoising):
     """Each word is deleted with probability ``deletion_rate``; the decoder predicts the whole text.
 
     At least one word of a text is kept. Words are deleted independently of each other.
@@ -26,9 +27,6 @@ class Deletion(Noising):
     @property
     def mid_training_masking_rate(self) -> float:
         return self.deletion_rate
-
-    def num_targets(self, length: int) -> int:
-        return length
 
     def add_noise(
         self, batch: SequenceBatch, vocabulary: Vocabulary, rng: CounterRng, progress: float
@@ -48,12 +46,7 @@ class Deletion(Noising):
         kept_ids = np.take_along_axis(batch.token_ids, order, axis=1)
         token_ids = np.where(column < num_kept, kept_ids, vocabulary.specials.pad)
         noised = replace_text(batch, token_ids, order, column < num_kept)
-        return noised, self.make_targets(
-            noised,
-            vocabulary,
-            (int(is_deleted.sum()), int(batch.is_real.sum())),
-            token_ids=batch.token_ids.astype(np.int64),
-            is_real=batch.is_real,
-            source_positions=np.minimum(column, num_kept - 1),
-            is_unscored=batch.is_spelled_special,
+        targets = self.whole_text_targets(
+            batch, noised, vocabulary, int(is_deleted.sum()), num_kept
         )
+        return noised, targets

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from bertwright.batches.arrays import BoolArray, FloatArray, IntArray
 from bertwright.batches.masking.selection import is_unspaced, shuffle_candidates, starts_unit
-from bertwright.batches.noising.noising import Noising, replace_text, require_single_text
+from bertwright.batches.noising.noising import replace_text, require_single_text
+from bertwright.batches.noising.whole_text import WholeTextNoising
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
@@ -16,7 +17,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.rng import CounterRng
 
 
-class Infilling(Noising):
+class Infilling(WholeTextNoising):
     """Each masked span becomes one mask token, and the decoder predicts the whole text.
 
     The spans cover a fraction ``masking_rate`` of the words. Their lengths are Poisson with mean
@@ -34,9 +35,6 @@ class Infilling(Noising):
     @property
     def mid_training_masking_rate(self) -> float:
         return self.masking_rate
-
-    def num_targets(self, length: int) -> int:
-        return length
 
     def add_noise(
         self, batch: SequenceBatch, vocabulary: Vocabulary, rng: CounterRng, progress: float
@@ -76,15 +74,8 @@ class Infilling(Noising):
         )
         source_positions[sequence, target] = order[sequence, position]
         noised = replace_text(batch, token_ids, source_positions, column < total)
-        return noised, self.make_targets(
-            noised,
-            vocabulary,
-            (int(is_masked.sum()), int(batch.is_real.sum())),
-            token_ids=batch.token_ids.astype(np.int64),
-            is_real=batch.is_real,
-            source_positions=np.minimum(column, total - 1),
-            is_unscored=batch.is_spelled_special,
-        )
+        targets = self.whole_text_targets(batch, noised, vocabulary, int(is_masked.sum()), total)
+        return noised, targets
 
     def _sample_spans(
         self, num_words: IntArray, length: int, rng: CounterRng
