@@ -2,7 +2,9 @@
 
 A run depends only on its recipe, its data and its budget, and its folder is named by a hash of
 these. Finished runs are therefore reused, also by other studies with the same arm, and interrupted
-runs resume. If two studies need the same run or the same text, one waits for the other.
+runs resume. If two studies need the same run or the same text, one waits for the other. The figures
+of a study's runs are also in its ``runs.json``, so that it continues on another machine without
+their folders.
 """
 
 import json
@@ -42,6 +44,9 @@ from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.pretraining.run_folder import fit_recipe_to_data
 from bertwright.training.pretraining_batches import PretrainingBatches
 
+RUNS_FILE = "runs.json"
+"""Figures of the runs of a study by the name of their folder, beside its results."""
+
 Log = Callable[[str], None]
 PickledRun = tuple[tuple[Path, ...], bytes]
 """Plugins to import, and a pickled run."""
@@ -75,7 +80,7 @@ class ArmRun:
         """True if nothing is left to train."""
         if is_model_folder(self.folder):
             return True
-        return not self.keeps_weights and self._stored_metrics().keys() >= set(
+        return not self.keeps_weights and self.stored_metrics().keys() >= set(
             self._measure_hashes().values()
         )
 
@@ -99,7 +104,7 @@ class ArmRun:
         shutil.rmtree(self.folder / "checkpoints", ignore_errors=True)
 
     def _measure(self) -> dict[str, float]:
-        stored, seed = self._stored_metrics(), self.recipe.seed
+        stored, seed = self.stored_metrics(), self.recipe.seed
         trained = TrainedArm(
             self.folder, Dataset.open(self.prepared.data), self.prepared.corpus, seed
         )
@@ -111,11 +116,17 @@ class ArmRun:
             metrics |= {f"{name}.{metric}": value for metric, value in stored[key].items()}
         return metrics
 
+    def restore(self, stored: Mapping[str, Mapping[str, float]]) -> None:
+        """Store metrics of this run from another machine, by the hash of their inputs."""
+        if not self._measures_file.is_file():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_text(self._measures_file, json.dumps(stored, indent=1) + "\n")
+
     @property
     def _measures_file(self) -> Path:
         return self.folder / "measures.json"
 
-    def _stored_metrics(self) -> dict[str, dict[str, float]]:
+    def stored_metrics(self) -> dict[str, dict[str, float]]:
         """Return the metrics computed earlier, by the hash of their inputs."""
         return read_results(self._measures_file)
 
@@ -162,6 +173,11 @@ def run_study(
         read_recipe(arm.recipe)  # raises before any text is prepared
     prepared = _prepare_arms(study, data, output)
     runs = plan_runs(study, prepared, output, max_seeds or study.seeds)
+    runs_file = output / study.name / RUNS_FILE
+    stored: Mapping[str, Any] = read_results(runs_file)
+    for run in runs.values():
+        if run.folder.name in stored:
+            run.restore(stored[run.folder.name])
     _require_compatible(study, runs)
     results: StudyResults = {arm: {} for arm in study.arms}
     arms = set(study.arms)
@@ -176,6 +192,9 @@ def run_study(
                 results[arm][seed] = metrics
                 log(f"{count} of {len(keys)}: {arm}, seed {seed}")
         arms = set() if max_seeds is None else _undecided_arms(study, results, max_seeds)
+    finished = {run.folder.name: run.stored_metrics() for run in runs.values()}
+    content = {**stored, **{name: metrics for name, metrics in finished.items() if metrics}}
+    write_text(runs_file, json.dumps(content, indent=1) + "\n")
     return {arm: dict(sorted(by_seed.items())) for arm, by_seed in results.items()}
 
 

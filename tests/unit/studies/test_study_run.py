@@ -1,6 +1,7 @@
 """Running studies: reuse, resumption, parallel runs, reports."""
 
 import json
+import shutil
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from bertwright.runtime.parallel import run_parallel
 from bertwright.studies import run as running
 from bertwright.studies.corpora import CorpusFolder, FileCorpus, StoryCorpus
 from bertwright.studies.report import REPORT_FILE, RESULT_FILE, report_lines, write_report
-from bertwright.studies.run import ArmRun, run_study
+from bertwright.studies.run import RUNS_FILE, ArmRun, run_study
 from bertwright.studies.study import StudyResults
 from bertwright.training.clock import Progress
 from bertwright.training.pretraining_batches import PretrainingBatches
@@ -93,6 +94,23 @@ def test_finished_runs_are_reused(
     monkeypatch.setattr(StoryCorpus, "write", fail)
     repeated = run_study(small_study(name="another", seeds=1), folder)
     assert repeated["one"][0] == results["one"][0]
+
+
+def test_a_study_continues_without_the_folders_of_its_runs(
+    folder: Path, results: StudyResults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = small_study()
+    copied = tmp_path / study.name / RUNS_FILE
+    copied.parent.mkdir()
+    shutil.copy(folder / study.name / RUNS_FILE, copied)
+    trained: list[int] = []
+    monkeypatch.setattr(ArmRun, "_train", lambda run: trained.append(run.recipe.seed))
+    assert run_study(study, tmp_path) == results
+    assert trained == []
+    # Only the runs of another seed are trained.
+    monkeypatch.setattr(ArmRun, "_measure", lambda run: results["one"][run.recipe.seed % 2])
+    run_study(study.model_copy(update={"seeds": 3}), tmp_path)
+    assert trained == [2, 2]
 
 
 def test_weights_are_needed_only_for_new_measures_and_arms(
