@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,7 +26,12 @@ from bertwright.models.model import Model
 from bertwright.models.retrieval_encoder import DenseEncoder, RetrievalEncoder
 from bertwright.models.saving import save_model
 from bertwright.models.scoring.likelihood import log_likelihoods, pseudo_log_likelihoods
-from bertwright.models.scoring.masked_states import final_objective, masked_hidden_states
+from bertwright.models.scoring.mask_predictions import (
+    TokenPrediction,
+    encode_masked,
+    predict_masked_tokens,
+)
+from bertwright.models.scoring.masked_states import final_objective
 from bertwright.models.text_batches import (
     BATCH_TOKENS,
     INT8_BATCH_TOKENS,
@@ -44,14 +49,6 @@ from bertwright.runtime.matmul_throughput import default_precision
 from bertwright.runtime.process import default_device
 
 FloatMatrix = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class TokenPrediction:
-    """A predicted token for a masked position."""
-
-    token: str
-    probability: float
 
 
 class TextModel:
@@ -220,48 +217,14 @@ class TextModel:
                 f"next tokens: use generate or score"
             )
         self._require_known_items(text)
-        mask, ids = self.tokenizer.special_tokens.mask, self.tokenizer.encode_with_masks(text)
-        if mask not in ids:
-            raise UserError(f"the text has no mask: write [MASK] for the token to predict ({text})")
-        token_ids = add_special_tokens(
-            ids,
-            self.tokenizer.special_tokens,
-            self.model.encoder.max_length,
-            self.model.recipe.assembly,
-        )
-        if token_ids.count(mask) < ids.count(mask):
-            raise UserError(
-                f"the text has masks after the model's {self.model.encoder.max_length} tokens: "
-                f"shorten it ({text[:40]}...)"
-            )
-        return token_ids
+        return encode_masked(self.model, self.tokenizer, text)
 
-    @torch.inference_mode()
     def fill_mask_ids(
         self, token_ids: Sequence[int], top_k: int = 5, language: str | None = None
     ) -> list[list[TokenPrediction]]:
         """Return predictions for the token ids of :meth:`encode_masked`; see :meth:`fill_mask`."""
-        mask = self.tokenizer.special_tokens.mask
-        input_ids = torch.tensor([list(token_ids)], device=self.device)
-        token_info = self._with_language(TokenInfo.from_token_ids(input_ids), input_ids, language)
-        is_masked = input_ids == mask
-        positions = is_masked[0].nonzero().T
-        hidden_states = masked_hidden_states(
-            self.model, input_ids, token_info, is_masked, positions, mask
-        )[0]
-        probabilities = require_finite_outputs(
-            torch.softmax(self.model.logits(hidden_states).float(), -1)
-        )
-        probabilities = probabilities.topk(min(top_k, len(self.tokenizer.ids)))
-        return [
-            [
-                TokenPrediction(self.tokenizer.id_to_token(int(i)), float(p))
-                for p, i in zip(row_probabilities, row_ids, strict=True)
-            ]
-            for row_probabilities, row_ids in zip(
-                probabilities.values, probabilities.indices, strict=True
-            )
-        ]
+        language_id = self.language_id(language)
+        return predict_masked_tokens(self.model, self.tokenizer, token_ids, top_k, language_id)
 
     def generate(
         self,

@@ -10,7 +10,8 @@ import torch
 from bertwright.core.config import did_you_mean, quote
 from bertwright.interop.onnx.model import OnnxModel
 from bertwright.models.retrieval_encoder import TextVectors
-from bertwright.models.text_model import FloatMatrix, TextModel, TokenPrediction
+from bertwright.models.scoring.mask_predictions import TokenPrediction
+from bertwright.models.text_model import FloatMatrix, TextModel
 from bertwright.retrieval.vectors.segment import split_vectors
 from bertwright.serving.batching import Batcher
 from bertwright.serving.errors import ApiError

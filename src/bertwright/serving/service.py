@@ -15,8 +15,9 @@ import numpy as np
 from fastapi import Request
 
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.scoring.mask_predictions import TokenPrediction
 from bertwright.models.text_batches import add_special_tokens
-from bertwright.models.text_model import FloatMatrix, TokenPrediction
+from bertwright.models.text_model import FloatMatrix
 from bertwright.serving.batching import BatchFunction, QueueClosed, QueueFull
 from bertwright.serving.errors import ApiError, shutdown_error
 from bertwright.serving.model_worker import ModelRegistry, ModelWorker
