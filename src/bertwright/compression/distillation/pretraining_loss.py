@@ -4,7 +4,7 @@ Sanh et al. (2019); Jiao et al. (2020); Sun et al. (2020).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,12 +22,13 @@ from bertwright.compression.distillation.requirements import (
     masked_objective_name,
     non_block_parameters,
     require_block_schedule,
+    require_only_vectors,
     require_same_sequences,
     require_same_shapes,
     require_same_vector_width,
 )
+from bertwright.compression.distillation.retokenized_texts import TextRetokenizer
 from bertwright.compression.distillation.stages import DistillationStage
-from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
@@ -77,15 +78,15 @@ class TeacherPretrainingDistillation:
     def build_loss(self, student: Model, data: Dataset) -> PretrainingDistillationLoss:
         """Return the distillation loss of a student.
 
-        Raises UserError if the tokenizers differ, if teacher and student do not share a
-        masked-token objective, unless the student has no objective and no outputs are compared, or
-        if the block schedule or the copied weights do not fit.
+        Raises UserError if the tokenizers differ, unless only text vectors are compared; if
+        teacher and student do not share a masked-token objective, unless the student has no
+        objective and no outputs are compared; or if the block schedule or the copied weights do not
+        fit.
         """
+        retokenizer = None
         if self.teacher.tokenizer.hash != data.tokenizer.hash:
-            raise UserError(
-                f"{data.path} was prepared with another tokenizer than the teacher's: prepare the "
-                f"text with the teacher's tokenizer"
-            )
+            require_only_vectors(student, self.stages, self.teacher, data)
+            retokenizer = TextRetokenizer(data.tokenizer, self.teacher)
         require_same_sequences(student, self.teacher.model)
         widths = student.recipe.vector_width, self.teacher.model.recipe.vector_width
         require_same_vector_width(self.stages, *widths)
@@ -93,7 +94,7 @@ class TeacherPretrainingDistillation:
         masked = None
         if student.recipe.objectives or any(isinstance(o, OutputLossConfig) for o in losses):
             masked = masked_objective_name(student, self.teacher.model)
-        loss = _TeacherPretrainingLoss(self, student, masked)
+        loss = _TeacherPretrainingLoss(self, student, masked, retokenizer)
         for stage, terms in zip(self.stages, loss.terms, strict=True):
             if stage.block_schedule is not None:
                 require_block_schedule(student, terms)
@@ -112,11 +113,13 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
         distillation: TeacherPretrainingDistillation,
         student: Model,
         objective_name: str | None,
+        retokenizer: TextRetokenizer | None = None,
     ) -> None:
         teacher, recipe = distillation.teacher, student.recipe
         precision = recipe.precision or default_precision(teacher.device)
         super().__init__(distillation.stages, recipe.encoder, teacher, precision)
         self.fingerprint, self._objective_name = distillation.fingerprint, objective_name
+        self._retokenizer = retokenizer
         self._visibilities = [
             teacher.model.encoder.visibility
             & combined_visibility(list(recipe.objectives_of(phase).values()))
@@ -148,6 +151,16 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
         num_masked = 0.0 if name is None else step.loss_counts[name]
         return _batch_counts(stage, num_sequences, step.num_tokens, num_masked)
 
+    def prepare_step(self, step: StepBatch[Batch], progress: Progress) -> StepBatch[Batch]:
+        prepared = super().prepare_step(step, progress)
+        if self._retokenizer is None:
+            return prepared
+        batches = [
+            replace(batch, teacher_batch=self._retokenizer(batch))
+            for batch in prepared.micro_batches
+        ]
+        return replace(prepared, micro_batches=batches)
+
     def compare(
         self,
         student_outputs: StudentOutputs[DeviceBatch],
@@ -158,13 +171,9 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
         batch, values = student_outputs.batch, student_outputs.tap_values
         targets = None if self._objective_name is None else batch.targets[self._objective_name]
         visibility = self._visibilities[student_outputs.progress.phase]
-        teacher_values = self.teacher_values(terms, batch.token_ids, batch.token_info, visibility)
-        document_ids = batch.token_info.document_ids
-        is_real = (
-            torch.ones_like(batch.token_ids, dtype=torch.bool)
-            if document_ids is None
-            else document_ids >= 0
-        )
+        read = batch if batch.teacher_batch is None else batch.teacher_batch
+        teacher_values = self.teacher_values(terms, read.token_ids, read.token_info, visibility)
+        is_real = _attention_mask(batch)
         student_logits = teacher_logits = torch.zeros((0, 1), device=batch.token_ids.device)
         if terms.compares_outputs:
             assert targets is not None, "outputs are compared at masked tokens"
@@ -192,10 +201,19 @@ class _TeacherPretrainingLoss(FrozenTeacherLoss[Batch, DeviceBatch]):
             fraction,
             self._student[0].vector_projection,
             self.teacher.vector_projection,
+            None if read is batch else _attention_mask(read),
         )
         num_masked = 0.0 if targets is None else targets.total_weight
         counts = len(batch.token_ids), batch.num_tokens, num_masked
         return inputs, _batch_counts(stage, *counts)
+
+
+def _attention_mask(batch: DeviceBatch) -> Tensor:
+    """Return the attention mask (B, L) bool of a batch."""
+    document_ids = batch.token_info.document_ids
+    if document_ids is None:
+        return torch.ones_like(batch.token_ids, dtype=torch.bool)
+    return document_ids >= 0
 
 
 def _batch_counts(

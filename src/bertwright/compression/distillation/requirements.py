@@ -8,7 +8,9 @@ from bertwright.compression.distillation.losses import DistillationTerms, Vector
 from bertwright.compression.distillation.losses.layers import LayerLoss
 from bertwright.compression.distillation.stages import DistillationStage
 from bertwright.core.errors import UserError
+from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
+from bertwright.models.text_model import TextModel
 from bertwright.training.distillation_loss import DISTILLATION_PREFIX
 
 
@@ -68,6 +70,31 @@ def require_same_vector_width(
             f"the student's vectors have {student_width} dimensions and the teacher's "
             f"{teacher_width}: pre-train the student with vectors.projection.width={teacher_width}"
         )
+
+
+def require_only_vectors(
+    student: Model, stages: Sequence[DistillationStage], teacher: TextModel, data: Dataset
+) -> None:
+    """Raise UserError unless a teacher with another tokenizer can be learned from.
+
+    Its text vectors can, by a student that reads whole texts forward, without masks.
+    """
+    losses = [loss for stage in stages for loss in stage.losses]
+    if not all(isinstance(loss, VectorLossConfig) for loss in losses):
+        raise UserError(
+            f"{data.path} was prepared with another tokenizer than the teacher's: prepare the text "
+            f"with the teacher's tokenizer, or learn its text vectors alone (--distillation leaf)"
+        )
+    reason = None
+    if student.recipe.objectives:
+        name = next(iter(student.recipe.objectives))
+        reason = f"no objective may change its texts: leave it out with objectives={{{name}: null}}"
+    elif student.recipe.assembly.num_directions > 1:
+        reason = "texts must be read forward only: choose another assembly"
+    elif "items" in (data.tokenizer.kind, teacher.tokenizer.kind):
+        reason = "items are not text: name a teacher with the student's tokenizer"
+    if reason is not None:
+        raise UserError(f"{data.path} has another tokenizer than the teacher, so {reason}")
 
 
 def require_block_schedule(student: Model, distillation_terms: DistillationTerms) -> None:

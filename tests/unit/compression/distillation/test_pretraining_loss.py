@@ -16,6 +16,7 @@ from bertwright.data.shards.dataset import Dataset
 from bertwright.interop.loading import load
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
+from bertwright.testing.toy import toy_text_model
 from bertwright.training.clock import Progress
 from bertwright.training.pretraining.losses import PretrainingLosses
 from bertwright.training.pretraining.pretrain import pretrain
@@ -218,6 +219,37 @@ def test_a_teacher_of_vectors_needs_no_objective(data: Dataset, tmp_path: Path) 
         pretrain(student, data, tmp_path / "other", distillation=other, quiet=True)
     with pytest.raises(UserError, match=r"has no objectives.*or name a --teacher"):
         pretrain(student, data, tmp_path / "alone", quiet=True)
+
+
+def test_a_teacher_of_vectors_may_have_another_tokenizer(data: Dataset, tmp_path: Path) -> None:
+    """The loss is the distance of the vectors of both models for the same texts."""
+    sentences = "assembly={kind: sentence-groups, sentences: 1, length: 32}"
+    changes = "objectives.masked=null", sentences, "phases=[{}]", "steps=2", "seed=3"
+    student = model_of(data, *changes)
+    recipe = student.model.recipe
+    (batch,) = PretrainingBatches(recipe, data)(Progress(0, 0.0)).micro_batches
+    assert batch.token_info.document_ids is not None
+    texts = [
+        data.tokenizer.decode(ids[documents >= 0].tolist())
+        for ids, documents in zip(batch.token_ids, batch.token_info.document_ids, strict=True)
+    ]
+    teacher = toy_text_model(["a bird of the red house", *texts], kind="byte-bpe")
+    assert teacher.tokenizer.hash != data.tokenizer.hash
+    distillation = DistillationRecipe.load("leaf").distillation(teacher)
+    loss = distillation.build_loss(student.model, data)
+    step = loss.prepare_step(PretrainingBatches(recipe, data)(Progress(0, 0.0)), Progress(0, 0.0))
+    losses = PretrainingLosses(recipe, student.model, distillation_loss=loss)
+    (measured,) = losses(step.micro_batches[0], Progress(0, 0.0)).values()
+    vectors = [model.embed(texts, normalise=True) for model in (student, teacher)]
+    expected = ((vectors[0] - vectors[1]) ** 2).sum(1).mean()
+    assert measured.sum.item() / measured.count == pytest.approx(expected, rel=1e-4)
+    result = pretrain(recipe, data, tmp_path / "out", distillation=distillation, quiet=True)
+    assert result.num_steps == 2
+    with pytest.raises(UserError, match=r"no objective may change.*objectives=\{masked: null\}"):
+        distillation.build_loss(model_of(data).model, data)
+    other = DistillationRecipe.load("distil-mlm").distillation(teacher)
+    with pytest.raises(UserError, match="learn its text vectors alone"):
+        other.build_loss(model_of(data).model, data)
 
 
 def test_a_narrower_student_keeps_its_projection(data: Dataset, tmp_path: Path) -> None:

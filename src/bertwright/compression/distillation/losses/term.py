@@ -24,6 +24,7 @@ class DistillationInputs:
         attention_mask: (B, L) bool, False for padding and filler sequences.
         fraction: completed fraction of the training, from 0 to 1.
         student_projection, teacher_projection: layers that map pooled vectors; None for none.
+        teacher_mask: (B, L') attention mask of the teacher, if it has other tokens.
     """
 
     student_outputs: Tensor
@@ -36,6 +37,7 @@ class DistillationInputs:
     fraction: float
     student_projection: VectorProjection | None = None
     teacher_projection: VectorProjection | None = None
+    teacher_mask: Tensor | None = None
 
 
 @dataclass(frozen=True)

@@ -47,11 +47,13 @@ class VectorLoss(DistillationTerm):
 
     def forward(self, inputs: DistillationInputs) -> Tensor:
         is_text = inputs.attention_mask.any(1)  # other sequences are fillers
+        mask = inputs.attention_mask
+        teacher_mask = mask if inputs.teacher_mask is None else inputs.teacher_mask
         student, teacher = (
-            self.vectors(values[OUTPUT_TAP], inputs.attention_mask, projection)[is_text]
-            for values, projection in (
-                (inputs.student_values, inputs.student_projection),
-                (inputs.teacher_values, inputs.teacher_projection),
+            self.vectors(values[OUTPUT_TAP], attention_mask, projection)[is_text]
+            for values, attention_mask, projection in (
+                (inputs.student_values, mask, inputs.student_projection),
+                (inputs.teacher_values, teacher_mask, inputs.teacher_projection),
             )
         )
         return (student - teacher).square().sum()
