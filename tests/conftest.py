@@ -24,7 +24,10 @@ from hypothesis import settings
 from bertwright.core.messages import print_once
 from bertwright.runtime.compiler import cpp_compiler
 from bertwright.runtime.process import configure_process
+from forked_processes import preloaded_processes
 from registrations import temporary_registrations
+
+__all__ = ["preloaded_processes"]
 
 configure_process()
 
@@ -54,7 +57,7 @@ def pytest_unconfigure() -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests that need real data, a browser, a compiler, a GPU or none, and deselect those that
     cannot run here, and without ``--full`` those that repeat another recipe."""
-    has_gpu, deselected = torch.cuda.is_available(), list[pytest.Item]()
+    has_gpu, deselected = torch.cuda.is_available(), set[pytest.Item]()
     for fixture, marker, is_available in (
         ("shared_data", "real_data", SHARED_DATA.is_dir()),
         ("browser", "browser", CHROMIUM is not None),
@@ -70,9 +73,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(marker)
             if not is_available and item.get_closest_marker(marker):
-                deselected.append(item)
+                deselected.add(item)
     if deselected:
-        config.hook.pytest_deselected(items=deselected)
+        config.hook.pytest_deselected(items=[item for item in items if item in deselected])
         items[:] = [item for item in items if item not in deselected]
 
 

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
-from short_runs import shorten
-
 forks = multiprocessing.get_context("forkserver")
-forks.set_forkserver_preload(["bertwright.training.pretraining.pretrain"])
+forks.set_forkserver_preload(["bertwright.studies.run", "bertwright.tasks.finetuning.finetune"])
+
+
+@pytest.fixture
+def preloaded_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the processes of ``run_parallel`` with PyTorch imported already."""
+    monkeypatch.setattr("bertwright.runtime.parallel.get_context", lambda method: forks)
 
 
 def together(run: Callable[..., Any], *arguments: Any, num_processes: int = 2) -> None:
@@ -33,6 +37,9 @@ def together(run: Callable[..., Any], *arguments: Any, num_processes: int = 2) -
 def _run_rank(
     rank: int, num_processes: int, port: int, run: Callable[..., Any], arguments: tuple[Any, ...]
 ) -> None:
+    # Importing it takes a while.
+    from short_runs import shorten
+
     values = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_processes, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in values.items()}, MASTER_ADDR="127.0.0.1")
     shorten(pytest.MonkeyPatch())

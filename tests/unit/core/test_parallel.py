@@ -36,6 +36,7 @@ def test_jobs_run_in_this_process_without_semaphores(without_semaphores, capfd):
     assert "No space left" in capfd.readouterr().err
 
 
+@pytest.mark.usefixtures("preloaded_processes")
 @pytest.mark.parametrize("processes", [1, 2])
 def test_exception_stops_all_jobs(processes: int) -> None:
     with pytest.raises(ValueError, match="the second one"):
@@ -43,6 +44,7 @@ def test_exception_stops_all_jobs(processes: int) -> None:
     assert not active_children()
 
 
+@pytest.mark.usefixtures("preloaded_processes")
 def test_killed_process_raises() -> None:
     with pytest.raises(UserError, match="use fewer processes"):
         list(run_parallel([kill_itself, kill_itself], 2))

@@ -131,6 +131,7 @@ def test_weights_are_needed_only_for_new_measures_and_arms(
         run_study(started, tmp_path, data=data)
 
 
+@pytest.mark.usefixtures("preloaded_processes")
 def test_parallel_runs_agree_and_import_plugins(
     tmp_path: Path, data: Path, results: StudyResults, temporary_plugins: None
 ) -> None:
