@@ -28,6 +28,7 @@ FEW_STEPS = ("steps=2", "batch_tokens=256", "phases=[{length: 64}]", "compile=fa
 TOY_SIZES = {
     "--vocab-size 8192": "--vocab-size 300",
     "doctor data modern-mini": "doctor data modern-mini --quick",
+    "pretrain modern-mini": "pretrain modern-tiny",
     "--budget 20m": shlex.join(FEW_STEPS),
     "--seeds 3": "--seeds 2 epochs=1",
     "--budget 10m": "--seeds 1 --budget 1s",
