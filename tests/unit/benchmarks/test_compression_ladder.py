@@ -1,5 +1,6 @@
 """Comparison of compressions: every run once, and the figures of every form."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from benchmarks.compression.compare import run_plan
 from benchmarks.compression.plan import CompressionPlan
 from benchmarks.compression.summary import BATCH_SIZE, SEQUENCE_LENGTH, summarise_variants
 from bertwright.core.errors import UserError
+from bertwright.interop.onnx.manifest import is_onnx_folder
+from bertwright.timing.artefacts import Artefact, interleaved_seconds
 from checkout import CHECKOUT, EXAMPLES
 
 LADDER = EXAMPLES / "compression" / "ladder.yaml"
@@ -108,6 +111,15 @@ def test_every_form_is_scored_measured_and_timed_once(
         tmp_path / "models",
     )
     monkeypatch.setattr(compression, "TIMED_SHAPES", ((1, 8, 1),))
+    timed: list[Artefact] = []
+
+    def seconds(artefacts: Sequence[Artefact], *settings: Any) -> list[list[float]]:
+        """Return the seconds of the graph for every artefact; each would need a process."""
+        timed.extend(artefacts)
+        (graph,) = (artefact for artefact in artefacts if is_onnx_folder(artefact.folder))
+        return interleaved_seconds([graph], *settings) * len(artefacts)
+
+    monkeypatch.setattr(compression, "interleaved_seconds", seconds)
     rows = run_plan(plan, tmp_path, models, ["scores", "times"], 1, no_log)
     whole, _, half, graph, second, _ = rows
     assert [(r["task"], r["variant"], r["form"]) for r in rows] == [
@@ -120,6 +132,7 @@ def test_every_form_is_scored_measured_and_timed_once(
     ]
     assert whole["kept"] == 100
     assert whole["smaller"] == whole["faster_1x8"] == 1
+    assert len(set(timed)) == len(timed) == 4
     assert "faster_1x8" not in second
     assert not [folder for folder in models.iterdir() if folder.name.startswith("second-whole")]
     assert half["scores"] == graph["scores"]
@@ -139,6 +152,7 @@ def test_every_form_is_scored_measured_and_timed_once(
     assert run_plan(plan, tmp_path, models, [], 1, no_log) == rows
 
 
+@pytest.mark.usefixtures("preloaded_processes")
 def test_missing_models_are_not_timed(task_folder: Path, tmp_path: Path) -> None:
     only_whole = {"whole": {}}
     plan = CompressionPlan.model_validate(plan_data(task_folder, variants=only_whole, seeds=1))

@@ -137,7 +137,7 @@ def test_the_trainer_stops_and_is_evaluated(
     tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
-    arm = TrainerArm(ModernBertSetting(0.3, 0.02, 5e-3), minutes=0.03, seed=1)
+    arm = TrainerArm(ModernBertSetting(0.3, 0.02, 5e-3), minutes=0.003, seed=1)
     results = LearningResults(tmp_path, Dataset.open(data_folder), PLAN)
     run_module(*learning.training_command(arm, "tiny", data_folder, tmp_path / "model"))
     record = json.loads((tmp_path / "model" / "training.json").read_text())
