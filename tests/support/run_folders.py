@@ -1,5 +1,6 @@
 """The folders of pre-training runs: their weights and evaluations."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,5 +35,16 @@ def stop_at(step: int) -> Callable[[CheckpointManager], None]:
     def prune(checkpoints: CheckpointManager) -> None:
         if (checkpoints.folder / f"step-{step:08d}").exists():
             raise KeyboardInterrupt
+
+    return prune
+
+
+def copy_at(step: int, copy: Path) -> Callable[[CheckpointManager], None]:
+    """Return a replacement of ``prune`` that copies a run's folder after a step, as a kill leaves
+    it."""
+
+    def prune(checkpoints: CheckpointManager) -> None:
+        if (checkpoints.folder / f"step-{step:08d}").exists() and not copy.exists():
+            shutil.copytree(checkpoints.folder.parent, copy)
 
     return prune

@@ -29,7 +29,7 @@ from bertwright.training.reporters.loss_plot import save_loss_plot
 from bertwright.training.reporters.metrics_file import read_metrics
 from bertwright.training.step_monitor import NonFiniteError
 from forked_processes import forks
-from run_folders import assert_equal, evaluations_of, stop_at, weights
+from run_folders import assert_equal, copy_at, evaluations_of, stop_at, weights
 from small_recipe import CHANGES, small
 from toy_recipes import SYSTEMS, toy
 
@@ -155,21 +155,22 @@ def test_a_stop_at_any_step_changes_nothing(data: Dataset, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_every_system_is_trained_stopped_and_resumed(
+def test_every_system_is_trained_and_resumed_after_a_kill(
     rich_data: Dataset, tmp_path: Path, system: str
 ) -> None:
     data = rich_data
     every = ("checkpoint_every=5", "evaluate_every=5")
     changes = ("steps=8", *every, "text.tokenizer.kind=wordpiece")
     recipe = toy(system, *changes)
-    pretrain(recipe, data, tmp_path / "whole")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bertwright.training.checkpoints.CheckpointManager._delete_old", stop_at(5))
-        with pytest.raises(KeyboardInterrupt):
-            pretrain(recipe, data, tmp_path / "cut")
-    pretrain(recipe, data, tmp_path / "cut", resume=True)
-    assert_equal(tmp_path / "whole", tmp_path / "cut")
-    load_model(tmp_path / "cut")
+        patch.setattr(
+            "bertwright.training.checkpoints.CheckpointManager._delete_old",
+            copy_at(5, tmp_path / "killed"),
+        )
+        pretrain(recipe, data, tmp_path / "whole")
+    pretrain(recipe, data, tmp_path / "killed", resume=True)
+    assert_equal(tmp_path / "whole", tmp_path / "killed")
+    load_model(tmp_path / "killed")
 
 
 def test_a_compiled_run_resumes_bit_for_bit(data: Dataset, tmp_path: Path) -> None:
