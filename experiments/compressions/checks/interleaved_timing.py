@@ -8,7 +8,8 @@ from experiments.compressions.toy_models import ToyModels
 
 TASK = "sentiment"
 SHAPE = {"batch_size": 32, "max_length": 32, "threads": 1}
-STEPS, ROUNDS, QUICK_ROUNDS = 20, 30, 8
+STEPS, QUICK_STEPS = 20, 4
+ROUNDS, QUICK_ROUNDS = 30, 8
 CONFIDENCE_LEVEL = 0.999
 """The level of the interval of the copies; 95 % would exclude 1 in one check of twenty."""
 
@@ -18,8 +19,8 @@ def run(toy: ToyModels) -> CheckResults:
     whole, half = toy.folder / TASK, toy.folder / "meter-half"
     untrained_model(toy.fine_tuned(TASK), ModelShape(2)).save(half)
     artefacts = [Artefact(folder, "float32") for folder in (whole, whole, half)]
-    rounds = QUICK_ROUNDS if toy.is_quick else ROUNDS
-    first, copy, short = interleaved_seconds(artefacts, SHAPE, STEPS, rounds)
+    steps, rounds = (QUICK_STEPS, QUICK_ROUNDS) if toy.is_quick else (STEPS, ROUNDS)
+    first, copy, short = interleaved_seconds(artefacts, SHAPE, steps, rounds)
     low, high = ratio_interval(first, copy, CONFIDENCE_LEVEL)
     yield ExpectedValue("one, in the interval of the ratio of two copies", 1.0, low, high)
     ratios, speed_ups = (
