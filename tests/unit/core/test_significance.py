@@ -30,12 +30,20 @@ def simulate_texts(
     return generator.binomial(denominators, generator.beta(7, 3, number)), denominators
 
 
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Resample less often: what an interval covers hardly depends on it."""
+    monkeypatch.setattr("bertwright.core.significance.NUM_RESAMPLES", 400)
+
+
+@pytest.mark.usefixtures("few_resamples")
 def test_interval_coverage() -> None:
     generator = np.random.default_rng(0)
     intervals = [bootstrap_ratio(*simulate_texts(generator), seed=n) for n in range(SIMULATIONS)]
     assert 0.93 <= np.mean([i.low <= 0.7 <= i.high for i in intervals]) <= 0.97
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_paired_interval_coverage() -> None:
     generator, num_covered = np.random.default_rng(1), 0
     for number in range(SIMULATIONS):
@@ -48,6 +56,7 @@ def test_paired_interval_coverage() -> None:
     assert 0.93 <= num_covered / SIMULATIONS <= 0.97
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_two_sample_interval_coverage() -> None:
     """Both groups are resampled, also if one is much smaller."""
     generator = np.random.default_rng(2)
@@ -61,13 +70,11 @@ def test_two_sample_interval_coverage() -> None:
     assert np.isnan(bootstrap_mean_difference(np.zeros(1), np.zeros(40)).low)
 
 
+@pytest.mark.usefixtures("few_resamples")
 @pytest.mark.parametrize("runs", [3, 6])
 @pytest.mark.parametrize("deviation", [0.005, 0.05])
-def test_runs_interval_false_positive_rate(
-    runs: int, deviation: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_runs_interval_false_positive_rate(runs: int, deviation: float) -> None:
     """The rate is lower if runs hardly differ."""
-    monkeypatch.setattr("bertwright.core.significance.NUM_RESAMPLES", 400)
     generator, num_significant = np.random.default_rng(runs), 0
     for number in range(400):
         denominators, rates = generator.integers(8, 25, 60), generator.beta(8.5, 1.5, 60)
