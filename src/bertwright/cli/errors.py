@@ -2,8 +2,10 @@
 
 import errno
 import os
+import re
 import sys
 import tempfile
+from typing import Any
 
 import typer
 
@@ -12,24 +14,42 @@ from bertwright.core.errors import TrainingInterrupted, UserError
 _OUTPUT_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 """Errors of a standard output, or a file system for temporary files, that accepts no more data."""
 
+# Typer comes with a copy of Click, or imports it: the base of this class is public in neither.
+UsageError: Any = typer.BadParameter.__bases__[0]
+
+_SUGGESTIONS = re.compile(r"[.( ]+(?:Possible options|Did you mean(?: one of)?):? ([^?)]+).*$")
+_REPLACEMENTS = {"option: ": "option ", "Value error, ": "", ": Input should": ": it should"}
+
 
 def run_app(app: typer.Typer, program: str = "bertwright") -> None:
-    """Run a command line; after a user error, print one sentence and exit with code 2."""
+    """Run a command line; after a user error, print one sentence and exit with code 2.
+
+    A usage error of Click is a user error too.
+    """
     # The standard streams may have been closed by a shell.
     sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     try:
         try:
-            app()
+            exit_code = app(standalone_mode=False)
         finally:
             sys.stdout.flush()
+        sys.exit(exit_code)
     except UserError as error:
         print(f"{program}: {error}", file=sys.stderr)
         sys.exit(2)
     except TrainingInterrupted as interrupted:
         print(f"{program}: {interrupted}", file=sys.stderr)
         sys.exit(interrupted.exit_code)
+    except typer.Abort:
+        print(f"{program}: aborted", file=sys.stderr)
+        sys.exit(1)
+    except UsageError as error:
+        message = usage_message(error, program)
+        if message:
+            print(f"{program}: {message}", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:
         if error.filename is not None:
             print(f"{program}: {error.filename}: {error.strerror}: name another", file=sys.stderr)
@@ -41,3 +61,23 @@ def run_app(app: typer.Typer, program: str = "bertwright") -> None:
         else:
             raise
         sys.exit(2)
+
+
+def usage_message(error: Any, program: str) -> str:
+    """Return one sentence: what is wrong, the names that are similar, and the command for help.
+
+    It is empty if the help itself was printed, because a command has no arguments.
+    """
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return ""
+    problem = " ".join(error.format_message().split()).rstrip(".")
+    for words, replacement in _REPLACEMENTS.items():
+        problem = problem.replace(words, replacement)
+    command = program if error.ctx is None else error.ctx.command_path
+    suggestions = _SUGGESTIONS.search(problem)
+    if suggestions is None:
+        remedy = f"see {command} --help"
+    else:
+        problem = problem[: suggestions.start()]
+        remedy = f"write {suggestions[1].replace(', ', ' or ')}, or see {command} --help"
+    return str(UserError(f"{problem[:1].lower()}{problem[1:]}: {remedy}"))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from bertwright.cli.errors import UsageError
 from bertwright.cli.output import log
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import TrainingInterrupted, UserError
@@ -36,6 +37,14 @@ class DocumentedCommand(TyperCommand):
         super().__init__(*args, **kwargs)
         paragraphs = cleandoc(self.help or "").split("\n\n")
         self.help = "\n\n".join(paragraph.replace("\n", " ") for paragraph in paragraphs)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments; errors name this command, also those of the parser of options."""
+        try:
+            return super().parse_args(ctx, args)
+        except UsageError as error:
+            error.ctx = error.ctx or ctx
+            raise
 
 
 class ComputingCommand(DocumentedCommand):

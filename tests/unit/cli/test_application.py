@@ -66,7 +66,7 @@ def test_the_version_is_that_of_the_package() -> None:
 def test_a_mistake_is_one_sentence_and_exit_code_2(
     error: UserError, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fails() -> None:
+    def fails(**_settings: object) -> None:
         raise error
 
     monkeypatch.setattr(application, "app", fails)
@@ -74,3 +74,53 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
         application.main()
     out, err = capsys.readouterr()
     assert (exit_info.value.code, out, err) == (2, "", f"bertwright: {error}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "named", "command"),
+    [
+        (["evaluate", "--sute", "retrieval"], ["--sute", "--suite"], "evaluate"),
+        (["predict", "model", "--qqqq"], ["--qqqq"], "predict"),
+        (["predict", "model", "-q"], ["-q"], "predict"),
+        (["predict"], ["'model'"], "predict"),
+        (["predict", "model", "file", "surplus"], ["surplus"], "predict"),
+        (["get", "--output"], ["--output"], "get"),
+        (["vocab", "extend", "--vocab-size"], ["--vocab-size"], "vocab extend"),
+        (["vocab", "extent"], ["extent", "extend"], "vocab"),
+        (["evalute"], ["evalute", "evaluate"], "bertwright"),
+        (["export", "model", "--to", "elsewhere", "-o", "x"], ["--to", "elsewhere"], "export"),
+        (["export", "model", "--to", "onnx"], ["--output"], "export"),
+        (["pretrain", "data", "-o", "x", "--seed", "one"], ["--seed"], "pretrain"),
+        (["search", "index", "--top", "0"], ["--top"], "search"),
+        (["export", "a\x1b[2J\nb", "-o", "c", "d"], ["extra"], "export"),
+    ],
+)
+def test_a_usage_error_is_one_sentence_that_names_the_word_and_the_help(
+    words: list[str],
+    named: list[str],
+    command: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bertwright", *words])
+    with pytest.raises(SystemExit) as exit_info:
+        application.main()
+    out, err = capsys.readouterr()
+    sentence = err.removesuffix("\n")
+    assert (exit_info.value.code, out) == (2, "")
+    assert sentence.startswith("bertwright: ")
+    assert sentence.isprintable()
+    assert sentence.endswith(f"{command} --help")
+    assert all(name in sentence for name in named), sentence
+
+
+@pytest.mark.parametrize("words", [[], ["vocab"]])
+def test_a_command_without_arguments_prints_only_its_help(
+    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bertwright", *words])
+    with pytest.raises(SystemExit):
+        application.main()
+    out, err = capsys.readouterr()
+    assert "--help" in out
+    assert err == ""
