@@ -10,7 +10,7 @@ import typer
 from benchmarks.markdown_sections import DocumentOption
 from benchmarks.options import parse_numbers, publish, write_experiment
 from bertwright.cli.output import JsonOption, log, print_result, print_results
-from bertwright.core.files import output_lock
+from bertwright.core.files import output_lock, require_writable_folder
 
 app = typer.Typer()
 
@@ -26,6 +26,7 @@ ProcessesOption = Annotated[
 @contextmanager
 def _locked(output: Path) -> Generator[None]:
     """Lock the folder of the results."""
+    require_writable_folder(output)
     output.mkdir(parents=True, exist_ok=True)
     with output_lock(output):
         yield

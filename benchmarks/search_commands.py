@@ -7,7 +7,7 @@ import typer
 
 from benchmarks.markdown_sections import DocumentOption
 from benchmarks.options import parse_numbers, publish
-from bertwright.cli.output import JsonOption, log
+from bertwright.cli.output import JsonOption, check_output_file, check_output_folder, log
 from bertwright.core.files import atomic_file, output_lock
 
 app = typer.Typer()
@@ -15,7 +15,12 @@ app = typer.Typer()
 
 @app.command()
 def retrieval(
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of indexes and results.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="Folder of indexes and results.", callback=check_output_folder
+        ),
+    ],
     models: Annotated[
         list[Path] | None,
         typer.Argument(metavar="[MODEL...]", help="Model folders, of any representation."),
@@ -31,7 +36,8 @@ def retrieval(
     training_pairs: Annotated[
         Path | None,
         typer.Option(
-            help="Write the pairs of all synsets without queries, to train models, and end."
+            help="Write the pairs of all synsets without queries, to train models, and end.",
+            callback=check_output_file,
         ),
     ] = None,
     document: DocumentOption = None,

@@ -8,7 +8,7 @@ import typer
 
 from benchmarks.markdown_sections import DocumentOption
 from benchmarks.options import parse_numbers, publish
-from bertwright.cli.output import JsonOption, log
+from bertwright.cli.output import JsonOption, check_output_file, log
 
 app = typer.Typer()
 
@@ -38,7 +38,12 @@ def pretrain(
 @app.command()
 def minutes(
     study: Annotated[Path, typer.Argument(help="Study of equal time, as a YAML file.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="Study to write, with steps.")],
+    output: Annotated[
+        Path,
+        typer.Option(
+            "-o", "--output", help="Study to write, with steps.", callback=check_output_file
+        ),
+    ],
     folder: Annotated[Path, typer.Option(help="Folder of the study, which keeps its text.")],
     rounds: Annotated[int, typer.Option(min=3, help="Number of interleaved rounds.")] = 7,
 ) -> None:

@@ -8,7 +8,13 @@ import typer
 
 from benchmarks.markdown_sections import DocumentOption
 from bertwright.cli.errors import run_app
-from bertwright.cli.output import JsonOption, PlotOption, log, print_result
+from bertwright.cli.output import (
+    JsonOption,
+    PlotOption,
+    check_output_folder,
+    log,
+    print_result,
+)
 
 app = typer.Typer(
     help="Check every recipe, analysis and compression, and write their tables.",
@@ -84,7 +90,13 @@ def compressions(
     names: NamesArgument = None,
     quick: QuickOption = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A folder that keeps finished checks.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="A folder that keeps finished checks.",
+            callback=check_output_folder,
+        ),
     ] = None,
     document: DocumentOption = None,
     plot: PlotOption = None,
@@ -109,7 +121,13 @@ def compressions(
 @app.command()
 def compression_table(
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="A folder for times measured here.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="A folder for times measured here.",
+            callback=check_output_folder,
+        ),
     ] = None,
     document: DocumentOption = None,
     as_json: JsonOption = False,

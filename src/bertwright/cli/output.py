@@ -8,19 +8,28 @@ from typing import Annotated, Any
 
 import typer
 
-from bertwright.core.files import require_writable
+from bertwright.core.files import require_writable, require_writable_folder
+
+# Outputs are checked before anything is computed, which may take hours.
 
 
-def _require_writable(path: Path | None) -> Path | None:
+def check_output_file(path: Path | None) -> Path | None:
+    """Return the value of an option; UserError if the file cannot be written."""
     if path is not None:
         require_writable(path)
     return path
 
 
-# Checked before the plot is computed, which may take hours.
+def check_output_folder(path: Path | None) -> Path | None:
+    """Return the value of an option; UserError if no files can be written into the folder."""
+    if path is not None:
+        require_writable_folder(path)
+    return path
+
+
 PlotOption = Annotated[
     Path | None,
-    typer.Option(help="A PNG file that shows the same.", callback=_require_writable),
+    typer.Option(help="A PNG file that shows the same.", callback=check_output_file),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 

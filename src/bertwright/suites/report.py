@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bertwright.core.errors import UserError
-from bertwright.core.files import output_lock, write_text
+from bertwright.core.files import output_lock, require_writable, write_text
 from bertwright.core.optional_dependencies import require_library
 from bertwright.interop.loading import load
 from bertwright.models.text_model import TextModel
@@ -55,6 +55,8 @@ def evaluate_suite(
     require_evaluable(models)
     if with_mteb:
         require_library("mteb", "mteb")
+    for name in (REPORT_FILE, PAGE_FILE):
+        require_writable(output / name)
     output.mkdir(parents=True, exist_ok=True)
     with output_lock(output):
         reason = None

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -124,3 +125,27 @@ def test_a_command_without_arguments_prints_only_its_help(
     out, err = capsys.readouterr()
     assert "--help" in out
     assert err == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "analyse missing -o OUTPUT",
+        "compare bert gpt --data missing -o OUTPUT",
+        "embed missing -o OUTPUT",
+        "evaluate missing --data missing --suite -o OUTPUT",
+        "evaluate missing --data missing --errors OUTPUT",
+        "mine missing --pairs missing -o OUTPUT",
+        "study run missing -o OUTPUT",
+        "trace --model missing --text text --html OUTPUT",
+        "view missing text -o OUTPUT",
+    ],
+)
+def test_outputs_are_checked_before_anything_is_read(words: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    output = tmp_path / "file" / "child"
+    result = CliRunner().invoke(
+        application.app, [str(output) if word == "OUTPUT" else word for word in words.split()]
+    )
+    assert isinstance(result.exception, UserError)
+    assert str(result.exception).startswith(f"{output} cannot be created")

@@ -140,6 +140,16 @@ def test_names_of_baselines_are_not_names_of_models(suite, data, model, tmp_path
         evaluate_suite(suite.select(["grammar"]), data, {WORDS_ALONE: model}, tmp_path)
 
 
+@pytest.mark.parametrize("name", [PAGE_FILE, REPORT_FILE])
+def test_reports_that_cannot_be_written_are_refused_before_the_tasks(
+    name, suite, data, model, tmp_path
+) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(UserError, match=f"{name} is a folder"):
+        evaluate_suite(suite.select(["grammar"]), data, {"model": model}, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
 def test_graphs_are_refused(suite, data, tmp_path) -> None:
     graph = toy_text_model(TEXTS)
     for module in graph.model.modules():

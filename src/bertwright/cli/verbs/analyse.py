@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertwright.cli.options import CompareWithOption, MaxLengthOption, ModelArgument, PluginOption
-from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.output import JsonOption, check_output_folder, log, print_result
 from bertwright.core.errors import UserError
 
 if TYPE_CHECKING:
@@ -47,7 +47,13 @@ def analyse(
         typer.Option(help="Prepared data that the model was trained on, for novelty."),
     ] = None,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for findings, plots and the HTML report.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Folder for findings, plots and the HTML report.",
+            callback=check_output_folder,
+        ),
     ] = Path("analysis"),
     max_examples: Annotated[int, typer.Option(min=1, help="Read at most N texts.")] = 200,
     max_length: MaxLengthOption = 128,

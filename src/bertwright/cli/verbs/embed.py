@@ -16,7 +16,7 @@ from bertwright.cli.options import (
     PrecisionOption,
     refuse_options,
 )
-from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.output import JsonOption, check_output_file, log, print_result
 
 if TYPE_CHECKING:
     from bertwright.models.late_chunking import TextChunks
@@ -43,6 +43,7 @@ def embed(
             help="Write a file instead of JSON lines: a NumPy array (N, D), a SciPy sparse matrix "
             "of token weights (.npz), or the vectors of all tokens and the length of every text "
             "(.npz).",
+            callback=check_output_file,
         ),
     ] = None,
     text_role: Annotated[

@@ -14,7 +14,13 @@ from bertwright.cli.options import (
     load_predictor,
     refuse_options,
 )
-from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.output import (
+    JsonOption,
+    check_output_file,
+    check_output_folder,
+    log,
+    print_result,
+)
 from bertwright.cli.task_options import with_options
 from bertwright.core.errors import UserError
 
@@ -76,13 +82,15 @@ def evaluate(
             "-o",
             "--output",
             help="Folder of the report of --suite; what it holds already is not computed again.",
+            callback=check_output_folder,
         ),
     ] = None,
     errors: Annotated[
         Path | None,
         typer.Option(
             help="Write the wrong predictions of a fine-tuned model as JSON lines, the most "
-            "confident first."
+            "confident first.",
+            callback=check_output_file,
         ),
     ] = None,
     ensemble: EnsembleOption = None,
@@ -121,13 +129,11 @@ def _evaluate_model(
     options: GenerationOptions,
     as_json: bool,
 ) -> None:
-    from bertwright.core.files import atomic_file, require_writable
+    from bertwright.core.files import atomic_file
     from bertwright.interop.loading import load
     from bertwright.tasks.evaluation import evaluate as evaluation
     from bertwright.tasks.finetuning.result_folder import write_json_lines
 
-    if errors is not None:
-        require_writable(errors)
     model = load_predictor([folder, *ensemble]) if ensemble else load(folder)
     options.apply(model)
     result = evaluation.evaluate(model, data, with_baselines=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from bertwright.cli.options import PluginOption, PrecisionOption, refuse_options
-from bertwright.cli.output import JsonOption, print_result
+from bertwright.cli.output import JsonOption, check_output_file, print_result
 from bertwright.cli.verbs.index import SearchModelOption
 
 if TYPE_CHECKING:
@@ -24,7 +24,13 @@ def mine(
     context: typer.Context,
     index: Annotated[Path, typer.Argument(help="Folder that bertwright index has written.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Training file to write (.jsonl).")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Training file to write (.jsonl).",
+            callback=check_output_file,
+        ),
     ],
     pairs: Annotated[
         Path | None,
@@ -80,7 +86,7 @@ def mine(
     negative.
     """
     from bertwright.core.errors import UserError
-    from bertwright.core.files import atomic_file, require_writable
+    from bertwright.core.files import atomic_file
     from bertwright.retrieval.generated_queries import generate_queries
     from bertwright.retrieval.mining import MiningConfig, mine_negatives
     from bertwright.retrieval.reranking import CrossEncoder
@@ -92,7 +98,6 @@ def mine(
         raise UserError("--generator writes the queries itself: leave --pairs out")
     if output.suffix in OTHER_TABLE_SUFFIXES:
         raise UserError(f"{output}: -o writes JSON lines: name a .jsonl file")
-    require_writable(output)
     if generator is not None:
         refuse_options(context, "these are columns of --pairs", "text", "pair")
     if keep_all or margin is not None:

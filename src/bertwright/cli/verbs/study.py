@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from bertwright.cli.options import ComputingCommand, DocumentedCommand, PluginOption
-from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.output import JsonOption, check_output_folder, log, print_result
 from bertwright.core.errors import TrainingInterrupted, UserError
 
 if TYPE_CHECKING:
@@ -49,7 +49,13 @@ def run(
         ),
     ] = None,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for runs and results; may be shared.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Folder for runs and results; may be shared.",
+            callback=check_output_folder,
+        ),
     ] = Path("studies"),
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of repetitions, instead of the study's.")
@@ -106,7 +112,13 @@ def compare(
     second: Annotated[str, typer.Argument(metavar="RECIPE", help="Another recipe.")],
     data: Annotated[Path, typer.Option(help="Prepared data folder.")],
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="Folder for runs and results.")
+        Path,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Folder for runs and results.",
+            callback=check_output_folder,
+        ),
     ] = Path("comparison"),
     budget: Annotated[str, typer.Option(help="Training time of each run: 90s, 10m, 1h.")] = "10m",
     seeds: Annotated[

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from bertwright.cli.options import PluginOption
-from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.output import JsonOption, check_output_file, log, print_result
 from bertwright.cli.verbs.recipes import split_recipe_and_overrides
 
 if TYPE_CHECKING:
@@ -39,7 +39,10 @@ def trace(
     sequence: Annotated[int, typer.Option(min=0, help="Index of the sequence.")] = 0,
     epoch: Annotated[int, typer.Option(min=0, help="Epoch.")] = 0,
     top_k: Annotated[int, typer.Option(min=1, help="Number of predictions per target.")] = 3,
-    html: Annotated[Path | None, typer.Option(help="Write a self-contained HTML page.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Write a self-contained HTML page.", callback=check_output_file),
+    ] = None,
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:

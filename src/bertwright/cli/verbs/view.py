@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from bertwright.cli.options import CompareWithOption, MaxLengthOption, ModelArgument
-from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.output import JsonOption, check_output_file, log, print_result
 
 
 def view(
@@ -25,9 +25,9 @@ def view(
     ] = None,
     max_examples: Annotated[int, typer.Option(min=1, help="Show at most N texts.")] = 10,
     compare_with: CompareWithOption = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Output file.")] = Path(
-        "view.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="Output file.", callback=check_output_file)
+    ] = Path("view.html"),
     max_length: MaxLengthOption = 128,
     as_json: JsonOption = False,
 ) -> None:

@@ -12,6 +12,7 @@ from bertwright.core.files.checks import (
     require_file,
     require_new_folder,
     require_writable,
+    require_writable_folder,
 )
 from bertwright.core.files.destination import is_stream, open_stream
 from bertwright.core.files.disk import explain_full_disk, output_lock
@@ -48,6 +49,7 @@ __all__ = [
     "require_file",
     "require_new_folder",
     "require_writable",
+    "require_writable_folder",
     "sync_folder",
     "write_text",
 ]

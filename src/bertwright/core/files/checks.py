@@ -48,10 +48,26 @@ def require_writable(file: Path) -> None:
     require_creatable(resolve_output(file))
 
 
+def require_writable_folder(folder: Path) -> None:
+    """Raise UserError if no files can be written into a folder, which may not exist yet."""
+    require_local(folder)
+    target = resolve_output(folder)
+    if target.is_dir():
+        _require_new_file(target, target)
+    elif target.exists():
+        raise UserError(f"{folder} is a file: name a folder")
+    else:
+        require_creatable(target)
+
+
 def require_creatable(path: Path) -> None:
     """Raise UserError if nothing can be created at a path."""
     path = path.absolute()
-    parent = next((folder for folder in path.parents if folder.exists()), path)
+    _require_new_file(path, next((folder for folder in path.parents if folder.exists()), path))
+
+
+def _require_new_file(path: Path, parent: Path) -> None:
+    """Raise UserError about ``path`` if no file can be created in ``parent``."""
     # Permission bits do not hold for root, nor on every file system.
     try:
         with tempfile.TemporaryFile(dir=parent):

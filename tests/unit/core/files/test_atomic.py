@@ -22,6 +22,7 @@ from bertwright.core.files import (
     require_different_file,
     require_new_folder,
     require_writable,
+    require_writable_folder,
     write_text,
 )
 
@@ -115,11 +116,17 @@ def test_existing_output_is_not_overwritten(tmp_path: Path) -> None:
 def test_uncreatable_output_raises_early(tmp_path: Path, target: str) -> None:
     (tmp_path / "file").touch()
     path = Path(target.format(folder=tmp_path))
-    for require in (require_new_folder, require_writable):
+    for require in (require_new_folder, require_writable, require_writable_folder):
         with pytest.raises(UserError, match=f"^{path} cannot be created: "):
             require(path)
     with pytest.raises(UserError, match="is a folder"):
         require_writable(tmp_path)
+    with pytest.raises(UserError, match="file is a file: name a folder"):
+        require_writable_folder(tmp_path / "file")
+    with pytest.raises(UserError, match="/proc cannot be created: /proc is not a writable folder"):
+        require_writable_folder(Path("/proc"))
+    require_writable_folder(tmp_path)
+    require_writable_folder(tmp_path / "new" / "folder")
     require_writable(tmp_path / "file")
     require_writable(tmp_path / "new" / "file")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
