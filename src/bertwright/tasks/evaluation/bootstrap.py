@@ -60,12 +60,16 @@ def score_difference(first: MetricSums, second: MetricSums) -> ConfidenceInterva
     """Return how much the first score is above the second, both over the same units in order."""
     num_units = min(_num_units(first), _num_units(second))
     a, b = _bounded_sums(first, num_units), _bounded_sums(second, num_units)
-    width = a.values.shape[1]
+    # A matrix product may round the sums of equal columns differently: sum each of them once.
+    columns, inverse = np.unique(
+        np.concatenate([a.values, b.values], 1), axis=1, return_inverse=True
+    )
+    of_first, of_second = np.split(inverse.ravel(), [a.values.shape[1]])
 
     def difference(sums: FloatArray64) -> FloatArray64:
-        return a.statistic(sums[..., :width]) - b.statistic(sums[..., width:])
+        return a.statistic(sums[..., of_first]) - b.statistic(sums[..., of_second])
 
-    return bootstrap_statistic(difference, np.concatenate([a.values, b.values], 1))[0]
+    return bootstrap_statistic(difference, columns)[0]
 
 
 def finite_bounds(interval: ConfidenceInterval) -> list[float] | None:
