@@ -32,7 +32,7 @@ def generate_queries(index: SearchIndex, folder: str | Path) -> Iterator[Positiv
 
 
 def _generate(index: SearchIndex, generator: FineTunedModel) -> Iterator[PositivePair]:
-    texts = (index.text(position).content for position in range(len(index)))
+    texts = (text.content for text in index.whole_texts())
     while batch := list(islice(texts, TEXTS_AT_ONCE)):
         for text, prediction in zip(batch, generator.predict(batch), strict=True):
             query = str(prediction.value).strip()

@@ -93,7 +93,7 @@ class KnownPositives:
 
 
 def _hash(query: str, text: str) -> int:
-    digest = blake2b(f"{query}\x00{text}".encode(), digest_size=8).digest()
+    digest = blake2b(f"{query}\x00{text.strip()}".encode(), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
@@ -106,12 +106,13 @@ def mine_negatives(
     """Yield the negatives of each pair, in order; none if its positive text is not found.
 
     Pairs are read twice, as a stream: a text that belongs to a query in any pair is no negative of
-    it, nor is the query itself. With a ``cross_encoder``, its probabilities are the scores, and its
-    logits give the margins (Wang et al. 2022, GPL).
+    it, nor is the query itself. A text that is split into chunks counts once, by its best chunk.
+    With a ``cross_encoder``, its probabilities are the scores, and its logits give the margins
+    (Wang et al. 2022, GPL).
     """
     positives, stream = KnownPositives(read_pairs()), iter(read_pairs())
     while pairs := list(islice(stream, QUERIES_AT_ONCE)):
-        hits_by_query = index.search([pair.query for pair in pairs], config.depth)
+        hits_by_query = index.search_whole_texts([pair.query for pair in pairs], config.depth)
         for pair, hits in zip(pairs, hits_by_query, strict=True):
             yield _negatives_of(pair, hits, positives, config, cross_encoder)
 
@@ -136,7 +137,8 @@ def _negatives_of(
         positive_score: float | None = float(scores[0])
         candidate_scores, margins = scores[1:].tolist(), (logits[0] - logits[1:]).tolist()
     else:
-        of_positive = [hit.score for hit in hits if pair.text in (hit.text, hit.content)]
+        positive = pair.text.strip()
+        of_positive = [h.score for h in hits if positive in (h.text.strip(), h.content.strip())]
         positive_score = max(of_positive, default=None)
         candidate_scores, margins = [hit.score for hit in candidates], [None] * len(candidates)
     if positive_score is None and config.is_filtered:

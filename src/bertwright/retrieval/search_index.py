@@ -1,8 +1,9 @@
 """A search index: texts, found by the vectors of a model, by their words, or by both."""
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -170,8 +171,12 @@ class SearchIndex:
 
     def text(self, position: int) -> IdentifiedText:
         """Return the text or the chunk at a position of a ranking."""
-        segment = bisect_right(self._starts, position) - 1
-        return self._texts[segment][position - self._starts[segment]]
+        segment, position = self._locate(position)
+        return segment[position]
+
+    def whole_texts(self) -> Iterator[IdentifiedText]:
+        """Yield the texts, not split into chunks."""
+        return chain.from_iterable(segment.whole_texts() for segment in self._texts)
 
     def search(
         self,
@@ -191,6 +196,27 @@ class SearchIndex:
         if reranker is None:
             return hits
         return [reranker(*pair)[:top] for pair in zip(queries, hits, strict=True)]
+
+    def search_whole_texts(self, queries: Sequence[str], depth: int) -> list[list[SearchHit]]:
+        """Return the texts of the best ``depth`` texts or chunks for each query, best first.
+
+        Each text is returned once, with the score of its best chunk.
+        """
+        return [self._whole_text_hits(ranking) for ranking in self.rank(queries, depth)]
+
+    def _whole_text_hits(self, ranking: Ranking) -> list[SearchHit]:
+        scores: dict[IdentifiedText, float] = {}
+        for position, score in zip(
+            ranking.positions.tolist(), ranking.scores.tolist(), strict=True
+        ):
+            segment, position = self._locate(position)
+            scores.setdefault(segment.whole_text(position), score)
+        return [SearchHit(text.id, score, text.text, text.title) for text, score in scores.items()]
+
+    def _locate(self, position: int) -> tuple[TextSegment, int]:
+        """Return the segment of a position, and the position in it."""
+        number = bisect_right(self._starts, position) - 1
+        return self._texts[number], position - self._starts[number]
 
     def hits(self, ranking: Ranking) -> list[SearchHit]:
         """Return the texts of a ranking."""

@@ -64,6 +64,10 @@ class TextSegment:
         number, start, stop = self._chunks[position].tolist()
         return self._text(number).part(start, stop)
 
+    def whole_text(self, position: int) -> IdentifiedText:
+        """Return the text at a position, or the text that the chunk is of."""
+        return self._text(position if self._chunks is None else int(self._chunks[position, 0]))
+
     def whole_texts(self) -> Iterator[IdentifiedText]:
         """Yield the texts, not split into chunks."""
         return map(self._text, range(len(self._offsets) - 1))

@@ -11,6 +11,7 @@ from bertwright.cli.app import app
 from bertwright.core.errors import UserError
 from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.models.text_model import TextModel
+from bertwright.retrieval.mining import MiningConfig, PositivePair, mine_negatives
 from bertwright.retrieval.search_index import SearchIndex
 from bertwright.testing.toy import toy_text_model
 from retrieval_encoders import EncoderModel, WordEncoder
@@ -68,6 +69,24 @@ def test_one_chunk_in_each_text_is_an_index_of_texts(tmp_path: Path, model: Text
     assert [hit.id for hit in chunked] == [hit.id for hit in whole]
     assert [hit.text for hit in chunked] == [hit.text for hit in whole]
     np.testing.assert_allclose([h.score for h in chunked], [h.score for h in whole], atol=1e-5)
+
+
+def test_mined_texts_are_whole(tmp_path: Path, model: TextModel) -> None:
+    index = build(tmp_path / "index", model, chunk_tokens=5)
+    assert len(index) > len(LONG_TEXTS) == len(list(index.whole_texts()))
+    pairs = [PositivePair(TEXTS[n], f" {text.text} ") for n, text in enumerate(LONG_TEXTS)]
+    config = MiningConfig(num_negatives=len(LONG_TEXTS), max_ratio=1.0)
+    best_chunks: dict[str, float] = {}
+    for hit in index.search([pairs[0].query], len(index))[0]:
+        best_chunks.setdefault(hit.id, hit.score)
+    (whole,) = index.search_whole_texts([pairs[0].query], len(index))
+    assert {hit.id: hit.score for hit in whole} == best_chunks
+    for number, negatives in enumerate(mine_negatives(index, lambda: pairs, config)):
+        (hits,) = index.search_whole_texts([pairs[number].query], len(index))
+        scores = {hit.content: hit.score for hit in hits}
+        positive_score = scores.pop(LONG_TEXTS[number].content)
+        expected = [text for text, score in scores.items() if score <= positive_score]
+        assert [negative.negative for negative in negatives] == expected
 
 
 def test_chunks_of_other_vectors_are_refused(tmp_path: Path) -> None:
