@@ -34,6 +34,10 @@ PlotOption = Annotated[
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 
 
+SEED_STATISTICS = ("scores", "mean", "deviation", "interval", "median", "best")
+"""Keys of the scores of all seeds, and of statistics over them."""
+
+
 def print_result(
     result: Mapping[str, Any], as_json: bool, lines: Iterable[str] | None = None
 ) -> None:
@@ -65,6 +69,27 @@ def print_result(
     for name, rows in lists.items():
         columns = {key: _readable(key) for row in rows for key in row}
         print("", f"{_readable(name)}:", "", *markdown_table(columns, rows), sep="\n")
+
+
+def print_scores(result: Mapping[str, Any], as_json: bool) -> None:
+    """Print a result with the scores of one or more seeds.
+
+    For people, a single seed has a score, with its interval over examples if there is one, in
+    place of statistics over seeds.
+    """
+    from bertwright.runtime.markdown_report import format_value
+
+    if as_json or len(result["scores"]) > 1:
+        print_result(result, as_json)
+        return
+    score = format_value(result["scores"][0])
+    interval = result.get("intervals", {}).get(result["metric"])
+    if isinstance(interval, list):
+        score = f"{score} [{format_value(interval)}]"
+    printed = {name: value for name, value in result.items() if name not in SEED_STATISTICS}
+    print_result(
+        {"task": result["task"], "metric": result["metric"], "score": score} | printed, False
+    )
 
 
 def print_results(

@@ -97,7 +97,8 @@ class CompressionResult:
         if self.baseline_scores:
             result["baseline_scores"] = list(self.baseline_scores)
             lead = paired_difference(scores, self.baseline_scores)
-            result["lead_over_baseline"] = lead.mean if lead.interval is None else str(lead)
+            result["lead_over_baseline"] = lead.mean
+            result["lead_interval"] = lead.interval
         return result
 
 

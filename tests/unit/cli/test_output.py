@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bertwright.cli.output import print_result
+from bertwright.cli.output import print_result, print_scores
 
 RESULT = {
     "task": "polarity",
@@ -37,6 +37,29 @@ def test_a_list_of_mappings_is_a_table(
         "| 0.0001 | 0.5, 0.75 | False |  |",
         "| 0.0002 |  |  | 12,345 |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("scores", "intervals", "lines"),
+    [
+        ([0.25], {"f1": [0.0, 0.5]}, ["score         0.25 [0, 0.5]", "intervals.f1  0, 0.5"]),
+        ([0.25], {"other": [0.0, 0.5]}, ["score            0.25", "intervals.other  0, 0.5"]),
+        ([0.5, 0.0], {}, ["scores  0.5, 0", "mean    0.25", "best    0.5"]),
+    ],
+)
+def test_a_single_seed_has_a_score_and_no_statistics(
+    scores: list[float],
+    intervals: dict[str, list[float]],
+    lines: list[str],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    result = {"task": "tag", "metric": "f1", "scores": scores}
+    result |= {"mean": 0.25, "best": max(scores), "intervals": intervals}
+    print_scores(result, as_json=False)
+    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+    assert printed[2:] == lines
+    print_scores(result, as_json=True)
+    assert json.loads(capsys.readouterr().out) == result
 
 
 def test_json_is_the_whole_result(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,7 @@ from bertwright.cli.options import (
     exit_on_interrupt,
     load_fine_tuned,
 )
-from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.output import JsonOption, log, print_result, print_scores
 from bertwright.cli.task_options import (
     DevOption,
     SeedsOption,
@@ -126,7 +126,7 @@ def distil(
             make_reporter=progress_reporter_factory(seeds > 1),
             settings=apply_overrides({}, settings or []),
         )
-    print_result(result.as_dict(), as_json)
+    print_scores(result.as_dict(), as_json)
 
 
 @app.command(cls=ComputingCommand)

@@ -3,7 +3,7 @@
 import typer
 
 from bertwright.cli.options import ModelArgument, OutputOption, PluginOption, exit_on_interrupt
-from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.output import JsonOption, log, print_scores
 from bertwright.cli.task_options import SplitTaskOptions, progress_reporter_factory, with_options
 
 
@@ -34,4 +34,4 @@ def finetune(
         )
     for warning in result.warnings:
         log(warning)
-    print_result(result.as_dict(), as_json)
+    print_scores(result.as_dict(), as_json)

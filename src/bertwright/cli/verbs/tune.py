@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from bertwright.cli.options import ModelArgument, OutputOption, PluginOption, exit_on_interrupt
-from bertwright.cli.output import JsonOption, print_result
+from bertwright.cli.output import JsonOption, print_scores
 from bertwright.cli.task_options import SplitTaskOptions, progress_reporter_factory, with_options
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
@@ -49,4 +49,4 @@ def tune(
             result = search_optuna(loaded, task_data, trials, make_reporter, parsed.finetuning)
     summary: dict[str, Any] = result.as_dict()
     result.best_result.write(output, {"tuning.json": json.dumps(summary, indent=1) + "\n"})
-    print_result({**result.best_result.as_dict(), **summary}, as_json)
+    print_scores({**result.best_result.as_dict(), **summary}, as_json)
