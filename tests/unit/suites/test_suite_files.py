@@ -8,6 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bertwright.cli.app import app
+from bertwright.cli.verbs.evaluate import score_lines
 from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
 from bertwright.suites.suite import EvaluationSuite
@@ -100,6 +101,12 @@ def test_command_writes_a_report_of_several_models(
     shown = invoke(*words, *options, *vectors).stdout
     assert f"{100 * score:.1f} [" in shown
     assert str(tmp_path / "report" / "report.html") in shown
+    assert "in mteb" not in shown
+    with_mteb = score_lines(report | {"mteb": {"search": {"first": 0.123}}}, tmp_path)
+    header, _, grammar, search, *_ = ([cell.strip() for cell in r.split("|")] for r in with_mteb)
+    column = header.index("first in mteb")
+    assert (grammar[column], search[column]) == ("", "12.3")
+    assert search[header.index("second in mteb")] == ""
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def evaluate(
             report = _evaluate_suite(
                 models, data, suite_file, names, word_vectors, output, with_mteb
             )
-        print_result(report, as_json, _score_lines(report, output))
+        print_result(report, as_json, score_lines(report, output))
         return
     refuse_options(context, "this is for --suite", *SUITE_OPTIONS)
     if len(models) > 1:
@@ -173,25 +173,33 @@ def _evaluate_suite(
     )
 
 
-def _score_lines(report: dict[str, Any], output: Path) -> list[str]:
-    """Return a table of the scores, and where the report is."""
+def score_lines(report: dict[str, Any], output: Path) -> list[str]:
+    """Return a table of the scores, with those of mteb if it ran, and where the report is."""
     from bertwright.runtime.markdown_report import markdown_table
     from bertwright.suites.report import PAGE_FILE, REPORT_FILE
 
     names = [system["name"] for system in report["systems"]]
+    mteb_columns = {name: f"{name} in mteb" for name in report["summary"] if "mteb" in report}
     rows: list[dict[str, str]] = []
     for task in report["tasks"]:
         row = {
             "task": task["title"],
             "metric": task.get("metric", f"not run: {task.get('not_run')}"),
         }
+        mteb_scores = report.get("mteb", {}).get(task["name"], {})
         for name in names:
-            result = task.get("results", {}).get(name, {})
-            score, interval = result.get("score"), result.get("interval")
-            bounds = (
-                "" if interval is None else " [{:.1f}, {:.1f}]".format(*(100 * b for b in interval))
-            )
-            row[name] = "" if score is None else f"{100 * score:.1f}{bounds}"
+            row[name] = _format_score(task.get("results", {}).get(name, {}))
+            if name in mteb_columns:
+                row[mteb_columns[name]] = _format_score({"score": mteb_scores.get(name)})
         rows.append(row)
-    columns = {name: name for name in ("task", "metric", *names)}
+    columns = {name: name for row in rows for name in row}
     return [*markdown_table(columns, rows), "", f"{output / PAGE_FILE}, {output / REPORT_FILE}"]
+
+
+def _format_score(result: dict[str, Any]) -> str:
+    """Return a score with its interval, as percentages; "" without a score."""
+    score, interval = result.get("score"), result.get("interval")
+    if score is None:
+        return ""
+    bounds = "" if interval is None else " [{:.1f}, {:.1f}]".format(*(100 * b for b in interval))
+    return f"{100 * score:.1f}{bounds}"
