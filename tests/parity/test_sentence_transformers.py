@@ -266,6 +266,31 @@ def test_settings_of_a_foreign_folder_are_kept(
         assert getattr(before, name) == getattr(after, name)
 
 
+PROMPTS = [
+    {"prompts": {"query": "the red ", "document": "an old "}},
+    {"prompts": {"passage": "an old", "corpus": "the red "}, "default_prompt_name": "corpus"},
+    {"prompts": {"query": "", "tree": "the red "}, "default_prompt_name": "tree"},
+    {"prompts": {"query": "the red "}, "truncate_dim": 8},
+    {},
+]
+
+
+@pytest.mark.parametrize("model_config", PROMPTS, ids=str)
+def test_queries_and_documents_have_their_prompts(
+    tmp_path: Path, encoder: TextModel, model_config: dict[str, Any]
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    folder = foreign_folder(tmp_path / "theirs", encoder, **model_config)
+    stock = SentenceTransformer(str(folder), device="cpu")
+    ours = load(folder, "float32").retrieval_encoder()
+    texts = list(SAMPLE_TEXTS)
+    queries, documents = stock.encode_query(texts), stock.encode_document(texts)
+    assert ours.width == queries.shape[1]
+    np.testing.assert_allclose(ours.encode_queries(texts), queries, atol=1e-5)
+    np.testing.assert_allclose(ours.encode_documents(texts), documents, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
@@ -291,10 +316,10 @@ def test_unsupported_settings_are_refused(
 
 
 def test_pooling_without_the_prompt_is_refused(tmp_path: Path, encoder: TextModel) -> None:
-    model_config = {"prompts": {"query": "the "}, "default_prompt_name": "query"}
+    model_config = {"prompts": {"query": "the "}}
     folder = foreign_folder(tmp_path / "theirs", encoder, **model_config)
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"include_prompt": False}))
-    with pytest.raises(UserError, match="pools without its default prompt"):
+    with pytest.raises(UserError, match="pools without its prompts"):
         load(folder)
 
 

@@ -49,16 +49,20 @@ class ChunkEncoder:
         max_tokens: maximum number of tokens of a chunk.
         max_length: maximum sequence length of the model, special tokens included; None if
             unlimited.
+        prompt: stands before each window of a text, whose first chunk it belongs to; it has no
+            characters in the offsets of chunks.
     """
 
     tokenizer: Tokenizer
     input_format: InputFormat
     max_tokens: int
     max_length: int | None
+    prompt: str = ""
 
     def offsets(self, text: str) -> NDArray[np.int64]:
         """Return the characters [start, stop) of each chunk of a text, (C, 2)."""
-        return _chunk_offsets(*self._chunks(text)[1:])
+        _, token_offsets, chunks = self._chunks(text)
+        return _chunk_offsets(token_offsets, chunks)
 
     def encode(
         self,
@@ -75,8 +79,8 @@ class ChunkEncoder:
         offsets: list[NDArray[np.int64]] = []
         num_chunks = 0
         for text in texts:
-            token_ids, token_offsets, chunks = self._chunks(text)
-            windows += self._windows(token_ids, chunks, num_chunks)
+            (prompt_ids, token_ids), token_offsets, chunks = self._chunks(text)
+            windows += self._windows(prompt_ids, token_ids, chunks, num_chunks)
             offsets.append(_chunk_offsets(token_offsets, chunks))
             num_chunks += len(chunks)
         sums, counts = torch.zeros(num_chunks, width), torch.zeros(num_chunks, 1)
@@ -94,9 +98,21 @@ class ChunkEncoder:
             for spans, stop in zip(offsets, stops.tolist(), strict=True)
         ]
 
-    def _chunks(self, text: str) -> tuple[list[int], list[tuple[int, int]], list[range]]:
-        """Return token ids, the characters of each token, and the tokens of each chunk."""
-        token_ids, offsets = self.tokenizer.encode_with_offsets(text)
+    def _chunks(
+        self, text: str
+    ) -> tuple[tuple[list[int], list[int]], list[tuple[int, int]], list[range]]:
+        """Return the token ids of the prompt and of the text, and the chunks of the text.
+
+        These are the characters of each token, and the tokens of each chunk.
+        """
+        all_ids, all_offsets = self.tokenizer.encode_with_offsets(f"{self.prompt}{text}")
+        prompt_length = len(self.prompt)
+        num_prompt = sum(stop <= prompt_length for _, stop in all_offsets) if self.prompt else 0
+        prompt_ids, token_ids = all_ids[:num_prompt], all_ids[num_prompt:]
+        offsets = [
+            (max(start - prompt_length, 0), stop - prompt_length)
+            for start, stop in all_offsets[num_prompt:]
+        ]
         is_word_start = [start == 0 or text[start - 1].isspace() for start, _ in offsets]
         chunks: list[range] = []
         first = 0
@@ -107,24 +123,28 @@ class ChunkEncoder:
                 stop = next((n for n in range(stop, first, -1) if is_word_start[n]), stop)
             chunks.append(range(first, stop))
             first = stop
-        return token_ids, offsets, chunks or [range(0)]
+        return (prompt_ids, token_ids), offsets, chunks or [range(0)]
 
     def _windows(
-        self, token_ids: list[int], chunks: Sequence[range], first_chunk: int
+        self,
+        prompt_ids: list[int],
+        token_ids: list[int],
+        chunks: Sequence[range],
+        first_chunk: int,
     ) -> Iterator[_Window]:
         """Yield the windows of a text whose chunks are numbered from ``first_chunk``."""
         size, available = len(token_ids), len(token_ids)
         if self.max_length is not None:
-            available = max(self.max_length - 2, 1)
+            available = max(self.max_length - 2 - len(prompt_ids), 1)
         spans = [(range(size), range(size))]
         if size > available:
             windows = word_windows(range(size), size, available, max(available // 2, 1))
             spans = [(window.words, window.tagged) for window in windows]
-        text_start = 0 if self.input_format.ends_with_start_token else 1
+        text_start = len(prompt_ids) + (0 if self.input_format.ends_with_start_token else 1)
         ids = np.repeat(np.arange(len(chunks)), [len(chunk) for chunk in chunks]) + first_chunk
         for read, pooled in spans:
             sequence = self.input_format.add_special_tokens(
-                token_ids[read.start : read.stop], self.tokenizer.special_tokens
+                [*prompt_ids, *token_ids[read.start : read.stop]], self.tokenizer.special_tokens
             )
             chunk_ids = np.full(len(sequence), -1)
             begin = text_start - read.start

@@ -159,12 +159,14 @@ class TextModel:
         layers: str = "last",
         mix: LayerReduction = "concat",
         language: str | None = None,
+        prompt: str = "",
     ) -> list[TextChunks]:
         """Return a vector for each part of each text, of at most ``max_tokens`` tokens.
 
         A text is encoded as a whole, and the hidden states of every part are averaged, so a vector
-        also depends on the text around its part. The other arguments are as in :meth:`embed`, which
-        a text of a single part equals. Errors: UserError for a model that pools its start token.
+        also depends on the text around its part. The ``prompt`` stands before each text and belongs
+        to its first part. The other arguments are as in :meth:`embed`, which a text of a single
+        part equals. Errors: UserError for a model that pools its start token.
         """
         if (pooling or self.model.recipe.vectors.pooling) != "mean":
             raise UserError(
@@ -172,7 +174,7 @@ class TextModel:
                 "start token of a text: choose pooling mean, or embed without chunks"
             )
         selection = select_layers(layers, mix, self.model.recipe.encoder.hidden_widths)
-        chunks = self.chunk_encoder(max_tokens).encode(
+        chunks = self.chunk_encoder(max_tokens, prompt).encode(
             _as_list(texts),
             lambda sequences: self._batches(sequences, language),
             lambda batch: require_finite_outputs(self.hidden_states(selection, batch)),
@@ -189,10 +191,12 @@ class TextModel:
         with torch.inference_mode():
             return [replace(part, vectors=finish(part.vectors)) for part in chunks]
 
-    def chunk_encoder(self, max_tokens: int) -> ChunkEncoder:
+    def chunk_encoder(self, max_tokens: int, prompt: str = "") -> ChunkEncoder:
         """Return the encoder of the parts of texts, of at most ``max_tokens`` tokens."""
         self.require_text_tokenizer("late chunking")
-        return ChunkEncoder(self.tokenizer, self.model.recipe.assembly, max_tokens, self.max_length)
+        return ChunkEncoder(
+            self.tokenizer, self.model.recipe.assembly, max_tokens, self.max_length, prompt
+        )
 
     def fill_mask(
         self, text: str, top_k: int = 5, language: str | None = None
@@ -272,7 +276,10 @@ class TextModel:
         return scores(self.model, self.tokenizer, _as_list(texts), self.language_id(language))
 
     def retrieval_encoder(self) -> RetrievalEncoder:
-        """Return the encoder of texts and queries for a search index: by default :meth:`embed`."""
+        """Return the encoder of texts and queries for a search index: by default :meth:`embed`.
+
+        It has the prompts, the scaling and the truncation of the recipe.
+        """
         return DenseEncoder(self)
 
     def record(self, *patterns: str) -> AbstractContextManager[dict[str, Tensor]]:

@@ -58,7 +58,8 @@ class SentenceVectorSettings(Settings):
     the maximum sequence length, if below the encoder's. The others come
     from a sentence-transformers folder: scaling to length 1 (``normalise``), ``prompts`` before
     texts and the name of the default one, truncation of vectors, and the similarity function.
-    ``embed`` leaves these to its caller; an export writes them back.
+    ``embed`` leaves these to its caller; the encoder of a search index applies them, and an export
+    writes them back.
     """
 
     pooling: Pooling = "mean"
@@ -78,6 +79,16 @@ class SentenceVectorSettings(Settings):
     def without_projection(self) -> "SentenceVectorSettings":
         """Return the settings of an encoder without a projection of its vectors."""
         return self.model_copy(update={"projection": None})
+
+    @property
+    def query_prompt(self) -> str:
+        """Return the prompt before queries; that of sentence-transformers, without a default."""
+        return self.prompts.get("query", "")
+
+    @property
+    def document_prompt(self) -> str:
+        """Return the prompt before texts that are searched; as for queries."""
+        return self.prompts.get("document", "")
 
     @model_validator(mode="after")
     def _check_default_prompt(self) -> Self:

@@ -214,15 +214,15 @@ class IndexWriter:
         assert self.encoder is not None
         if self.settings.chunk_tokens is None:
             return self.encoder.encode_documents(texts)
-        parts = self._dense_encoder.model.embed_chunks(texts, self.settings.chunk_tokens)
-        return np.concatenate([part.vectors for part in parts])
+        parts = self._dense_encoder.encode_chunks(texts, self.settings.chunk_tokens)
+        return np.concatenate(parts)
 
     def _report_truncation(self, segment: TextSegment) -> None:
         """Log how many texts of a segment are truncated."""
         if not isinstance(self.encoder, DenseEncoder) or self.settings.chunk_tokens is not None:
             return
-        model = self.encoder.model
-        if num_truncated := sum(map(model.num_truncated, _batches(segment))):
+        model, prompted = self.encoder.model, self.encoder.prompted_documents
+        if num_truncated := sum(model.num_truncated(prompted(b)) for b in _batches(segment)):
             self.log(
                 f"truncated {count_noun(num_truncated, 'text')} to {model.max_length} tokens: "
                 f"index texts in parts with --chunk-tokens"
@@ -230,11 +230,12 @@ class IndexWriter:
 
     def _write_chunks(self, folder: Path) -> int | None:
         """Write the chunks of the texts of a segment; return their number, None for whole texts."""
-        if self.settings.chunk_tokens is None:
+        max_tokens = self.settings.chunk_tokens
+        if max_tokens is None:
             return None
-        chunks = self._dense_encoder.model.chunk_encoder(self.settings.chunk_tokens)
+        offsets = self._dense_encoder.chunk_offsets
         contents = (text.content for text in TextSegment(folder).whole_texts())
-        return TextSegment.write_chunks(folder, map(chunks.offsets, contents))
+        return TextSegment.write_chunks(folder, (offsets(c, max_tokens) for c in contents))
 
     @property
     def _dense_encoder(self) -> DenseEncoder:

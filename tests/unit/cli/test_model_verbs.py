@@ -9,6 +9,7 @@ from scipy.sparse import load_npz
 
 from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
+from bertwright.testing.toy import toy_text_model
 from commands import invoke, invoke_json
 from small_tasks import TEXTS
 
@@ -49,6 +50,18 @@ def test_embed_prints_json_lines(folder: Path) -> None:
     lines = [json.loads(line) for line in printed.splitlines()]
     assert [line["text"] for line in lines] == ["The red bird", "The tree"]
     assert len(lines[0]["vector"]) == 32
+
+
+def test_embed_puts_a_prompt_before_texts_of_a_stated_role(tmp_path: Path) -> None:
+    model = toy_text_model(TEXTS, 'vectors.prompts={"query": "red ", "document": "old "}')
+    model.save(tmp_path / "model")
+    roles = {(): "", ("--as", "query"): "red ", ("--as", "document"): "old "}
+    for options, prompt in roles.items():
+        printed = invoke("embed", tmp_path / "model", *options, stdin="the tree\n").stdout
+        record = json.loads(printed)
+        assert record["text"] == "the tree"
+        expected = load(tmp_path / "model").embed(f"{prompt}the tree")[0]
+        np.testing.assert_allclose(record["vector"], expected, atol=1e-5)
 
 
 def test_embed_writes_the_representations_of_retrieval(folder: Path, tmp_path: Path) -> None:

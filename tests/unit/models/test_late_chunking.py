@@ -76,6 +76,20 @@ def test_a_text_longer_than_the_model_is_read_in_windows() -> None:
     np.testing.assert_allclose(part.vectors[1:-1], inner, atol=1e-5)
 
 
+def test_a_prompt_is_read_with_every_window_and_belongs_to_the_first_chunk() -> None:
+    prompt, words = "the red ", ["old", "bird", "new", "tree"] * 5
+    text = " ".join(words)
+    model = toy_text_model([*TEXTS, prompt], "vectors.longest=16")
+    (whole,) = model.embed_chunks(text[:17], 100, prompt=prompt)
+    np.testing.assert_allclose(whole.vectors, model.embed(prompt + text[:17]), atol=1e-5)
+    assert whole.offsets.tolist() == [[0, 17]]
+    (plain,) = model.embed_chunks(text, 4)
+    (prompted,) = model.embed_chunks(text, 4, prompt=prompt)
+    assert prompted.offsets.tolist() == plain.offsets.tolist()
+    differences = np.abs(prompted.vectors - plain.vectors).max(1)
+    assert (differences > 1e-4).all()  # the last chunk is only in a later window
+
+
 def test_batch_mates_and_length_one_change_no_direction(model: TextModel) -> None:
     texts = [TEXT, *TEXTS[:5]]
     together = model.embed_chunks(texts, 3, normalise=True)

@@ -71,6 +71,17 @@ def test_one_chunk_in_each_text_is_an_index_of_texts(tmp_path: Path, model: Text
     np.testing.assert_allclose([h.score for h in chunked], [h.score for h in whole], atol=1e-5)
 
 
+def test_chunks_are_read_with_the_prompt_of_documents(tmp_path: Path) -> None:
+    prompts = {"query": "small ", "document": "the house "}
+    model = toy_text_model([*TEXTS, "Small and"], f"vectors.prompts={json.dumps(prompts)}")
+    index = build(tmp_path / "index", model, chunk_tokens=5)
+    (hits,) = index.search(["the brown bird"], len(index))
+    parts = model.embed_chunks([t.content for t in LONG_TEXTS], 5, prompt=prompts["document"])
+    query = unit(model.embed("small the brown bird")[0])
+    scores = unit(np.concatenate([p.vectors for p in parts])) @ query
+    np.testing.assert_allclose([hit.score for hit in hits], np.sort(scores)[::-1], atol=1e-5)
+
+
 def test_mined_texts_are_whole(tmp_path: Path, model: TextModel) -> None:
     index = build(tmp_path / "index", model, chunk_tokens=5)
     assert len(index) > len(LONG_TEXTS) == len(list(index.whole_texts()))

@@ -14,6 +14,7 @@ from bertwright.cli.options import (
     ModelArgument,
     PluginOption,
     PrecisionOption,
+    is_stated,
     refuse_options,
 )
 from bertwright.cli.output import JsonOption, check_output_file, log, print_result
@@ -48,7 +49,10 @@ def embed(
     ] = None,
     text_role: Annotated[
         Literal["query", "document"],
-        typer.Option("--as", help="What the texts are, for a model trained for retrieval."),
+        typer.Option(
+            "--as",
+            help="What the texts are, for a model trained for retrieval, or with prompts.",
+        ),
     ] = "document",
     pooling: Annotated[
         Literal["mean", "cls"] | None,
@@ -109,9 +113,15 @@ def embed(
         kind = f"{model} gives texts {encoder.representation} representations of its own"
         refuse_options(context, kind, *options)
 
+    prompt = ""
+    if is_stated(context, "text_role"):
+        prompts = loaded.model.recipe.vectors
+        prompt = prompts.query_prompt if text_role == "query" else prompts.document_prompt
+
     def encode(texts: list[str]) -> Any:
         if is_dense:
-            return loaded.embed(texts, pooling, normalise, layers, layer_mixing, language)
+            prompted = [f"{prompt}{text}" for text in texts]
+            return loaded.embed(prompted, pooling, normalise, layers, layer_mixing, language)
         return (
             encoder.encode_queries(texts)
             if text_role == "query"
@@ -123,7 +133,8 @@ def embed(
         lines = (line for _, line in read_lines(file))
         while texts := list(islice(lines, TEXTS_PER_GROUP)):
             yield texts, encode(texts)
-            num_truncated += loaded.num_truncated(texts) if is_dense else 0
+            if is_dense:
+                num_truncated += loaded.num_truncated([f"{prompt}{text}" for text in texts])
         if num_truncated:
             log(
                 f"truncated {count_noun(num_truncated, 'text')} to {loaded.max_length} tokens: "
@@ -131,7 +142,7 @@ def embed(
             )
 
     if chunk_tokens is not None:
-        settings = (chunk_tokens, pooling, normalise, layers, layer_mixing, language)
+        settings = (chunk_tokens, pooling, normalise, layers, layer_mixing, language, prompt)
         _embed_chunks(loaded, file, output, settings, as_json)
         return
     if output is None:

@@ -94,15 +94,16 @@ def read_embedding_settings(
         for key, value in read_json_file(folder, MODEL_CONFIG_FILE).items()
         if key in EXPORTED_KEYS
     }
-    if model_config.get("default_prompt_name") and not pooling_config.get("include_prompt", True):
-        raise _unsupported_error(folder, "pools without its default prompt")
+    prompts = _nonempty_prompts(model_config.get("prompts"))
+    if _has_prompts(prompts) and not pooling_config.get("include_prompt", True):
+        raise _unsupported_error(folder, "pools without its prompts")
     try:
         return SentenceVectorSettings(
             pooling=_read_pooling(folder, pooling_config),
             projection=_read_projection(folder, modules.get("Dense")),
             longest=_read_max_length(folder, config, settings.get("max_seq_length")),
             normalise="Normalize" in modules,
-            **{**model_config, "prompts": _nonempty_prompts(model_config.get("prompts"))},
+            **{**model_config, "prompts": prompts},
         )
     except ValidationError as error:
         raise to_user_error(error, str(folder / MODEL_CONFIG_FILE)) from None
@@ -154,6 +155,11 @@ def _nonempty_prompts(prompts: Any) -> Any:
         return {} if prompts is None else prompts
     by_name = cast(Mapping[str, Any], prompts)
     return {name: prompt for name, prompt in by_name.items() if prompt is not None}
+
+
+def _has_prompts(prompts: Any) -> bool:
+    """Return whether a text has something before it by any of the prompts."""
+    return isinstance(prompts, Mapping) and any(cast(Mapping[str, Any], prompts).values())
 
 
 def _read_pooling(folder: Path, pooling_config: Mapping[str, Any]) -> Pooling:
