@@ -1,6 +1,7 @@
 """A GGUF file gives the model back, and llama.cpp computes its vectors and logits."""
 
 import json
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -240,6 +241,48 @@ def test_a_missing_library_names_the_extra(
     )
     with pytest.raises(MissingExtra, match=rf"bertwright\[{library.replace('_', '-')}\]"):
         export_gguf(encoder("bert"), tmp_path / "gguf", verify=verify)
+
+
+def shorter(token_ids: list[int]) -> list[int]:
+    return [*token_ids[:-2], token_ids[-1]]
+
+
+def longer(token_ids: list[int]) -> list[int]:
+    return [*token_ids[:-1], *token_ids[-2:]]
+
+
+def other(token_ids: list[int]) -> list[int]:
+    return [token_ids[0], token_ids[1] + 1, *token_ids[2:]]
+
+
+@pytest.mark.parametrize("change", [None, shorter, longer, other])
+def test_other_tokens_of_llama_cpp_are_reported(
+    change: Callable[[list[int]], list[int]] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = encoder("bert")
+    specials, assembly = model.tokenizer.special_tokens, model.model.recipe.assembly
+    texts = ["The red bird", "the red bird is old " * 200]
+    assert model.num_truncated(texts) == 1
+
+    class StubEncoder:
+        def __init__(self, file: Path, max_length: int) -> None:
+            assert max_length == model.max_length
+
+        def tokenize(self, text: str) -> list[int]:
+            token_ids = assembly.add_special_tokens(model.tokenize([text])[0], specials)
+            return token_ids if change is None or text == texts[0] else change(token_ids)
+
+        def outputs(self, token_ids: list[int], size: int) -> Any:
+            return model.embed_ids([token_ids])[0]
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("bertwright.interop.gguf.verification.LlamaEncoder", StubEncoder)
+    if change is None:
+        assert compare_with_llama(model, Path("file"), False, texts).cosine > 0.999
+        return
+    with pytest.raises(UserError, match="splits 'the red bird"):
+        compare_with_llama(model, Path("file"), False, texts)
 
 
 @pytest.mark.llama_cpp

@@ -96,9 +96,8 @@ def compare_with_llama(
     sequences = [model.encode_ids([text])[0] for text in texts]
     encoder = LlamaEncoder(file, max(map(len, sequences)))
     try:
-        for text, expected in zip(texts, sequences, strict=True):
-            tokens = encoder.tokenize(text)[: encoder.max_length]
-            if len(tokens) == len(expected) and tokens != expected:
+        for text, expected in zip(texts, _whole_sequences(model, texts), strict=True):
+            if encoder.tokenize(text) != expected:
                 raise UserError(
                     f"llama.cpp splits {text!r} into other tokens: this is a bug in bertwright, "
                     f"please report the tokenizer"
@@ -125,3 +124,9 @@ def compare_with_llama(
             f"please report the recipe"
         )
     return LlamaParity(cosine, difference, len(texts))
+
+
+def _whole_sequences(model: TextModel, texts: Sequence[str]) -> list[list[int]]:
+    """Return token ids with special tokens, not truncated, as llama.cpp gives them."""
+    specials, assembly = model.tokenizer.special_tokens, model.model.recipe.assembly
+    return [assembly.add_special_tokens(ids, specials) for ids in model.tokenize(texts)]
