@@ -111,6 +111,11 @@ class FineTunedModel(TextModel):
         self.temperature = temperature
         self.output_decoder = task.output_type.build_decoder(task.labels, temperature)
 
+    @property
+    def is_int8(self) -> bool:
+        """Return whether outputs are computed in int8."""
+        return self.precision == "int8"
+
     def has_task(self, task: Task, head: TaskHead) -> bool:
         """Return whether the model was trained for this task with the same kind of head."""
         return (task.name, type(task.output_type), task.labels, head.config) == (
@@ -318,15 +323,18 @@ class FineTunedModel(TextModel):
         )
         save_weights(folder / WEIGHTS_FILE, self.task_model, self.task_model.grids)
 
-    def task_metadata_json(self) -> str:
-        """Return the content of ``task.json``."""
+    def task_metadata_json(self, has_same_weights: bool = True) -> str:
+        """Return the content of ``task.json``.
+
+        Rounded weights need thresholds of prediction sets of their own: these are left out.
+        """
         metadata = TaskMetadata(
             task=self.task,
             head=self.task_model.head_config,
             adaptation=self.task_model.adaptation,
             max_length=self.example_encoder.max_length,
             temperature=self.temperature,
-            conformal=self.conformal,
+            conformal=self.conformal if has_same_weights else None,
         )
         return json.dumps(metadata.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 

@@ -27,6 +27,7 @@ from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.modules.initialisation import initialise
 from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.conformal.calibration import labelled_scores
 from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
@@ -119,6 +120,16 @@ def test_a_file_gives_the_classifier_back(name: str, tmp_path: Path) -> None:
     for ours, theirs in zip(model.predict(TEXTS), opened.predict(TEXTS), strict=True):
         assert theirs.value == ours.value
         assert theirs.probabilities == pytest.approx(ours.probabilities, abs=1e-6)
+
+
+@pytest.mark.parametrize("weights", ["f32", "f16", "q8_0"])
+def test_rounded_weights_have_no_thresholds_of_others(weights: Any, tmp_path: Path) -> None:
+    model = classifier("bert", {"kind": "pooler"}, AGES, classes())
+    model.conformal = labelled_scores(model, classes()).calibrate()
+    export_gguf(model, tmp_path / "gguf", weights)
+    opened = bw.load(tmp_path / "gguf", "float32")
+    assert isinstance(opened, FineTunedModel)
+    assert opened.conformal == (model.conformal if weights == "f32" else None)
 
 
 def test_smaller_types_lose_little(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A graph predicts what its fine-tuned model predicts."""
 
+import shutil
 from pathlib import Path
 from typing import Any, get_args
 
@@ -30,14 +31,17 @@ from bertwright.interop.onnx.manifest import GRAPH_FILE, INT8_GRAPH_FILE, OnnxMa
 from bertwright.interop.onnx.model import OnnxFineTunedModel
 from bertwright.interop.onnx.quantization import quantise_graph
 from bertwright.interop.onnx.session import OnnxSession
+from bertwright.models.saving import TASK_FILE
 from bertwright.modules.inference.int8_linear import int8_sums_saturate
 from bertwright.modules.initialisation import initialise
 from bertwright.tasks.adapters import AdaptationConfig
 from bertwright.tasks.adapters.quantization.fake_quantize import StaticFakeQuantize
 from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.conformal.calibration import labelled_scores
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.heads.task_visibility import with_global_question_attention
@@ -45,7 +49,7 @@ from bertwright.tasks.outputs import MultipleChoiceOutput, SimilarityOutput, Spa
 from bertwright.tasks.outputs.probabilities import softmax
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
-from small_tasks import ENGLISH, classes, options, pairs, questions, similar, tagged
+from small_tasks import ENGLISH, TEXTS, classes, options, pairs, questions, similar, tagged
 from toy_recipes import shaken, toy
 
 TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
@@ -186,6 +190,32 @@ def test_scores_in_int8_are_told(class_folder: Path) -> None:
     assert loss.num_examples == len(examples)
     assert "1 given texts" in loss.description
     assert f"accuracy {accuracies[1]:.4f} instead of {accuracies[0]:.4f}" in loss.description
+
+
+def test_thresholds_hold_for_the_graph_that_they_were_computed_with(
+    class_folder: Path, tmp_path: Path
+) -> None:
+    examples = classes()
+    exact = bw.load(class_folder, "float32")
+    assert isinstance(exact, FineTunedModel)
+    exact.conformal = labelled_scores(exact, examples).calibrate()
+    folder = tmp_path / "folder"
+    shutil.copytree(class_folder, folder)
+    (folder / TASK_FILE).write_text(exact.task_metadata_json())
+    assert bw.load(folder, "float32").predict(TEXTS, coverage=0.5)[0].sets is not None
+    with pytest.raises(UserError, match="calibrated in float and computes in int8"):
+        bw.load(folder, "int8").predict(TEXTS, coverage=0.5)
+    (tmp_path / "data.tsv").write_text(
+        "".join(f"{e.text}\t{e.label}\n" for e in [Example("text", label="label"), *examples])
+    )
+    words = ["calibrate", str(folder), "--data", str(tmp_path / "data.tsv")]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    rounded = bw.load(folder, "int8")
+    expected = labelled_scores(rounded, examples).calibrate()
+    assert rounded.conformal == expected
+    assert rounded.predict(TEXTS, coverage=0.5)[0].sets is not None
+    with pytest.raises(UserError, match="calibrated in int8 and computes in float"):
+        bw.load(folder, "float32").predict(TEXTS, coverage=0.5)
 
 
 def test_the_command_line_predicts_from_a_graph(class_folder: Path, tmp_path: Path) -> None:

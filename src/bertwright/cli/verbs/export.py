@@ -15,7 +15,7 @@ from bertwright.cli.options import (
     PluginOption,
     refuse_options,
 )
-from bertwright.cli.output import JsonOption, print_result
+from bertwright.cli.output import JsonOption, log, print_result
 from bertwright.cli.verbs.prepare import iter_texts
 from bertwright.core.errors import UserError
 
@@ -199,6 +199,8 @@ def _export_onnx(
         samples=samples,
         unit_length=normalise,
     )
+    if int8:
+        _report_thresholds(loaded, f"the int8 graph: run bertwright calibrate {output}")
     graphs = measure_graphs(output)
     result = {
         "folder": str(output),
@@ -218,6 +220,14 @@ def _export_onnx(
         result["int8"] = loss.description
     print_result(result, as_json)
     print("", *markdown_table(GRAPH_COLUMNS, graphs), sep="\n")
+
+
+def _report_thresholds(model: "TextModel", reason: str) -> None:
+    """Log that the thresholds of prediction sets of a calibrated model do not hold."""
+    from bertwright.tasks.fine_tuned_model import FineTunedModel
+
+    if isinstance(model, FineTunedModel) and model.conformal is not None:
+        log(f"the thresholds of prediction sets do not hold for {reason}")
 
 
 def _int8_samples(
@@ -273,7 +283,10 @@ def _export_gguf(
     from bertwright.interop.gguf.exporter import export_gguf
     from bertwright.interop.loading import load
 
-    written = export_gguf(load(model, "float32"), publication.output, weights, verify)
+    loaded = load(model, "float32")
+    written = export_gguf(loaded, publication.output, weights, verify)
+    if weights != "f32":
+        _report_thresholds(loaded, f"weights in {weights}, and are left out")
     result = {
         "folder": str(publication.output),
         "format": "gguf",

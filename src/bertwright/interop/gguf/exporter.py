@@ -139,7 +139,7 @@ def _write_file(
     writer.add_string(ROLES_KEY, json.dumps(model.tokenizer.roles))
     if head.is_classifier:
         assert isinstance(model, FineTunedModel)
-        writer.add_string(TASK_KEY, model.task_metadata_json())
+        writer.add_string(TASK_KEY, model.task_metadata_json(weight_type == "f32"))
     for name, tensor in tensors.items():
         kind = _tensor_type(name, tensor, weight_type)
         data = np.ascontiguousarray(tensor.numpy())

@@ -68,7 +68,9 @@ def load_gguf(path: Path, precision: InferencePrecision | None = None) -> TextMo
         ours[name] = ours[name] * task.temperature
     load_tensors(task_model, ours, str(file))
     settings = task.task, task.max_length, precision, task.temperature
-    return FineTunedModel(task_model, tokenizer, *settings)
+    model = FineTunedModel(task_model, tokenizer, *settings)
+    model.conformal = task.conformal
+    return model
 
 
 def _read_file(file: Path) -> tuple[dict[str, Any], StateDict]:

@@ -133,6 +133,7 @@ class OnnxFineTunedModel(OnnxModel, FineTunedModel):
         task_model: TaskModel,
         tokenizer: Tokenizer,
         task_metadata: TaskMetadata,
+        is_int8: bool,
     ) -> None:
         FineTunedModel.__init__(
             self,
@@ -145,6 +146,12 @@ class OnnxFineTunedModel(OnnxModel, FineTunedModel):
         )
         self.conformal = task_metadata.conformal
         self.manifest, self.session = manifest, session
+        self._is_int8 = is_int8
+
+    @property
+    def is_int8(self) -> bool:
+        """Return whether the graph is the one in int8."""
+        return self._is_int8
 
     @property
     def main_output(self) -> str:
@@ -190,9 +197,9 @@ def load_onnx(
             task_model = TaskModel(
                 recipe, tokenizer.vocab_size, metadata.head_spec, metadata.adaptation
             )
-            return OnnxFineTunedModel(
-                manifest, session, _strip_weights(task_model, manifest), tokenizer, metadata
-            )
+            task_model = _strip_weights(task_model, manifest)
+            is_int8 = name == INT8_GRAPH_FILE
+            return OnnxFineTunedModel(manifest, session, task_model, tokenizer, metadata, is_int8)
         model = Model(recipe.model_copy(update=ENCODER_ONLY), tokenizer.vocab_size)
         projection, model.vector_projection = model.vector_projection, None
         model = _strip_weights(model, manifest)

@@ -39,6 +39,7 @@ class LabelledScores:
         all_scores: the scores (K,) of all classes in each decision; empty for numbers.
         confidences: probability of the prediction of each example; empty for tags and numbers.
         is_correct: whether each of these predictions is correct.
+        is_int8: whether the model computed in int8.
     """
 
     method: ScoreMethod
@@ -47,6 +48,7 @@ class LabelledScores:
     all_scores: Sequence[NDArray[np.floating]]
     confidences: NDArray[np.float64]
     is_correct: NDArray[np.bool_]
+    is_int8: bool
 
     def select(self, examples: NDArray[np.int64]) -> "LabelledScores":
         """Return the scores of some examples."""
@@ -59,6 +61,7 @@ class LabelledScores:
             [self.all_scores[n] for n in decisions.tolist()] if self.all_scores else (),
             self.confidences[examples] if has_confidence else self.confidences,
             self.is_correct[examples] if has_confidence else self.is_correct,
+            self.is_int8,
         )
 
     def calibrate(self) -> "ConformalCalibration":
@@ -71,6 +74,7 @@ class LabelledScores:
             num_examples=len(np.unique(self.groups)),
             quantiles=tuple(quantiles[np.isfinite(quantiles)].tolist()),
             confidences=tuple(selection_thresholds(self.confidences, self.is_correct, risks)),
+            is_int8=self.is_int8,
         )
 
     def coverage(self, threshold: float) -> float:
@@ -96,12 +100,14 @@ class ConformalCalibration(Settings):
             far as there are enough examples.
         confidences: the confidence from which a model does not abstain, for a risk of 0.001, 0.002
             and so on; None if no confidence keeps it. Empty for tags and numbers.
+        is_int8: whether the model computed in int8, whose outputs need thresholds of their own.
     """
 
     method: ScoreMethod
     num_examples: int = Field(ge=1)
     quantiles: Annotated[tuple[float, ...], Field(max_length=LEVELS)]
     confidences: Annotated[tuple[float | None, ...], Field(max_length=LEVELS)] = ()
+    is_int8: bool = False
 
     def set_threshold(self, coverage: float) -> float:
         """Return the score up to which sets reach; the coverage is rounded up to a step.
@@ -158,11 +164,12 @@ def labelled_scores(
         references = [float(output_type.reference(example)) for example in examples]
         errors = np.abs(np.array([p.value for p in predictions], np.float64) - references)
         none = np.empty(0)
+        groups = np.arange(len(errors))
         return LabelledScores(
-            "residual", errors, np.arange(len(errors)), (), none, none.astype(bool)
+            "residual", errors, groups, (), none, none.astype(bool), model.is_int8
         )
     correct: list[float] = []
-    groups: list[int] = []
+    example_numbers: list[int] = []
     all_scores: list[NDArray[np.floating]] = []
     confidences: list[float] = []
     is_correct: list[bool] = []
@@ -173,7 +180,7 @@ def labelled_scores(
         scores = class_scores(method, probabilities, example.texts)
         for target, decision in zip(targets, scores, strict=True):
             correct.append(float("inf") if target is None else float(decision[target]))
-        groups += [index] * len(scores)
+        example_numbers += [index] * len(scores)
         all_scores += scores
         if output_type.level != "token":
             predicted = decision_index(predictions[index], model)
@@ -182,10 +189,11 @@ def labelled_scores(
     return LabelledScores(
         method,
         np.array(correct),
-        np.array(groups),
+        np.array(example_numbers),
         all_scores,
         np.array(confidences, np.float64),
         np.array(is_correct, bool),
+        model.is_int8,
     )
 
 

@@ -36,8 +36,8 @@ class ConformalPredictor:
         max_risk: largest fraction of errors among the predictions that are not withheld; None to
             withhold none.
 
-    Errors: UserError for a model that is not calibrated, and for a guarantee that its calibration
-    does not give.
+    Errors: UserError for a model that is not calibrated, or only in another precision, and for a
+    guarantee that its calibration does not give.
     """
 
     model: "FineTunedModel"
@@ -57,6 +57,13 @@ class ConformalPredictor:
             raise UserError(
                 "this model has no calibration for sets: run bertwright calibrate MODEL --data "
                 "FILE with labelled examples that it was not trained on"
+            )
+        if self.model.conformal.is_int8 != self.model.is_int8:
+            calibrated, computing = ("float", "int8") if self.model.is_int8 else ("int8", "float")
+            raise UserError(
+                f"this model is calibrated in {calibrated} and computes in {computing}, where its "
+                f"sets keep no coverage: load it with the other precision, or run bertwright "
+                f"calibrate on the folder that it is loaded from"
             )
         return self.model.conformal
 
