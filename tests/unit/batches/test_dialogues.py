@@ -74,6 +74,21 @@ def test_longest_turns_are_truncated_first() -> None:
     ]
 
 
+@pytest.mark.parametrize("turns", [2, 3, 4, 8])
+@pytest.mark.parametrize("length", [8, 9, 10, 16, 17, 40])
+def test_every_turn_of_a_sequence_has_tokens(turns: int, length: int) -> None:
+    text = NumberedSplit.of([[[4]] * 12, [[1]] * 12])
+    text.turns = DialogueTurns(text.sentence_starts[:-1], np.arange(24, dtype=np.uint8) % 2)
+    for fake in (0.0, 1.0):
+        source = DialogueFormat(length=length, turns=turns, fake=fake).plan(text, SPECIALS, 0)  # type: ignore[arg-type]
+        token_ids = source.sequences(np.arange(source.num_sequences), 0).token_ids
+        num_turns = (token_ids == SEP).sum(1)
+        assert (num_turns == min(turns, (length - 1) // 2)).all()
+        assert (token_ids[:, 0] == CLS).all()
+        is_separator = np.isin(token_ids, (CLS, SEP))
+        assert not (is_separator[:, :-1] & is_separator[:, 1:]).any()
+
+
 def test_half_of_the_sequences_are_fake() -> None:
     relations = np.concatenate([dialogue_batch(0.5, epoch=epoch).relation for epoch in range(200)])  # type: ignore[list-item]
     assert (relations == RELATIONS.index("fake")).mean() == pytest.approx(0.5, abs=0.05)

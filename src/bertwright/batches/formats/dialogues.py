@@ -24,10 +24,11 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 class DialogueFormat(InputFormat):
     """[CLS] turn [SEP] turn [SEP] turn [SEP], with ``turns`` consecutive turns.
 
-    A dialogue with fewer turns is one sequence. Segment ids are speaker roles: 0 for the first
-    speaker, 1 for all others, so two queries and a response are 0 1 0, 0 0 1 or 0 1 1. In a
-    fraction ``fake`` of the sequences, one turn after the first is replaced by a random turn of
-    another dialogue. If turns are too long, the longest ones lose their last tokens until all fit.
+    If ``length`` has no room for a token of each, there are fewer; a dialogue with fewer turns is
+    one sequence. Segment ids are speaker roles: 0 for the first speaker, 1 for all others, so two
+    queries and a response are 0 1 0, 0 0 1 or 0 1 1. In a fraction ``fake`` of the sequences, one
+    turn after the first is replaced by a random turn of another dialogue. If turns are too long,
+    the longest ones lose their last tokens until all fit.
     """
 
     kind: Literal["dialogue"] = "dialogue"
@@ -53,20 +54,21 @@ class DialogueFormat(InputFormat):
             np.append(starts[1:], split.num_tokens),
             np.asarray(split.document_starts)[document_ids + 1],
         )
+        max_turns = min(self.turns, (self.length - 1) // 2)  # a token and [SEP] for each
         number = np.arange(len(starts))
         first = np.searchsorted(document_ids, document_ids)
         next_first = np.searchsorted(document_ids, document_ids, side="right")
-        fits = number + self.turns <= next_first
+        fits = number + max_turns <= next_first
         first_turns = np.flatnonzero(fits | ((number == first) & (next_first - first > 1)))
         if not len(first_turns):
             raise UserError(f"the {split.name} split holds no dialogue of two turns: prepare more")
-        num_turns = np.minimum(self.turns, (next_first - number)[first_turns])
+        num_turns = np.minimum(max_turns, (next_first - number)[first_turns])
         speakers = np.asarray(split.turns.speakers, np.int64)
         rng_key = stream_key(seed, "assembly", "dialogue")
         layout = TextLayout(split, specials, self.length)
 
         def sequences(index: IntArray, epoch: Counters) -> SequenceBatch:
-            slot = np.arange(self.turns)
+            slot = np.arange(max_turns)
             turns = first_turns[index][:, None] + slot
             is_present = slot < num_turns[index][:, None]
             turns = np.minimum(turns, len(starts) - 1)
