@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.retrieval_encoder import FloatMatrix
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs.matching import RetrievalDecoder, RetrievalOutput
@@ -24,7 +25,7 @@ from bertwright.tasks.outputs.output_type import (
     Prediction,
     SequenceOutputs,
 )
-from bertwright.tasks.outputs.text_vectors import TextVectors, score_matrix
+from bertwright.tasks.outputs.text_vectors import score_matrix
 
 MARKER_TOKENS = ("[unused0]", "[unused1]")
 """Tokens that mark queries and documents, in vocabularies that have them (BERT)."""
@@ -95,7 +96,9 @@ class LateInteractionDecoder(RetrievalDecoder):
         products = torch.einsum("ald,bmd->ablm", firsts, seconds)
         return largest_products(products, seconds)
 
-    def vectors(self, model: PredictingModel, sequences: Sequence[TaskSequence]) -> TextVectors:
+    def vectors(
+        self, model: PredictingModel, sequences: Sequence[TaskSequence]
+    ) -> list[FloatMatrix]:
         return [kept_vectors(outputs[0]) for outputs in model.head_outputs(sequences)]
 
     def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:

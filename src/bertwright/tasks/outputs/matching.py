@@ -17,6 +17,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from bertwright.core.errors import UserError
+from bertwright.models.retrieval_encoder import TextVectors
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.labels import LabelKind, parse_number
@@ -29,7 +30,7 @@ from bertwright.tasks.outputs.output_type import (
     Prediction,
     location_of,
 )
-from bertwright.tasks.outputs.text_vectors import TextVectors, score_matrix, stack_vectors
+from bertwright.tasks.outputs.text_vectors import score_matrix, stack_vectors
 
 MatchingLoss = Literal["cosine", "in-batch", "triplet", "margin-mse"]
 

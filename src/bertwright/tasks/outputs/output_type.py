@@ -21,6 +21,7 @@ from bertwright.core.config import Config, did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.model import Model
+from bertwright.models.retrieval_encoder import TextVectors
 from bertwright.models.text_model import TextModel
 from bertwright.objectives.heads.lm_head import LMHead
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
@@ -30,7 +31,6 @@ from bertwright.tasks.metrics.generated_text import ScoredText
 from bertwright.tasks.metrics.metrics import Metric, MetricSums, mean_sums
 from bertwright.tasks.outputs.calibration import CalibrationData, fit_calibration
 from bertwright.tasks.outputs.probabilities import FloatArray, softmax
-from bertwright.tasks.outputs.text_vectors import TextVectors
 
 if TYPE_CHECKING:  # a model loads without SciPy
     from scipy.sparse import csr_matrix
@@ -69,7 +69,7 @@ class Prediction:
     value: str | float | int | tuple[str, ...]
     probabilities: dict[str, float] | tuple[float, ...] | float | None = None
     start: int | None = field(default=None, compare=False)
-    vectors: TextVectors | None = field(default=None, compare=False, repr=False)
+    vectors: "TextVectors | None" = field(default=None, compare=False, repr=False)
     scored_text: ScoredText | None = field(default=None, compare=False, repr=False)
     sets: tuple[tuple[str | int, ...], ...] | None = None
     interval: tuple[float, float] | None = None

@@ -8,7 +8,7 @@ Queries are weighted by the same head, or by a table with one weight for each of
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -32,7 +32,10 @@ from bertwright.tasks.outputs.output_type import (
     Prediction,
     SequenceOutputs,
 )
-from bertwright.tasks.outputs.text_vectors import FloatArray, TextVectors
+from bertwright.tasks.outputs.text_vectors import FloatArray
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 NUM_SAMPLE_DOCUMENTS = 128
 """Number of documents whose logits the start is chosen from."""
@@ -113,7 +116,7 @@ class SparseDecoder(RetrievalDecoder):
             penalty = penalty + self.config.query_penalty * flops_penalty(outputs[is_query])
         return scale * penalty
 
-    def vectors(self, model: PredictingModel, sequences: Sequence[TaskSequence]) -> TextVectors:
+    def vectors(self, model: PredictingModel, sequences: Sequence[TaskSequence]) -> "csr_matrix":
         return model.token_weights(sequences)
 
     def predict(

@@ -1,20 +1,17 @@
 """Scores between representations of texts: dense vectors, weights of tokens, vectors of tokens."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bertwright.models.retrieval_encoder import FloatMatrix, TextVectors
 from bertwright.tasks.outputs.probabilities import FloatArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-
-TextVectors = Any
-"""The representations of N texts: (N, D) dense vectors, an (N, V) CSR matrix of token weights, or
-a list of (tokens, D) arrays; see :mod:`bertwright.models.retrieval_encoder`."""
 
 DOCUMENTS_PER_PRODUCT = 1024
 """Number of documents whose token vectors are compared with a query at once."""
@@ -51,9 +48,12 @@ def score_matrix(queries: TextVectors, documents: TextVectors) -> NDArray[np.flo
     from scipy.sparse import issparse  # a model loads without it
 
     if issparse(queries):
-        return np.asarray((queries @ documents.T).toarray(), np.float64)
+        products = cast("csr_matrix", queries) @ cast("csr_matrix", documents).T
+        return np.asarray(products.toarray(), np.float64)
     if isinstance(queries, np.ndarray):
-        return (normalise(queries) @ normalise(documents).T).astype(np.float64)
+        unit_queries, unit_documents = normalise(queries), normalise(cast(FloatMatrix, documents))
+        return (unit_queries @ unit_documents.T).astype(np.float64)
+    queries, documents = (cast(Sequence[FloatMatrix], texts) for texts in (queries, documents))
     scores = np.empty((len(queries), len(documents)), np.float64)
     for start in range(0, len(documents), DOCUMENTS_PER_PRODUCT):
         part = documents[start : start + DOCUMENTS_PER_PRODUCT]
@@ -70,7 +70,7 @@ def stack_vectors(rows: Sequence[Any]) -> TextVectors:
     from scipy.sparse import issparse, vstack
 
     if issparse(rows[0]):
-        return vstack(rows, "csr")
+        return cast("csr_matrix", vstack(rows, "csr"))
     return np.stack(rows) if rows[0].ndim == 1 else list(rows)
 
 
