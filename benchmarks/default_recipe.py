@@ -57,16 +57,16 @@ class DefaultChoice:
     def gain(self, arm: str) -> tuple[Estimate, Verdict]:
         """Return how much better the chosen arm is than another, over paired seeds."""
         sign = 1.0 if self.is_score else -1.0
-        chosen, other = (
+        best_losses, other = (
             metric_values(self.results, a, self.evaluated_on) for a in (self.arms[0], arm)
         )
-        return decide([sign * (c - o) for c, o in zip(chosen, other, strict=False)])
+        return decide([sign * (c - o) for c, o in zip(best_losses, other, strict=False)])
 
     def rows(self) -> list[dict[str, object]]:
         """Return a row for every arm, the chosen one first."""
-        chosen, *others = self.arms
+        best, *others = self.arms
         return [
-            {"arm": f"**{chosen}**", **self._means(chosen)},
+            {"arm": f"**{best}**", **self._means(best)},
             *({"arm": arm, **self._means(arm), **self._comparison(arm)} for arm in others),
         ]
 

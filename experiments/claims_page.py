@@ -45,7 +45,7 @@ def write_result(result: dict[str, Any], document: Path) -> None:
 
 
 def re_evaluate(result: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a stored result with verdicts computed anew by the present rules."""
+    """Return a stored result with verdicts computed again by the present rules."""
     study = Study.model_validate(result["study"])
     again = result_dict(study, stored_results(result), result["max_seeds"])
     return {**again, "provenance": result["provenance"]}

@@ -57,10 +57,12 @@ def run(
         if package not in only and not files:
             continue
         excludes = package in settings["excluded_defaults"]
-        found = find_mutants(CHECKOUT, package, settings["operators"], equivalent, excludes)
-        found = [m for m in found if package in only or m.path in files]
-        mutants += found
-        num_mutants[package] = len(found)
+        mutants_of_package = find_mutants(
+            CHECKOUT, package, settings["operators"], equivalent, excludes
+        )
+        mutants_of_package = [m for m in mutants_of_package if package in only or m.path in files]
+        mutants += mutants_of_package
+        num_mutants[package] = len(mutants_of_package)
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = Path(folder) / "checkout"

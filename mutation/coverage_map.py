@@ -58,12 +58,12 @@ class CoverageMap:
 
 
 def measure_coverage(
-    tree: Path, tests: Mapping[str, Iterable[str]], wanted: Iterable[str], cache: Path
+    tree: Path, tests: Mapping[str, Iterable[str]], package_names: Iterable[str], cache: Path
 ) -> dict[str, CoverageMap]:
-    """Return what the tests of each of the wanted packages run.
+    """Return what the tests of each of the packages run.
 
     Each test file is run once, for all packages, and again when it has changed, or its fixtures, or
-    a module of which it ran a line, or the names of the modules of a package that it tests.
+    a module that it ran a line of, or the names of the modules of a package that it tests.
 
     Args:
         tests: the test files or folders of every package.
@@ -79,7 +79,7 @@ def measure_coverage(
     }
     support = sorted((tree / "tests/support").rglob("*.py"))
     cached: dict[str, Path] = {}
-    for file in sorted({file for package in wanted for file in files_of[package]}):
+    for file in sorted({file for package in package_names for file in files_of[package]}):
         packages = [package for package, files in files_of.items() if file in files]
         modules = [str(f.relative_to(tree)) for p in packages for f in _modules(tree, p)]
         conftests = (folder / "conftest.py" for folder in (tree / file).parents)
@@ -97,7 +97,7 @@ def measure_coverage(
             part.write_text(json.dumps(_part_of(measured, file, tree)), encoding="utf-8")
             part.rename(cached[file])
     parts = {file: json.loads(path.read_text(encoding="utf-8")) for file, path in cached.items()}
-    return {p: _joined([parts[file] for file in files_of[p]]) for p in wanted}
+    return {p: _joined([parts[file] for file in files_of[p]]) for p in package_names}
 
 
 def _joined(parts: Iterable[Mapping[str, Any]]) -> CoverageMap:

@@ -1,4 +1,4 @@
-"""All mutants of a package: places in the code, and what is changed there."""
+"""All mutants of a package: positions in the code, and their changes."""
 
 import ast
 import random
@@ -28,7 +28,7 @@ EQUIVALENT = Path(__file__).parent / "equivalent.yaml"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of one place in one file.
+    """A change at one position of one file.
 
     Attributes:
         path: the file, relative to the checkout.

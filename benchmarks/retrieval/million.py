@@ -88,7 +88,7 @@ def compare(
 
 
 def write_numbered_texts(file: Path, synsets: list[dict[str, Any]], num_texts: int) -> None:
-    """Write so many texts: glosses and examples, again and again, each with its number."""
+    """Write ``num_texts`` texts: glosses and examples, again and again, each with its number."""
     sentences = [text for synset in synsets for text in (synset["gloss"], *synset["examples"])]
     with open(file, "w", encoding="utf-8") as stream:
         for number in range(num_texts):

@@ -28,7 +28,7 @@ SENTENCES = 4
 """The number of sentences of a document."""
 
 OPINIONS = 5
-"""The number of opinions of which most decide, odd."""
+"""The odd number of opinions; the majority decides."""
 
 TRAINING, DEVELOPMENT = 5_000, 500
 

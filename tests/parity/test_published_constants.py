@@ -20,7 +20,7 @@ from bertwright.recipes import Recipe
 from bertwright.recipes.loading import read_system_file, read_yaml, size_names, system_names
 
 TABLES = Path(__file__).parent / "published"
-OUR_OWN = {"modern"}
+UNPUBLISHED = {"modern"}
 """Recipes that reproduce no publication."""
 
 SETTINGS_OF_A_RUN = re.compile(
@@ -283,7 +283,7 @@ def sizes_of(system: str) -> list[str]:
     return [size for size in size_names(system) if size in published - ours]
 
 
-PUBLISHED = [system for system in system_names() if system not in OUR_OWN]
+PUBLISHED = [system for system in system_names() if system not in UNPUBLISHED]
 
 
 def test_every_system_has_a_table() -> None:

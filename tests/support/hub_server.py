@@ -234,8 +234,8 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _info(self, body: bytes, query: Any, kind: str, name: str, revision: str = "main") -> None:
-        if found := self._commit(kind, name, revision):
-            repository, sha = found
+        if commit_of_name := self._commit(kind, name, revision):
+            repository, sha = commit_of_name
             self._json(
                 {
                     "id": name,
@@ -259,8 +259,8 @@ class _Handler(BaseHTTPRequestHandler):
         revision: str,
         folder: str | None = None,
     ) -> None:
-        if found := self._commit(kind, name, revision):
-            repository, sha = found
+        if commit_of_name := self._commit(kind, name, revision):
+            repository, sha = commit_of_name
             files, prefix = repository.commits[sha], f"{folder}/" if folder else ""
             is_recursive = query.get("recursive", ["false"])[0].lower() in ("true", "1")
             entries: dict[str, Any] = {}
@@ -284,8 +284,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(list(entries.values()))
 
     def _paths_info(self, body: bytes, query: Any, kind: str, name: str, revision: str) -> None:
-        if found := self._commit(kind, name, revision):
-            files = found[0].commits[found[1]]
+        if commit_of_name := self._commit(kind, name, revision):
+            files = commit_of_name[0].commits[commit_of_name[1]]
             if body.startswith(b"{"):
                 paths = json.loads(body)["paths"]
             else:
@@ -301,10 +301,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _resolve(
         self, body: bytes, query: Any, name: str, revision: str, file: str, kind: str | None
     ) -> None:
-        found = self._commit(kind or "models", name, revision)
-        if found is None:
+        commit_of_name = self._commit(kind or "models", name, revision)
+        if commit_of_name is None:
             return
-        repository, sha = found
+        repository, sha = commit_of_name
         if repository.is_gated and not self._has_token():
             self._fail(403 if "Authorization" in self.headers else 401, "GatedRepo")
             return
@@ -389,8 +389,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._json({})
 
     def _push(self, body: bytes, query: Any, kind: str, name: str, revision: str) -> None:
-        if found := self._commit(kind, name, revision):
-            repository, sha = found
+        if commit_of_name := self._commit(kind, name, revision):
+            repository, sha = commit_of_name
             files = dict(repository.commits[sha])
             for line in body.splitlines():
                 operation = json.loads(line)

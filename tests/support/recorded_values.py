@@ -69,9 +69,9 @@ def finding_values(results: Iterable[StoredResult | AnalysisResult]) -> dict[str
     """Return all numbers of results of analyses; of each array, its mean and a weighted mean."""
     values: dict[str, Value] = {}
     for number, result in enumerate(results):
-        for place, finding in enumerate(result.findings):
+        for index, finding in enumerate(result.findings):
             plain = dict(finding if isinstance(finding, Mapping) else finding.as_dict())
-            values[f"{number}.{place}.{plain['metric']}"] = [*_numbers(plain)]
+            values[f"{number}.{index}.{plain['metric']}"] = [*_numbers(plain)]
         for name, array in result.arrays.items():
             if array.size and array.dtype.kind in "biuf":
                 flat = array.astype(np.float64).ravel()

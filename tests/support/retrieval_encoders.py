@@ -19,7 +19,8 @@ VOCABULARY = 512
 class WordEncoder:
     """An encoder in one representation, in which texts with the same words are alike.
 
-    ``fails_after`` raises KeyboardInterrupt after so many texts, as if the process were killed.
+    ``fails_after`` is a number of texts: more of them raise KeyboardInterrupt, as in a killed
+    process.
     """
 
     representation: Representation

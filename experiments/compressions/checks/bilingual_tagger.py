@@ -1,4 +1,4 @@
-"""One shallow tagger for two languages, of which the second has little text."""
+"""One shallow tagger for two languages; the second has little text."""
 
 from bertwright.compression.distillation.fine_tuning_loss import teacher_outputs
 from bertwright.compression.pruning.layers import prune_layers

@@ -74,8 +74,8 @@ def print_result(
 def print_scores(result: Mapping[str, Any], as_json: bool) -> None:
     """Print a result with the scores of one or more seeds.
 
-    For people, a single seed has a score, with its interval over examples if there is one, in
-    place of statistics over seeds.
+    Without --json, the score of a single seed, with its interval over examples if there is one,
+    replaces statistics over seeds.
     """
     from bertwright.runtime.markdown_report import format_value
 

@@ -236,7 +236,7 @@ def test_int8_vectors_are_close(models: dict[str, TextModel], results: dict[str,
 
 def test_masked_tokens_equal_ours(models: dict[str, TextModel], results: dict[str, Any]) -> None:
     (expected,) = models["encoder"].fill_mask("The red [MASK] is old")
-    actual = [(guess["token_str"], guess["score"]) for guess in results["fill-mask"]]
+    actual = [(prediction["token_str"], prediction["score"]) for prediction in results["fill-mask"]]
     assert [token for token, _ in actual] == [p.token for p in expected]
     np.testing.assert_allclose([s for _, s in actual], [p.probability for p in expected], atol=1e-4)
 

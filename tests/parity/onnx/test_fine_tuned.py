@@ -174,7 +174,7 @@ def require_outputs_follow_from_the_head(name: str, model: FineTunedModel, folde
         np.testing.assert_allclose(values, expected[key], atol=1e-5)
 
 
-def test_scores_in_int8_are_told(class_folder: Path) -> None:
+def test_scores_in_int8_are_reported(class_folder: Path) -> None:
     exact, rounded = (bw.load(class_folder, kind) for kind in ("float32", "int8"))
     examples = classes()
     loss = measure_int8_loss(exact, rounded, Int8Samples(["The red bird"], examples))

@@ -23,7 +23,7 @@ def make_inputs(system: str = "bert", texts: tuple[str, ...] = SENTENCES) -> Ana
     return AnalysisInput(model, encode_texts(model, [Example(text) for text in texts]))
 
 
-def test_block_patterns_are_found_in_pairs_only() -> None:
+def test_block_patterns_are_detected_in_pairs_only() -> None:
     segment = torch.tensor([[0] * 6 + [1] * 6, [0] * 12])
     same = (segment[:, :, None] == segment[:, None, :]).double()
     weights = (same / same.sum(-1, keepdim=True))[:, None]

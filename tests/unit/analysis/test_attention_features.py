@@ -65,7 +65,7 @@ def findings_with(targets: "dict[int, int | None]") -> dict[str, AnalysisFinding
     return {finding.metric: finding for finding in result.findings}
 
 
-def test_a_head_along_a_link_is_found() -> None:
+def test_a_head_along_a_link_is_detected() -> None:
     link = findings_with({1: 1})["subject to verb"]
     assert (link.layer, link.head, link.value) == (1, 1, pytest.approx(1))
     assert link.baseline is not None
@@ -108,7 +108,7 @@ def test_features_of_words_and_links() -> None:
     assert feature_links(tree, VERB)["subject to verb"] == []
 
 
-def test_no_link_is_its_own_baseline() -> None:
+def test_no_link_is_compared_with_itself() -> None:
     assert equally_distant_pairs([(1, 3)], 7) == [(0, 2)]
     assert equally_distant_pairs([(0, 2), (1, 3)], 4) == []
     assert equally_distant_pairs([(3, 1), (4, 2)], 5) == [(2, 0), (2, 0)]

@@ -9,7 +9,7 @@ from bertwright.analysis.core.result import StoredResult
 from bertwright.analysis.core.runner import select_analyses
 
 CLAIMS = Path(__file__).with_name("claims.txt").read_text(encoding="utf-8").splitlines()
-"""The claims about a single finding, in the order of the analyses: which side of which baseline."""
+"""The claims about a single finding, in the order of the analyses: above or below a baseline."""
 
 
 def claims_of_findings() -> list[tuple[str, Claim]]:

@@ -24,7 +24,7 @@ def texts(number: int = 16, size: int = 9) -> list[str]:
 
 
 @pytest.mark.parametrize("knows", ["continuation", "order"])
-def test_pairs_are_told_from_other_texts_and_from_reversed_ones(
+def test_pairs_differ_from_other_texts_and_from_reversed_ones(
     knows: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inputs, seen = small_inputs(texts=texts()), list[Sequence[tuple[str, str]]]()

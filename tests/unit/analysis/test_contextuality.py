@@ -29,11 +29,16 @@ def word_states() -> WordStates:
     """States of two layers in a cone; in the second the cone is narrower, and words are noisier."""
     generator = np.random.default_rng(0)
     words = [word for _ in range(NUM_TEXTS) for word in generator.permutation(VOCABULARY)]
-    own = generator.normal(0, 1, (len(VOCABULARY), WIDTH))[[VOCABULARY.index(w) for w in words]]
+    word_vectors = generator.normal(0, 1, (len(VOCABULARY), WIDTH))[
+        [VOCABULARY.index(w) for w in words]
+    ]
     text_ids = np.repeat(np.arange(NUM_TEXTS), len(VOCABULARY))
     texts = generator.normal(0, 0.5, (NUM_TEXTS, WIDTH))[text_ids]
     noise = generator.normal(0, 1, (2, len(words), WIDTH))
-    states = [own + texts + 1.0 + 0.3 * noise[0], 0.5 * own + texts + 2.0 + noise[1]]
+    states = [
+        word_vectors + texts + 1.0 + 0.3 * noise[0],
+        0.5 * word_vectors + texts + 2.0 + noise[1],
+    ]
     return WordStates(np.stack(states).astype(np.float32), text_ids, tuple(words))
 
 

@@ -49,13 +49,13 @@ def test_the_antecedent_is_the_mention_with_most_attention() -> None:
     before_and_after = []
     for layer in range(2):
         for head in range(4):
-            chosen = predicted_antecedents(model, words, [STORY] * 3, (layer, head))
-            for sentence, index in zip(words, chosen.tolist(), strict=True):
+            antecedents = predicted_antecedents(model, words, [STORY] * 3, (layer, head))
+            for sentence, index in zip(words, antecedents.tolist(), strict=True):
                 assert index == most_attended(model, sentence, layer, head)
             changes = antecedent_changes(
                 model, [STORY], (layer, head), [replace_mary("Anna", "Emma")]
             )
-            expected = [chosen[n] != chosen[0] for n in (1, 2)]
+            expected = [antecedents[n] != antecedents[0] for n in (1, 2)]
             assert [c.tolist() for c in changes] == [expected]
             before_and_after += expected
     assert set(before_and_after) == {True, False}, "some names change the antecedent"

@@ -148,14 +148,14 @@ def test_deep_arguments_undo_the_passive(trees: list[DependencyTree]) -> None:
         "two books": "deep object",
         "in May": "oblique",
     }
-    given = DependencyTree(
+    tree = DependencyTree(
         ("he", "got", "a", "book"),
         (1, -1, 3, 1),
         ("nsubj", "root", "det", "obj"),
         ("PRON", "VERB", "DET", "NOUN"),
         subtypes=("pass", "", "", ""),
     )
-    labels = [edge.label for edge in deep_argument_edges(*encode_texts(model, [given]))]
+    labels = [edge.label for edge in deep_argument_edges(*encode_texts(model, [tree]))]
     assert labels == ["indirect object", "deep object"]
 
 
@@ -192,9 +192,9 @@ def test_examples_are_words_and_words_with_heads() -> None:
 
     def examples(name: str) -> EdgeExamples:
         edges = [EDGE_TASKS[name](text) for text in inputs.texts]
-        found = EdgeExamples.from_edges(states, edges)
-        assert found is not None
-        return found
+        edge_examples = EdgeExamples.from_edges(states, edges)
+        assert edge_examples is not None
+        return edge_examples
 
     words = examples(PARTS_OF_SPEECH).spans[:, 0]
     assert words.tolist() == [[word, word + 1] for word in range(16)]

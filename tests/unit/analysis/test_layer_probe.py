@@ -22,7 +22,7 @@ TEXT_IDS = np.array([0, 0, 1, 1, 1, 3, 3, 4])
 
 
 def probe_words() -> ProbeWords:
-    """Return eight words of four texts, of which texts 1 and 4 are for training."""
+    """Return eight words of four texts; texts 1 and 4 are for training."""
     states = np.random.default_rng(0).normal(3, 2, (2, 8, 3)).astype(np.float32)
     is_train = np.isin(TEXT_IDS, (1, 4))
     return ProbeWords(WordStates(states, TEXT_IDS, tuple("abcdefgh")), is_train, ~is_train)

@@ -44,7 +44,7 @@ STOPS = [tree("./PUNCT")] * 4
 ONE_TAG = [tree("ship/NOUN lamp/NOUN"), tree("boat/NOUN tree/NOUN")] * 3
 STARRED = [tree("sees/VERB" + " ship/NOUN" * 30), *ONE * 3]
 
-WITH_OWN_SENTENCES = (
+WITH_BUILT_IN_SENTENCES = (
     "agreement",
     "coreference",
     "coreference-names",
@@ -84,7 +84,7 @@ def test_few_data_have_no_verdicts(
     inputs = AnalysisInput(
         model, encode_texts(model, trees), other_model=model.with_random_weights(1)
     )
-    analyses = [a for a in select_analyses(names) if a.kind_name() not in WITH_OWN_SENTENCES]
+    analyses = [a for a in select_analyses(names) if a.kind_name() not in WITH_BUILT_IN_SENTENCES]
     reports = run_analyses(inputs, analyses, tmp_path, lambda line: None)
     write_report(inputs, reports, tmp_path, "now")
     # Changes of parameters do not depend on texts.

@@ -42,7 +42,7 @@ def data(request: pytest.FixtureRequest) -> Iterator[Dataset]:
         yield dataset
 
 
-def test_connectives_are_found_with_every_tokenizer(data: Dataset) -> None:
+def test_connectives_are_detected_with_every_tokenizer(data: Dataset) -> None:
     split, tokenizer = data.split("train"), data.tokenizer
     source = ConnectedPair(length=64, connectives=CONNECTIVES).plan(
         split, tokenizer.special_tokens, 0

@@ -62,7 +62,7 @@ def test_segments_end_at_separators(text):
         assert token_ids[ends].tolist() == [SEP, SEP]
         assert segment_ids[0] == 0
         assert segment_ids[-1] == 2
-        # B is text of one place, in the direction of the sequence.
+        # B is contiguous text, in the direction of the sequence.
         second = token_ids[ends[0] + 1 : ends[1]]
         step = -1 if is_backward[row, 0] else 1
         is_inside = (second[1:] >= FIRST_TOKEN) & (second[:-1] >= FIRST_TOKEN)

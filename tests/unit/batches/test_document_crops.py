@@ -53,7 +53,7 @@ def test_short_documents_are_an_error():
 
 
 @given(text=documents)
-def test_single_sentences_are_read_in_order_each_as_often_as_asked(text):
+def test_single_sentences_are_read_in_order_and_repeated(text):
     source, split = plan_text(SentenceGroups(length=100, sentences=1, copies=2), text)
     batch = all_sequences(source)
     bounds = split.sentence_starts.tolist()

@@ -41,7 +41,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_texts_are_indexed_found_and_added(work: Path, tmp_path: Path) -> None:
+def test_texts_are_indexed_searched_and_added(work: Path, tmp_path: Path) -> None:
     index, model = tmp_path / "index", work / "model"
     report = invoke_json("index", work / "texts.jsonl", "-o", index, "--model", model)
     assert (report["kind"], report["texts"], report["segments"]) == ("dense", 4, 1)

@@ -51,7 +51,7 @@ def test_one_module_imports_what_windows_lacks() -> None:
     assert users == {"operating_system.py"}
 
 
-@pytest.mark.full  # it imports PyTorch and all else anew
+@pytest.mark.full  # it imports PyTorch and all else again
 def test_every_module_is_imported_without_unix() -> None:
     process = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", IMPORT_ALL], capture_output=True, text=True

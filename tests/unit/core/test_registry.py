@@ -107,10 +107,10 @@ def test_what_a_failing_block_registers_is_undone() -> None:
 
 
 def test_a_family_is_registered_once(temporary_plugins: None) -> None:
-    class OwnFamily(Bert):
+    class CustomFamily(Bert):
         model_type: ClassVar = "own-bert"
 
-    family = add_family(OwnFamily())
+    family = add_family(CustomFamily())
     assert FAMILIES["own-bert"] is add_family(family)
     with pytest.raises(UserError, match="a family of model_type 'own-bert' exists already"):
-        add_family(OwnFamily())
+        add_family(CustomFamily())

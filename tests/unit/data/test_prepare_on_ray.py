@@ -1,4 +1,4 @@
-"""Preparation on a Ray cluster of two nodes, one of which is killed, equals that of one machine."""
+"""Preparation on a Ray cluster of two nodes, with one killed, equals that of one machine."""
 
 import os
 import sys

@@ -24,9 +24,9 @@ def build(*overrides: str) -> Model:
     return shaken(Model.build(recipe, VOCABULARY), 0.1).requires_grad_(False)
 
 
-@pytest.mark.parametrize("place", ["positions.dropout", "feed_forward.dropout", "output_dropout"])
-def test_it_is_applied_in_training_only(place: str) -> None:
-    model = build(f"encoder.{place}=0.5")
+@pytest.mark.parametrize("setting", ["positions.dropout", "feed_forward.dropout", "output_dropout"])
+def test_it_is_applied_in_training_only(setting: str) -> None:
+    model = build(f"encoder.{setting}=0.5")
     assert model.recipe.encoder.has_dropout
     assert not build().recipe.encoder.has_dropout
     plain = build().encoder(TOKENS)

@@ -21,7 +21,7 @@ def examples() -> dict[str, tuple[Recipe, Objective, str, SequenceBatch, Sequenc
 
     Objectives that are listed before it have changed the sequences.
     """
-    found: dict[str, tuple[Recipe, Objective, str, SequenceBatch, SequenceBatch, Targets]] = {}
+    cases: dict[str, tuple[Recipe, Objective, str, SequenceBatch, SequenceBatch, Targets]] = {}
     for system in SYSTEMS:
         recipe = toy(system)
         turns = [
@@ -38,9 +38,9 @@ def examples() -> dict[str, tuple[Recipe, Objective, str, SequenceBatch, Sequenc
                 context = MaskingContext(rng, toy_vocabulary(), earlier_targets=dict(earlier))
                 changed, targets = objective.make_targets(batch, context)
                 kind = objective.kind_name()
-                found.setdefault(kind, (recipe, objective, name, batch, changed, targets))
+                cases.setdefault(kind, (recipe, objective, name, batch, changed, targets))
                 batch, earlier[name] = changed, targets
-    return found
+    return cases
 
 
 KINDS = sorted(k for k, c in Objective.kinds().items() if c.__module__.startswith("bertwright."))

@@ -76,7 +76,7 @@ def test_samples_follow_the_softmax(model) -> None:
 
 @torch.no_grad()
 def test_every_real_token_is_judged_by_whether_it_differs(model, batch) -> None:
-    """Equation of the loss: binary cross entropy over all tokens; a correct guess is original."""
+    """Equation of the loss: binary cross entropy over all tokens; a correct sample is original."""
     objective, head = model.recipe.objectives["replaced-token"], model.heads["replaced-token"]
     targets = batch.targets["replaced-token"]
     original = torch.from_numpy(toy_sequences(model.recipe).token_ids).long()

@@ -38,13 +38,13 @@ def test_targets_are_the_tokens_between_the_boundaries() -> None:
     scored = targets.weights > 0
     columns = [targets.extra_inputs[n] for n in ("left_positions", "right_positions")]
     columns += [targets.extra_inputs["span_offsets"], targets.labels]
-    found = {
+    predictions = {
         int(at): tuple(int(column[n]) for column in columns)
         for n, at in enumerate(targets.positions)
         if scored[n]
     }
     assert expected
-    assert found == {at: tuple(map(int, values)) for at, values in expected.items()}
+    assert predictions == {at: tuple(map(int, values)) for at, values in expected.items()}
 
 
 @torch.no_grad()

@@ -51,14 +51,14 @@ def test_spans_are_permuted_and_predicted(text, of, size, rate):
     assert (num_targets <= budget).all()
     is_blocked = batch.is_special | is_excluded
     spans = targets.positions[targets.weights > 0].reshape(-1, size)
-    num_places = (24 - size + 1) // size  # of spans side by side, wherever the first one starts
+    num_spans = (24 - size + 1) // size  # of spans side by side, wherever the first one starts
     for row, number in enumerate((num_targets // size).tolist()):
         firsts = set((spans[spans[:, 0] // 24 == row, 0] % 24 % size).tolist())
         assert len(firsts) == (number > 0)
         num_free = [
             sum(
                 not is_blocked[row, start : start + size].any()
-                for start in range(first, first + num_places * size, size)
+                for start in range(first, first + num_spans * size, size)
             )
             for first in firsts or range(size)
         ]

@@ -71,8 +71,8 @@ def test_negatives_are_no_positives_and_keep_their_distance(
             limit = scores[pair.text] - config.margin
         expected = {t for t, score in scores.items() if score <= limit and t not in allowed}
         assert {n.negative for n in negatives} == expected
-        found = [scores[n.negative] for n in negatives]
-        assert found == sorted(found, reverse=True)
+        negative_scores = [scores[n.negative] for n in negatives]
+        assert negative_scores == sorted(negative_scores, reverse=True)
 
 
 def test_a_cross_encoder_scores_texts_and_margins(index: SearchIndex) -> None:

@@ -98,7 +98,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_added_texts_are_found_as_if_indexed_at_once(tmp_path: Path, kind: str) -> None:
+def test_added_texts_are_ranked_as_if_indexed_at_once(tmp_path: Path, kind: str) -> None:
     whole = build(tmp_path / "whole", kind)
     items = [IdentifiedText(str(number), text) for number, text in enumerate(TEXTS, start=1)]
     folder, model = tmp_path / "added", model_for(kind)
@@ -148,8 +148,8 @@ def test_bm25_is_its_formula(tmp_path: Path) -> None:
         return total
 
     expected = {n: score(words) for n, words in enumerate(lists) if score(words) > 0}
-    found = dict(zip(ranking.positions.tolist(), ranking.scores.tolist(), strict=True))
-    assert found == pytest.approx(expected, rel=1e-5)
+    scores_by_position = dict(zip(ranking.positions.tolist(), ranking.scores.tolist(), strict=True))
+    assert scores_by_position == pytest.approx(expected, rel=1e-5)
 
 
 def test_words_are_lower_cased_and_stop_words_left_out(tmp_path: Path) -> None:

@@ -72,11 +72,11 @@ def test_a_graph_finds_nearly_all_neighbours_and_is_reproducible(
         assert [file.name for file in folder.iterdir()] == [dense.GRAPH_FILE]
     files = [(tmp_path / name / dense.GRAPH_FILE).read_bytes() for name in ("first", "second")]
     assert files[0] == files[1]
-    found = [
+    num_equal = [
         len(set(a.positions.tolist()) & set(b.positions.tolist()))
         for a, b in zip(exact.rank(queries, TOP), graphs[0].rank(queries, TOP), strict=True)
     ]
-    assert sum(found) >= 0.95 * TOP * len(queries)
+    assert sum(num_equal) >= 0.95 * TOP * len(queries)
 
 
 @pytest.mark.parametrize("vector_type", VECTOR_TYPES)

@@ -12,7 +12,7 @@ def test_scale_and_training_are_not_the_body() -> None:
     assert "- other: roberta, as published" in body_lines(report)
 
 
-def test_changes_of_all_arms_are_exchanged_and_those_of_an_arm_are_its_own() -> None:
+def test_changes_of_all_arms_are_exchanged_and_those_of_an_arm_are_kept() -> None:
     study = small_study(
         changes={"encoder": {"positions": {"kind": "rotary"}}},
         arms={"other": {"changes": {"encoder": {"norm": {"placement": "pre"}}}}},

@@ -127,7 +127,7 @@ def test_error_names_the_arm() -> None:
         study.recipe("other", 0)
 
 
-def test_arms_may_have_their_own_text_and_cost(tmp_path: Path) -> None:
+def test_arms_may_have_different_text_and_cost(tmp_path: Path) -> None:
     study = small_study(
         arms={"other": {"corpus": {"documents": 200}, "tokenizer": {"vocab_size": 300}, "cost": 2}}
     )

@@ -17,7 +17,7 @@ from small_study import small_study
 
 
 def verdict_label(one: list[float], other: list[float], **changes: object) -> str:
-    """Return the label for losses of two arms, of which the first is expected to be lower."""
+    """Return the label for losses of two arms; the first is expected to be lower."""
     study = small_study(
         expected=[{"measure": "held-out.masked_loss", "arm": "one", "below": "other", **changes}]
     )

@@ -111,8 +111,8 @@ def test_what_was_computed_is_not_computed_again(
     shutil.copytree(data, changed)
     with open(changed / "noise" / "dev.tsv", "a") as stream:
         stream.write("a new text\t1\n")
-    chosen = suite.select(["grammar", "likeness", "noise"])
-    evaluate_suite(chosen, changed, {"model": models["model"]}, again)
+    selected = suite.select(["grammar", "likeness", "noise"])
+    evaluate_suite(selected, changed, {"model": models["model"]}, again)
     assert computed == ["model", WORD_VECTORS, WORDS_ALONE] * 2
 
 
@@ -122,8 +122,8 @@ def test_missing_data_are_named_and_the_rest_runs(suite, data, model, tmp_path) 
     for name in ("texts.jsonl", "grammar.jsonl"):
         shutil.copy(data / name, part)
     (part / "kinds.tsv").write_text("context\tkind\nA robin is\tbird\n")
-    chosen = suite.select(["grammar", "articles", "facts", "likeness", "search"])
-    report = evaluate_suite(chosen, part, {"model": model}, tmp_path / "report")
+    selected = suite.select(["grammar", "articles", "facts", "likeness", "search"])
+    report = evaluate_suite(selected, part, {"model": model}, tmp_path / "report")
     reasons = {task["name"]: task.get("not_run") for task in report["tasks"]}
     assert reasons["grammar"] is None
     assert reasons["facts"] == "missing facts.jsonl.gz"

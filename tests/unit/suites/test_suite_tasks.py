@@ -66,7 +66,7 @@ def test_similarity_is_spearman_of_cosines(
     assert score(task, cosines.tolist()) == pytest.approx(expected, abs=1e-9)
 
 
-def test_retrieval_ranks_all_relevant_texts_among_as_many_as_asked(
+def test_retrieval_ranks_all_relevant_texts_among_the_set_number(
     suite: EvaluationSuite, data: Path, model: TextModel
 ) -> None:
     task = prepared(suite, data, "glosses")
@@ -112,11 +112,11 @@ def test_probe_selects_its_penalty_by_cross_validation() -> None:
     noise = rng.normal(size=(200, 100)).astype(np.float32)
     signal = noise.copy()
     signal[:, 0] += 30.0 * (np.arange(200) % 2)
-    chosen = [
+    penalties = [
         fit_probe(features, labels).best_params_["logisticregression__C"]
         for features in (noise, signal)
     ]
-    assert chosen[0] < chosen[1]
+    assert penalties[0] < penalties[1]
     rare = ["1" if n % 10 == 0 else "0" for n in range(200)]
     assert {*fit_probe(noise, rare).predict(noise)} == {"0"}
     assert {*fit_probe(noise, rare, "matthews").predict(noise)} == {"0", "1"}

@@ -46,7 +46,7 @@ def test_score_is_the_scaled_product_of_dependent_and_head() -> None:
     assert float(loss) == pytest.approx(expected, rel=1e-5)
 
 
-def test_root_is_its_own_head_and_other_sequences_are_out_of_reach() -> None:
+def test_root_is_the_head_of_itself_and_other_sequences_are_out_of_reach() -> None:
     sentence = TaggedSentence(("a", "b", "c", "d"), ("2", "0", "4", "2"))
     assert DECODER.targets(parts(4), sentence) == [1, 1, 3, 1]
     assert DECODER.targets(parts(2, 2), sentence) == [1, 1, 1, -100]

@@ -142,8 +142,8 @@ def test_fusion_trains_the_encoder_and_keeps_the_adapters(source, trained, tmp_p
     result = tuned(source, CLASSES, classes(), fusion, output=tmp_path / "both")
     encoder = result.model.task_model.encoder
     for adapter, name in zip(encoder.knowledge_adapters, trained, strict=True):
-        (own,) = trained[name].model.task_model.encoder.knowledge_adapters
-        for parameter, weight in own.state_dict().items():
+        (trained_adapter,) = trained[name].model.task_model.encoder.knowledge_adapters
+        for parameter, weight in trained_adapter.state_dict().items():
             assert torch.equal(adapter.state_dict()[parameter], weight)
     changed = encoder.blocks[0].sublayers["attention"].projection.weight
     assert not torch.equal(

@@ -61,8 +61,8 @@ def test_grid_uses_the_weight_decay_of_its_paper(
 ) -> None:
     tried: list[FineTuningConfig] = []
 
-    def untrained(model: Any, several: Any, *, make_reporter: Any, **chosen: Any) -> Any:
-        tried.append(FineTuningConfig.from_settings(chosen))
+    def untrained(model: Any, several: Any, *, make_reporter: Any, **settings: Any) -> Any:
+        tried.append(FineTuningConfig.from_settings(settings))
         return SimpleNamespace(scores=[0.0])
 
     monkeypatch.setattr(searching, "finetune_tasks", untrained)

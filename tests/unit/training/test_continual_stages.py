@@ -142,7 +142,7 @@ def test_tasks_on_sequences_share_a_pooler() -> None:
     poolers = [head.pooler for head in model.heads.values() if isinstance(head, PooledClassifier)]
     assert len(poolers) == 3
     assert all(pooler is model.pooler for pooler in poolers)
-    own = Model.build(toy("ernie-2", "pooler=false"), VOCABULARY)
+    separate = Model.build(toy("ernie-2", "pooler=false"), VOCABULARY)
     width = model.recipe.encoder.width
-    num_shared, num_own = (sum(p.numel() for p in m.parameters()) for m in (model, own))
-    assert num_own - num_shared == 2 * (width**2 + width)
+    num_shared, num_separate = (sum(p.numel() for p in m.parameters()) for m in (model, separate))
+    assert num_separate - num_shared == 2 * (width**2 + width)

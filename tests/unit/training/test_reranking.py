@@ -43,9 +43,9 @@ def model(items: Dataset) -> Model:
 
 def reranker(**settings: int) -> ListReranker:
     sizes = {"list_length": 5, "num_features": 6, "width": 8, "depth": 2, **settings}
-    made = ListReranker(RerankerConfig.model_validate(sizes))
-    initialise(made, PublishedInitialisationConfig(std=0.5), seed=0)
-    return made.eval()
+    network = ListReranker(RerankerConfig.model_validate(sizes))
+    initialise(network, PublishedInitialisationConfig(std=0.5), seed=0)
+    return network.eval()
 
 
 def clicks(*positions: int, length: int = 5) -> torch.Tensor:
@@ -70,10 +70,10 @@ def test_only_the_embedding_of_the_rank_knows_the_initial_order() -> None:
 
 
 def test_loss_is_the_negative_log_probability_of_clicks() -> None:
-    scores, chosen = torch.randn(3, 5), clicks(2, -1, 0)
-    chosen[2, 4] = 1.0  # two clicks
+    scores, targets = torch.randn(3, 5), clicks(2, -1, 0)
+    targets[2, 4] = 1.0  # two clicks
     p = scores.softmax(1)
-    loss = click_loss(scores, chosen)
+    loss = click_loss(scores, targets)
     assert float(loss.sum) == pytest.approx(-float((p[0, 2] * p[2, 0] * p[2, 4]).log()), rel=1e-5)
     assert loss.count == 3
 
@@ -117,8 +117,8 @@ def test_personalised_vectors_sum_to_the_logits(items: Dataset, model: Model) ->
 def test_clicked_items_come_first_after_training() -> None:
     """The chosen item has the largest first feature, wherever it was."""
     features = torch.randn(64, 5, 6, generator=torch.Generator().manual_seed(0))
-    chosen = clicks(*features[..., 0].argmax(1).tolist())
-    lists = RankedLists(torch.arange(64), torch.zeros(64, 5, dtype=torch.int64), features, chosen)
+    targets = clicks(*features[..., 0].argmax(1).tolist())
+    lists = RankedLists(torch.arange(64), torch.zeros(64, 5, dtype=torch.int64), features, targets)
     net = reranker()
     settings = RerankingSettings(epochs=40, batch_size=16, learning_rate=5e-3, dropout=0.0)
     _train(net, lists, lists, settings)

@@ -1,4 +1,4 @@
-"""Limits of packing: settings that read each sequence in a row of its own."""
+"""Limits of packing: settings that need one example per sequence."""
 
 from bertwright.core.errors import UserError
 from bertwright.encoder.config import EncoderConfig
@@ -7,7 +7,7 @@ from bertwright.tasks.heads.task_visibility import isolate_texts
 
 
 def check_packing(config: FineTuningConfig, encoder: EncoderConfig, is_distilled: bool) -> None:
-    """Raise UserError for packed batches with an encoder or settings that need whole rows."""
+    """Raise UserError for packed batches if the encoder or a setting needs unpacked examples."""
     if config.batching != "packed":
         return
     settings = {

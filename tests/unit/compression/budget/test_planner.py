@@ -174,7 +174,7 @@ def test_an_infeasible_goal_names_what_comes_closest(
 
 
 @pytest.mark.parametrize("shape", PRUNED_SHAPES[-2:])
-def test_the_smallest_shapes_are_found(
+def test_the_smallest_shapes_are_planned(
     deep_model: FineTunedModel, monkeypatch: pytest.MonkeyPatch, shape: ModelShape
 ) -> None:
     """At the size of a shape and one kept fraction, it has the most layers."""

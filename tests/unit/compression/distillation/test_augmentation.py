@@ -76,13 +76,13 @@ def test_copies_of_examples_are_new_and_unlabelled(pretrained, settings) -> None
 
 def test_copies_without_a_word_are_dropped() -> None:
     """Copies change the first text, the second, both, and again."""
-    made = {
+    augmented = {
         "a": ["a1", None, "a3", None, "a5", "a", "a1"],
         "b": ["b1", "b2", None, "b4", "b5", "b6", "b7"],
     }
     (pairs_of_copies, single) = augment_examples(
         [Example("a", "b", "old"), Example("a", label="new")],
-        lambda texts: [made[t] for t in texts],
+        lambda texts: [augmented[t] for t in texts],
     )
     assert [(copy.text, copy.pair) for copy in pairs_of_copies] == [
         ("a1", "b"), ("a", "b2"), ("a", "b5"), ("a", "b6"),
@@ -108,14 +108,14 @@ def test_words_are_replaced_with_their_probability(pretrained) -> None:
 
 
 @pytest.mark.parametrize("system", ["bert", "roberta"])
-def test_words_are_found_among_the_tokens(pretrained, system: str) -> None:
+def test_words_are_located_among_the_tokens(pretrained, system: str) -> None:
     tokenizer = pretrained(system).tokenizer
     text = "red,bird (old) unbelievably: redbird-house."
     token_ids, spans = tokenizer.encode_with_offsets(text)
     words = list(_split_words(text, token_ids, spans, None))
-    found = [text[word.start : word.stop] for word in words]
-    assert found == ["red", "bird", "old", "unbelievably", "redbird", "house"]
-    for word, name in zip(words, found, strict=True):
+    texts = [text[word.start : word.stop] for word in words]
+    assert texts == ["red", "bird", "old", "unbelievably", "redbird", "house"]
+    for word, name in zip(words, texts, strict=True):
         stop = word.token_index + len(word.token_ids)
         assert word.token_ids == token_ids[word.token_index : stop]
         assert tokenizer.decode(word.token_ids).strip() == name

@@ -169,7 +169,7 @@ def test_narrower_states_are_projected(projection: str) -> None:
     assert loss == pytest.approx(expected, rel=1e-4)
 
 
-def test_layers_of_several_widths_have_projections_of_their_own() -> None:
+def test_layers_of_several_widths_have_separate_projections() -> None:
     student, teacher = encoder_of_widths(16, 16, 24), encoder_of_widths(*[WIDTH] * 5)
     settings = {"kind": "states", "projection": "per-layer"}
     term = DistillationTermConfig.parse(settings).build(student, teacher)

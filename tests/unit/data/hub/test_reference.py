@@ -1,4 +1,4 @@
-"""Names on the Hub are told apart from paths."""
+"""Names on the Hub are distinguished from paths."""
 
 from pathlib import Path
 

@@ -126,7 +126,7 @@ def test_every_new_token_is_used(kind: str) -> None:
     assert used >= set(extended(kind).token_ids)
 
 
-def test_the_best_wordpiece_token_is_found() -> None:
+def test_the_best_wordpiece_token_is_selected() -> None:
     """Compared with all strings in the text, each added alone."""
     original = trained("wordpiece")
     extension = extended("wordpiece", 1)

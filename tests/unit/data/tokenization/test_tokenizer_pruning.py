@@ -79,7 +79,8 @@ def test_score_of_unknown_characters_is_kept() -> None:
     original = train(UnigramConfig(vocab_size=200))
     pruned, _ = prune_tokenizer(original, set(original.encode(NEEDED)))
     least = (
-        min(score for _, score in own.settings["model"]["vocab"]) for own in (original, pruned)
+        min(score for _, score in tokenizer.settings["model"]["vocab"])
+        for tokenizer in (original, pruned)
     )
     assert next(least) == next(least)
 

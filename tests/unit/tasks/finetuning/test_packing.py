@@ -149,7 +149,7 @@ def test_packing_changes_neither_heads_nor_adapters(pretrained, settings: dict[s
     require_equal_steps(pretrained("bert"), "class", short_pairs(), **settings)
 
 
-def test_generated_texts_attend_to_their_own_source(pretrained) -> None:
+def test_generated_texts_attend_to_their_source_only(pretrained) -> None:
     examples = [replace(example, label="old") for example in labelled()]
     kind = {"kind": "text", "max_target_length": 4}
     require_equal_steps(pretrained("bart"), kind, examples)

@@ -1,4 +1,4 @@
-"""Random features of attention that are drawn anew in training."""
+"""Random features of attention that are drawn again in training."""
 
 from pathlib import Path
 
