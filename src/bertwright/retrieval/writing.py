@@ -20,6 +20,7 @@ from bertwright.core.files import (
     atomic_folder,
     explain_full_disk,
     output_lock,
+    remove_unfinished,
     require_creatable,
     require_new_folder,
 )
@@ -264,6 +265,7 @@ class IndexWriter:
         )
         write_settings(self.folder / MANIFEST_FILE, manifest)
         (self.folder / PROGRESS_FILE).unlink()
+        remove_unfinished(self.folder / PROBE_FILE)  # which is not written again
         remove_unlisted(self.folder, segments, word_folder)
         return manifest
 

@@ -8,7 +8,7 @@ import pytest
 from bertwright.core.errors import UserError
 from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.retrieval.bm25 import Bm25Index, terms
-from bertwright.retrieval.manifest import read_manifest
+from bertwright.retrieval.manifest import PROBE_FILE, read_manifest
 from bertwright.retrieval.rankings import fuse_rankings
 from bertwright.retrieval.search_index import SearchIndex
 from bertwright.retrieval.writing import IndexWriter
@@ -91,8 +91,10 @@ def test_a_killed_run_resumes_to_the_same_bytes(tmp_path: Path, kind: str) -> No
         SearchIndex.build(
             TEXTS, folder, model_for(kind), resume=True, **{**options, "vector_type": "int8"}
         )
+    (folder / f".{PROBE_FILE}.unfinished-{'0' * 16}").mkdir()
     SearchIndex.build(TEXTS, folder, model_for(kind), resume=True, **options)
     assert content(folder) == content(tmp_path / "whole")
+    assert not [*folder.rglob("*.unfinished-*")]
     with pytest.raises(UserError, match="complete index: there is nothing to resume"):
         SearchIndex.build(TEXTS, folder, model_for(kind), resume=True, **options)
 

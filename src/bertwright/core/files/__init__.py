@@ -5,7 +5,7 @@ temporary folder has a random name and is locked while its process lives. If the
 the next process that writes the same output removes the folder.
 """
 
-from bertwright.core.files.atomic import atomic_file, atomic_folder, write_text
+from bertwright.core.files.atomic import atomic_file, atomic_folder, remove_unfinished, write_text
 from bertwright.core.files.checks import (
     require_creatable,
     require_different_file,
@@ -44,6 +44,7 @@ __all__ = [
     "read_json_lines",
     "read_results",
     "read_text",
+    "remove_unfinished",
     "require_creatable",
     "require_different_file",
     "require_file",

@@ -85,6 +85,19 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def remove_unfinished(target: Path) -> None:
+    """Remove the temporary folders of an output that killed processes left."""
+    stem = _temporary_stem(target)
+    for name in os.listdir(target.parent):
+        if name.startswith(stem) and re.fullmatch("[0-9a-f]{16}", name.removeprefix(stem)):
+            with suppress(OSError), file_lock(target.parent / name):
+                shutil.rmtree(target.parent / name)
+
+
+def _temporary_stem(target: Path) -> str:
+    return f".{target.name[:MAX_STEM_LENGTH]}.unfinished-"
+
+
 @contextmanager
 def _temporary_folder(target: Path) -> Generator[Path]:
     """Yield a new locked folder next to a target, and remove it at the end.
@@ -92,13 +105,9 @@ def _temporary_folder(target: Path) -> Generator[Path]:
     Folders left by killed processes are removed first.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    stem = f".{target.name[:MAX_STEM_LENGTH]}.unfinished-"
-    for name in os.listdir(target.parent):
-        if name.startswith(stem) and re.fullmatch("[0-9a-f]{16}", name.removeprefix(stem)):
-            with suppress(OSError), file_lock(target.parent / name):
-                shutil.rmtree(target.parent / name)
+    remove_unfinished(target)
     with ExitStack() as stack:
-        folder = _create_locked_folder(target.parent / stem, stack)
+        folder = _create_locked_folder(target.parent / _temporary_stem(target), stack)
         try:
             yield folder
         finally:
