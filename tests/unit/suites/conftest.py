@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
             for n, (text, s) in enumerate(zip(TEXTS, likeness, strict=True))
         ),
     )
+    # Words of known letters: unknown words would have equal vectors, and rounding would rank them.
+    words = ["".join(letters) for letters in product("abdeilnor", repeat=3)]
     synsets = [
-        {"id": f"n{n:04d}", "words": [f"word{n}"], "gloss": text + f" {n}", "examples": []}
+        {"id": f"n{n:04d}", "words": [words[n]], "gloss": text + f" {n}", "examples": []}
         for n, text in enumerate(TEXTS * 4)
     ]
     write_lines(folder / "wordnet" / "synsets.jsonl.gz", synsets)
