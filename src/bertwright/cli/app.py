@@ -8,49 +8,27 @@ import typer
 from bertwright import __version__
 from bertwright.cli.errors import run_app
 from bertwright.cli.options import ComputingCommand, DocumentedCommand
-from bertwright.cli.verbs import (
-    analyse,
-    average,
+from bertwright.cli.verbs.analysis import analyse, neighbours, view
+from bertwright.cli.verbs.compression import compress, pareto, sensitivity, static, vocab, whiten
+from bertwright.cli.verbs.data import get, prepare, sample, tokenizer
+from bertwright.cli.verbs.interop import export, import_
+from bertwright.cli.verbs.models import embed, fill_mask, generate, minimal_pairs
+from bertwright.cli.verbs.recipes import count, recipes
+from bertwright.cli.verbs.retrieval import index, mine, search
+from bertwright.cli.verbs.serving import serve
+from bertwright.cli.verbs.studies import quickstart, study
+from bertwright.cli.verbs.tasks import (
     calibrate,
-    compress,
-    count,
     cross_validate,
-    doctor,
-    embed,
     evaluate,
-    export,
-    fill_mask,
     finetune,
-    generate,
-    get,
     glue,
-    import_,
-    index,
     learning_curve,
-    mine,
-    minimal_pairs,
-    neighbours,
-    pareto,
     predict,
-    prepare,
-    pretrain,
     prompt,
-    quickstart,
-    recipes,
-    rerank,
-    sample,
-    search,
-    sensitivity,
-    serve,
-    static,
-    study,
-    tokenizer,
-    trace,
     tune,
-    view,
-    vocab,
-    whiten,
 )
+from bertwright.cli.verbs.training import average, doctor, pretrain, rerank, trace
 
 app = typer.Typer(
     name="bertwright",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from bertwright.cli.verbs import predict
+from bertwright.cli.verbs.tasks import predict
 from bertwright.core.errors import UserError
 from commands import invoke
 from small_tasks import TEXTS, assert_same_predictions

@@ -8,7 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from bertwright.cli.app import app
-from bertwright.cli.verbs.evaluate import score_lines
+from bertwright.cli.verbs.tasks.evaluate import score_lines
 from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
 from bertwright.suites.suite import EvaluationSuite

@@ -1,1 +1,1 @@
-"""Verbs."""
+"""Verbs, each in the folder of the package that does its work."""

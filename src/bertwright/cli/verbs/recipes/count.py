@@ -10,7 +10,7 @@ import typer
 
 from bertwright.cli.options import PluginOption
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.recipes import OverridesArgument
+from bertwright.cli.verbs.recipes.recipes import OverridesArgument
 
 
 def count(

@@ -8,7 +8,7 @@ import typer
 
 from bertwright.cli.options import PluginOption
 from bertwright.cli.output import JsonOption, log, print_result
-from bertwright.cli.verbs.recipes import RecipeArgument, split_recipe_and_overrides
+from bertwright.cli.verbs.recipes.recipes import RecipeArgument, split_recipe_and_overrides
 from bertwright.core.errors import TrainingInterrupted, UserError
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import typer
 
 from bertwright.cli.options import OutputOption, PluginOption
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.recipes import RecipeArgument, split_recipe_and_overrides
+from bertwright.cli.verbs.recipes.recipes import RecipeArgument, split_recipe_and_overrides
 from bertwright.core.errors import UserError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import typer
 
 from bertwright.cli.options import PluginOption, PrecisionOption, refuse_options
 from bertwright.cli.output import JsonOption, check_output_file, print_result
-from bertwright.cli.verbs.index import SearchModelOption
+from bertwright.cli.verbs.retrieval.index import SearchModelOption
 
 if TYPE_CHECKING:
     from bertwright.retrieval.mining import PositivePair

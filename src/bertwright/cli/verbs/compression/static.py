@@ -14,7 +14,7 @@ from bertwright.cli.options import (
     refuse_options,
 )
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.prepare import iter_texts
+from bertwright.cli.verbs.data.prepare import iter_texts
 
 
 def static(

@@ -8,7 +8,7 @@ import typer
 
 from bertwright.cli.options import PluginOption
 from bertwright.cli.output import JsonOption, check_output_file, log, print_result
-from bertwright.cli.verbs.recipes import split_recipe_and_overrides
+from bertwright.cli.verbs.recipes.recipes import split_recipe_and_overrides
 
 if TYPE_CHECKING:
     from bertwright.training.diagnostics.trace.trace import SequenceTrace

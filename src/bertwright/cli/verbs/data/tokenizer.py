@@ -12,7 +12,7 @@ from bertwright.cli.options import (
     OutputOption,
 )
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.prepare import (
+from bertwright.cli.verbs.data.prepare import (
     LanguageColumnOption,
     SplitOption,
     TextsArgument,

@@ -19,7 +19,7 @@ from bertwright.cli.options import (
     refuse_options,
 )
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.index import SearchModelOption
+from bertwright.cli.verbs.retrieval.index import SearchModelOption
 
 if TYPE_CHECKING:
     from bertwright.retrieval.search_index import SearchHit, SearchIndex

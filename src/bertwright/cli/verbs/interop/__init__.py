@@ -1,0 +1,1 @@
+"""Verbs for the formats of other libraries."""

@@ -1,0 +1,1 @@
+"""Verbs for the use of a model."""
