@@ -26,7 +26,7 @@ STREAMS_OF_A_SEED = """
     permuted/*; perturbation; random features/*; ranking; ratio of medians; reranking/order/*;
     reranking/validation; restoration/split; retrieval; runs; sample; saying; sentence;
     sharpness/*/*; shots; states/*; stories/*; structural probe; suite/*; sweep/*/*/*; talks;
-    tasks; testing/*; tickets/*; transfer/*; triggers/*; turn; variables/*; vectors; world
+    tasks; testing/*; tickets/*; transfer/*; triggers/*; turn; variables/*; world
 """
 
 STREAMS_OF_A_STREAM = """
