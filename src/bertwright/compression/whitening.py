@@ -68,7 +68,7 @@ def whiten(model: TextModel, texts: Iterable[str], width: int | None = None) -> 
         )
     if num_directions == 0:
         raise UserError(f"these {num_texts:,} texts have the same vector: name different texts")
-    width = width or num_directions
+    width = num_directions if width is None else width
     if not 1 <= width <= num_directions:
         raise UserError(
             f"the vectors of these texts vary in {num_directions} directions, and {width} were "

@@ -61,7 +61,7 @@ class ChunkEncoder:
 
     def offsets(self, text: str) -> NDArray[np.int64]:
         """Return the characters [start, stop) of each chunk of a text, (C, 2)."""
-        _, token_offsets, chunks = self._chunks(text)
+        _, _, token_offsets, chunks = self._chunks(text)
         return _chunk_offsets(token_offsets, chunks)
 
     def encode(
@@ -79,7 +79,7 @@ class ChunkEncoder:
         offsets: list[NDArray[np.int64]] = []
         num_chunks = 0
         for text in texts:
-            (prompt_ids, token_ids), token_offsets, chunks = self._chunks(text)
+            prompt_ids, token_ids, token_offsets, chunks = self._chunks(text)
             windows += self._windows(prompt_ids, token_ids, chunks, num_chunks)
             offsets.append(_chunk_offsets(token_offsets, chunks))
             num_chunks += len(chunks)
@@ -98,12 +98,10 @@ class ChunkEncoder:
             for spans, stop in zip(offsets, stops.tolist(), strict=True)
         ]
 
-    def _chunks(
-        self, text: str
-    ) -> tuple[tuple[list[int], list[int]], list[tuple[int, int]], list[range]]:
+    def _chunks(self, text: str) -> tuple[list[int], list[int], list[tuple[int, int]], list[range]]:
         """Return the token ids of the prompt and of the text, and the chunks of the text.
 
-        These are the characters of each token, and the tokens of each chunk.
+        The last two are the characters of each token, and the tokens of each chunk.
         """
         all_ids, all_offsets = self.tokenizer.encode_with_offsets(f"{self.prompt}{text}")
         prompt_length = len(self.prompt)
@@ -123,7 +121,7 @@ class ChunkEncoder:
                 stop = next((n for n in range(stop, first, -1) if is_word_start[n]), stop)
             chunks.append(range(first, stop))
             first = stop
-        return (prompt_ids, token_ids), offsets, chunks or [range(0)]
+        return prompt_ids, token_ids, offsets, chunks or [range(0)]
 
     def _windows(
         self,

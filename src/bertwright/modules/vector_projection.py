@@ -1,4 +1,4 @@
-"""A linear map of text vectors, after pooling."""
+"""A layer that maps the vectors of texts, after pooling."""
 
 from typing import Literal
 

@@ -55,11 +55,11 @@ class SentenceVectorSettings(Settings):
 
     ``pooling`` is the ``mean`` over the hidden states of the tokens, or the first hidden state
     (``cls``). ``projection``, if set, is a layer that maps the pooled hidden states. ``longest`` is
-    the maximum sequence length, if below the encoder's. The others come
-    from a sentence-transformers folder: scaling to length 1 (``normalise``), ``prompts`` before
-    texts and the name of the default one, truncation of vectors, and the similarity function.
-    ``embed`` leaves these to its caller; the encoder of a search index applies them, and an export
-    writes them back.
+    the maximum sequence length, if below the encoder's. The others come from a
+    sentence-transformers folder: scaling to length 1 (``normalise``), ``prompts`` before texts and
+    the name of the default one, truncation of vectors, and the similarity function. ``embed``
+    leaves these to its caller; the encoder of a search index applies them, and an export writes
+    them back.
     """
 
     pooling: Pooling = "mean"

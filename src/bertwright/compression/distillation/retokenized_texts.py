@@ -23,10 +23,8 @@ class TextRetokenizer:
 
     def __call__(self, batch: Batch) -> Batch:
         """Return the texts of a batch (B, L) as a batch (B, L') for the teacher."""
-        document_ids = batch.token_info.document_ids
-        is_real = np.ones(batch.token_ids.shape, np.bool_)
-        if document_ids is not None:
-            is_real = document_ids >= 0
+        numbers = batch.token_info.document_ids
+        is_real = np.ones(batch.token_ids.shape, np.bool_) if numbers is None else numbers >= 0
         texts = [
             self.tokenizer.decode(ids[real].tolist())
             for ids, real in zip(batch.token_ids, is_real, strict=True)
@@ -35,12 +33,12 @@ class TextRetokenizer:
         length = max(map(len, sequences))
         shape = len(sequences), length
         token_ids = np.full(shape, self.teacher.tokenizer.special_tokens.pad, np.int32)
-        ids_of_texts = np.full(shape, -1, np.int32)
+        document_ids = np.full(shape, -1, np.int32)
         for row, ids in enumerate(sequences):
             token_ids[row, : len(ids)] = ids
-            ids_of_texts[row, : len(ids)] = 0
+            document_ids[row, : len(ids)] = 0
         # A filler sequence has no token of the student, and none of the teacher.
-        ids_of_texts[~is_real.any(axis=1)] = -1
-        num_tokens = int((ids_of_texts >= 0).sum())
-        info = TokenInfoArrays(document_ids=ids_of_texts)
+        document_ids[~is_real.any(axis=1)] = -1
+        num_tokens = int((document_ids >= 0).sum())
+        info = TokenInfoArrays(document_ids=document_ids)
         return Batch(token_ids, info, {}, num_tokens, batch.first_sequence)
