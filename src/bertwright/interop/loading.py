@@ -17,7 +17,8 @@ def load(
 ) -> TextModel:
     """Return the model of a folder: bertwright's, ONNX, GGUF, or Hugging Face of a known family.
 
-    A GGUF file may be named itself; only those that bertwright wrote can be read.
+    A checkpoint of a pre-training run, ``RUN/checkpoints/step-N``, is also a model. A GGUF file may
+    be named itself; only those that bertwright wrote can be read.
 
     ``path`` may also be a name on the Hugging Face Hub: ``owner/name`` or ``owner/name@revision``.
 
@@ -55,7 +56,12 @@ def load(
         from bertwright.interop.huggingface.importer import load_huggingface
 
         return load_huggingface(folder, precision)
+    from bertwright.training.checkpoint_model import is_checkpoint, load_checkpoint_model
+
+    if is_checkpoint(folder):
+        return TextModel(*load_checkpoint_model(folder), precision)
     raise UserError(
         f"{folder} holds no model: neither {RECIPE_FILE} with weights (finish an interrupted "
-        f"training with pretrain --resume) nor a Hugging Face config.json"
+        f"training with pretrain --resume, or name one of its checkpoints/step-*) nor a Hugging "
+        f"Face config.json"
     )

@@ -92,7 +92,7 @@ def model_folder_error(folder: Path) -> UserError:
         )
     return UserError(
         f"{folder} is not a model folder: it needs {RECIPE_FILE} and {WEIGHTS_FILE} (finish an "
-        f"interrupted training with pretrain --resume)"
+        f"interrupted training with pretrain --resume, or name one of its checkpoints/step-*)"
     )
 
 

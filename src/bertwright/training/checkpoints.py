@@ -20,6 +20,8 @@ from torch import Tensor
 from bertwright.core.files import atomic_folder, file_digests, loads_json
 from bertwright.models.saving import read_tensors
 
+MANIFEST_FILE = "manifest.json"
+
 TensorGroups = Mapping[str, Mapping[str, Tensor]]
 """Named tensors by group: ``{"parameters": {...}, "optimiser": {...}}``."""
 
@@ -67,7 +69,7 @@ class CheckpointManager:
                     save_file(contiguous, temporary / f"{group}.safetensors")
             (temporary / "state.json").write_text(json.dumps(dict(state), indent=1))
             manifest = {"step": step, "score": score, "files": _file_checksums(temporary)}
-            (temporary / "manifest.json").write_text(json.dumps(manifest, indent=1))
+            (temporary / MANIFEST_FILE).write_text(json.dumps(manifest, indent=1))
         self._delete_old()
         return path
 
@@ -97,7 +99,7 @@ class CheckpointManager:
 def open_checkpoint(path: Path) -> Checkpoint | None:
     """Return the checkpoint in a folder; None if damaged or missing."""
     try:
-        manifest = loads_json((path / "manifest.json").read_text())
+        manifest = loads_json((path / MANIFEST_FILE).read_text())
         state = loads_json((path / "state.json").read_text())
         if _file_checksums(path) != manifest["files"]:
             return None
@@ -108,12 +110,12 @@ def open_checkpoint(path: Path) -> Checkpoint | None:
 
 def _read_score(path: Path) -> float | None:
     try:
-        return loads_json((path / "manifest.json").read_text())["score"]
+        return loads_json((path / MANIFEST_FILE).read_text())["score"]
     except (OSError, ValueError, KeyError):
         return None
 
 
 def _file_checksums(folder: Path) -> dict[str, str]:
     digests = {Path(name).name: digest for name, digest in file_digests(folder).items()}
-    digests.pop("manifest.json", None)
+    digests.pop(MANIFEST_FILE, None)
     return digests

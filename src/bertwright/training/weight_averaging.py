@@ -26,9 +26,11 @@ from bertwright.models.saving import (
 )
 from bertwright.recipes import Recipe
 from bertwright.recipes.comparison import differences
-from bertwright.training.checkpoints import open_checkpoint
-
-PARAMETER_GROUP = "parameters"
+from bertwright.training.checkpoint_model import (
+    is_checkpoint,
+    load_checkpoint_model,
+    run_of_checkpoint,
+)
 
 REQUIRED_EQUAL_AXES = ("text", "encoder", "output")
 """Recipe axes that must agree for two models to have the same parameters."""
@@ -44,34 +46,28 @@ class WeightSource:
 
     @staticmethod
     def open(path: Path) -> "WeightSource":
-        """Open a model folder, or a checkpoint of a finished run.
+        """Open a model folder, or a checkpoint of a run.
 
         Errors: UserError for anything else.
         """
         path = path.resolve()
-        folder = path if is_model_folder(path) else path.parent.parent
-        if not is_model_folder(folder):
-            raise UserError(
-                f"{path} is neither a model folder nor a checkpoint of a finished run "
-                f"(finish the run with pretrain --resume)"
-            )
+        if not is_model_folder(path) and not is_checkpoint(path):
+            raise UserError(f"{path} is neither a model folder nor a checkpoint of a run")
+        folder = path if is_model_folder(path) else run_of_checkpoint(path)
         return WeightSource(path, load_recipe(folder), Tokenizer.load(folder))
 
     def load_weights(self) -> Mapping[str, Tensor]:
-        """Return float32 weights by name; a checkpoint's buffers come from the model of its run."""
+        """Return float32 weights by name, buffers included."""
         if is_model_folder(self.path):
             return read_tensors(self.path / WEIGHTS_FILE)
-        checkpoint = open_checkpoint(self.path)
-        if checkpoint is None:
-            raise UserError(f"{self.path} is damaged, or not a checkpoint: leave it out")
-        model_tensors = read_tensors(self.path.parent.parent / WEIGHTS_FILE)
-        return {**model_tensors, **checkpoint.load_tensors(PARAMETER_GROUP)}
+        model, _ = load_checkpoint_model(self.path)
+        return {**dict(model.named_parameters()), **dict(model.named_buffers())}
 
 
 def average_models(paths: Sequence[Path], output: Path) -> int:
     """Write the average of several models; return its number of parameters.
 
-    ``paths`` are model folders or checkpoints of finished runs. The recipe is taken from the first.
+    ``paths`` are model folders or checkpoints of runs. The recipe is taken from the first.
     Errors: UserError if the models differ in more than their training.
     """
     if len(paths) < 2:

@@ -73,7 +73,7 @@ def tokenizer() -> Tokenizer:
     return train_tokenizer([ENGLISH], WordPieceConfig(vocab_size=100))
 
 
-@pytest.mark.parametrize("system", most_diverse_systems(8))
+@pytest.mark.parametrize("system", most_diverse_systems(4))
 def test_onnxruntime_equals_the_model(system: str, tokenizer: Tokenizer, tmp_path: Path) -> None:
     recipe, graph = small_recipe(system), tmp_path / "model.onnx"
     model = TextModel(shaken(Model.build(recipe, VOCABULARY), 0.05), tokenizer, "float32")

@@ -1,4 +1,7 @@
-"""All quick checks of compression methods, and faults that they detect."""
+"""All quick checks of compression methods, and faults that they detect.
+
+``make compressions`` runs the checks with longer training.
+"""
 
 from collections.abc import Iterator
 
@@ -33,6 +36,7 @@ def toy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToyModels]:
         yield train_toy_models(tmp_path_factory.mktemp("toy"), is_quick=True)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", [check.number for check in all_checks()])
 def test_check_holds(toy: ToyModels, number: str) -> None:
     outcome = run_check(toy, number)

@@ -124,7 +124,7 @@ def test_a_tiny_budget_stops_immediately() -> None:
 
 
 def test_a_resumed_run_follows_the_plans_of_the_first(tmp_path: Path) -> None:
-    file = tmp_path / "clock.jsonl"
+    file = tmp_path / "decisions.jsonl"
     _, first = run(600.0, {0: 0.1, 1: 0.1}, DecisionLog(file), FakeTime(), stop=2000)
     _, second = run(600.0, {0: 0.3, 1: 0.3}, DecisionLog(file), FakeTime(), first=500)
     last_plan = json.loads(file.read_text().splitlines()[-1])
@@ -136,7 +136,7 @@ def test_a_resumed_run_follows_the_plans_of_the_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("num_bytes", [1, 4])
 def test_a_truncated_log_loses_its_last_line_only(tmp_path: Path, num_bytes: int) -> None:
-    file = tmp_path / "clock.jsonl"
+    file = tmp_path / "decisions.jsonl"
     decision_log = DecisionLog(file)
     decision_log.add({"step": 1})
     decision_log.add({"step": 2})

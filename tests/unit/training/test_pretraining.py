@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import resource
 import signal
 import subprocess
@@ -33,6 +34,8 @@ from run_folders import assert_equal, copy_at, evaluations_of, stop_at, weights
 from small_recipe import CHANGES, small
 from toy_recipes import SYSTEMS, toy
 
+RUN_FOLDER_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "run-folder.md"
+
 BERT = ("phases=[{fraction: 0.7, length: 16}, {fraction: 0.3}]", "encoder.positions.size=64")
 """BERT with dropout, and a phase of short sequences before one of longer ones."""
 
@@ -57,8 +60,11 @@ def test_a_run_leaves_a_model_folder(
     model, tokenizer = load_model(tmp_path / "out")
     assert tokenizer.hash == data.tokenizer.hash
     assert model.recipe.text.tokenizer.vocab_size == data.tokenizer.vocab_size
+    documented = re.findall(
+        r"`([\w.]+)/?`", RUN_FOLDER_PAGE.read_text().partition("A checkpoint")[0]
+    )
     names = {p.name for p in (tmp_path / "out").iterdir()}
-    assert names >= {"README.md", "loss.png", "metrics.jsonl", "training.json", "checkpoints"}
+    assert names == set(documented) - {"pretrain"}
     record = json.loads((tmp_path / "out" / "training.json").read_text())
     assert record["data_hash"] == data.manifest.hash
     assert record["result"] == result.metrics
@@ -244,7 +250,7 @@ def test_resuming_nothing_starts_from_the_beginning(data: Dataset, tmp_path: Pat
 
 def test_a_budget_is_kept(data: Dataset, tmp_path: Path) -> None:
     result = pretrain(small(), data, tmp_path / "out", budget="2s")
-    lines = (tmp_path / "out" / "clock.jsonl").read_text().splitlines()
+    lines = (tmp_path / "out" / "decisions.jsonl").read_text().splitlines()
     plans = [plan for line in lines if "total_steps" in (plan := json.loads(line))]
     assert plans[-1]["total_steps"] == result.num_steps
     record = json.loads((tmp_path / "out" / TRAINING_FILE).read_text())

@@ -1,7 +1,12 @@
 """New random features for attention after a number of steps (Choromanski et al. 2021)."""
 
+from collections.abc import Mapping
+
+from torch import Tensor
+
 from bertwright.models.model import Model
 from bertwright.modules.attention.random_features import RandomFeatureAttention
+from bertwright.optimisers.tensor_parts import copy_into
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress
 
@@ -12,8 +17,14 @@ class FeatureRedraw(Callback):
     They depend on the seed, the block and the number of the draw, so a resumed run has the same.
     """
 
+    name = "features"
+
     def __init__(self, model: Model, num_steps: int, seed: int) -> None:
-        self._attentions = [m for m in model.modules() if isinstance(m, RandomFeatureAttention)]
+        self._attentions = {
+            name: module
+            for name, module in model.named_modules()
+            if isinstance(module, RandomFeatureAttention)
+        }
         self._num_steps, self._seed = num_steps, seed
         self._draw: int | None = None
 
@@ -22,5 +33,13 @@ class FeatureRedraw(Callback):
         if draw == self._draw:
             return
         self._draw = draw
-        for block, attention in enumerate(self._attentions):
+        for block, attention in enumerate(self._attentions.values()):
             attention.draw_features(self._seed, draw, block)
+
+    def state(self) -> dict[str, Tensor]:
+        return {
+            f"{name}.random_features": a.random_features for name, a in self._attentions.items()
+        }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        copy_into(self.state(), state)

@@ -13,10 +13,11 @@ from torch import Tensor
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
-from bertwright.models.saving import TRAINING_FILE, load_model
+from bertwright.models.saving import TRAINING_FILE
 from bertwright.modules.attention.positions import LearnedPositionsConfig
 from bertwright.recipes import Recipe
 from bertwright.runtime.process import configure_process
+from bertwright.training.checkpoint_model import load_model_or_checkpoint
 from bertwright.training.clock import parse_duration
 from bertwright.training.distillation_loss import PretrainingDistillation
 from bertwright.training.pretraining.run import (
@@ -59,7 +60,7 @@ def pretrain(
         overrides: ``key.path=value`` changes to a named recipe.
         budget: training time in seconds or as text (``20m``), instead of the recipe's steps.
         resume: continue the run in ``output``, bit for bit; start it if there is none.
-        start_from: model folder with the initial weights.
+        start_from: model folder or checkpoint with the initial weights.
         distillation: teacher whose losses are added to the recipe's.
         shard: give each process of torchrun a part of the model instead of the whole model.
         tensorboard: also write TensorBoard logs.
@@ -96,7 +97,7 @@ def pretrain(
         batches = PretrainingBatches(run_recipe, dataset, group)
         batches.check_data()
         if group.is_main and not is_resumed:
-            folder.start(run_recipe, source)
+            folder.start(run_recipe, dataset.tokenizer, source)
         try:
             with folder.lock() if group.is_main else nullcontext():
                 while True:
@@ -163,7 +164,7 @@ def initial_model(recipe: Recipe, data: Dataset, start_from: Path | None) -> Mod
 
 @torch.no_grad()
 def _copy_weights(model: Model, folder: Path, data: Dataset) -> None:
-    source, tokenizer = load_model(folder)
+    source, tokenizer = load_model_or_checkpoint(folder)
     if tokenizer.hash != data.tokenizer.hash:
         raise UserError(
             f"{data.path} was prepared with another tokenizer than {folder}: prepare the text with "

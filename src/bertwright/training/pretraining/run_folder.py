@@ -1,7 +1,8 @@
 """The folder of a pre-training run.
 
-``recipe.yaml`` is the resolved recipe, ``clock.jsonl`` the decision log, ``metrics.jsonl`` the
-metrics, ``checkpoints/`` the states to resume from. After the run it is also the model folder.
+``recipe.yaml`` is the resolved recipe, ``decisions.jsonl`` the decision log, ``metrics.jsonl`` the
+metrics, ``checkpoints/`` the states to resume from, each of which is also a model. After the run it
+is also the model folder.
 """
 
 from collections.abc import Iterable
@@ -11,9 +12,15 @@ from pathlib import Path
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder, output_lock, write_text
 from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import (
+    TOKENIZER_FILE,
+    TOKENIZER_INFO_FILE,
+    Tokenizer,
+)
 from bertwright.models.saving import RECIPE_FILE, WEIGHTS_FILE, load_recipe, model_folder_error
 from bertwright.recipes import Recipe
 from bertwright.recipes.comparison import differences
+from bertwright.training.checkpoint_model import is_checkpoint, run_of_checkpoint
 from bertwright.training.checkpoints import CheckpointManager
 from bertwright.training.clock import DecisionLog
 from bertwright.training.process_group import ProcessGroup
@@ -21,7 +28,7 @@ from bertwright.training.reporters.metrics_file import read_metrics
 
 DEFAULT_RECIPE = "modern-mini"
 
-DECISIONS_FILE, START_FROM_KEY = "clock.jsonl", "from"
+DECISIONS_FILE, START_FROM_KEY = "decisions.jsonl", "from"
 
 
 class RunFolder:
@@ -55,7 +62,7 @@ class RunFolder:
             (Path(entry[START_FROM_KEY]) for entry in entries if START_FROM_KEY in entry), None
         )
 
-    def start(self, recipe: Recipe, start_from: Path | None) -> None:
+    def start(self, recipe: Recipe, tokenizer: Tokenizer, start_from: Path | None) -> None:
         """Create the folder for a new run.
 
         Errors: UserError if it is not empty.
@@ -70,6 +77,7 @@ class RunFolder:
                 DecisionLog(folder / DECISIONS_FILE).add(
                     {START_FROM_KEY: str(start_from.resolve())}
                 )
+            tokenizer.save(folder)
             write_text(folder / RECIPE_FILE, recipe.as_yaml())
 
     def lock(self) -> AbstractContextManager[None]:
@@ -80,8 +88,9 @@ class RunFolder:
         """Remove the folder of a run that failed before it wrote metrics or checkpoints."""
         if read_metrics(self.metrics_file) or self.checkpoints.folder.exists():
             return
-        for file in (self.metrics_file, self.path / DECISIONS_FILE, self.path / RECIPE_FILE):
-            file.unlink(missing_ok=True)
+        for name in (DECISIONS_FILE, TOKENIZER_FILE, TOKENIZER_INFO_FILE, RECIPE_FILE):
+            (self.path / name).unlink(missing_ok=True)
+        self.metrics_file.unlink(missing_ok=True)
         with suppress(OSError):
             self.path.rmdir()
 
@@ -109,6 +118,8 @@ def resolve_recipe(
         folder = (
             resumed_run.path if resumed_run is not None and resumed_run.is_started else start_from
         )
+        if folder is not None and is_checkpoint(folder):
+            folder = run_of_checkpoint(folder)
         if folder is not None and not (folder / RECIPE_FILE).is_file():
             raise model_folder_error(folder)
         recipe = folder / RECIPE_FILE if folder is not None else DEFAULT_RECIPE

@@ -14,7 +14,7 @@ def average(
         list[Path],
         typer.Argument(
             metavar="DIR...",
-            help="Model folders or names on the Hub, or checkpoints of a finished run "
+            help="Model folders or names on the Hub, or checkpoints of a run "
             "(RUN/checkpoints/step-*).",
         ),
     ],
