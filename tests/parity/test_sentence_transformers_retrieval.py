@@ -18,8 +18,8 @@ from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.outputs.late_interaction import largest_products
-from bertwright.tasks.outputs.sparse import flops_penalty
+from bertwright.tasks.outputs.vectors.late_interaction import largest_products
+from bertwright.tasks.outputs.vectors.sparse import flops_penalty
 from retrieval_models import bert_with_marks, retrieval_model
 from small_tasks import ENGLISH, partners
 from toy_recipes import toy

@@ -15,7 +15,7 @@ from bertwright.retrieval.search_index import SearchHit
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs import RelevanceOutput
-from bertwright.tasks.outputs.output_type import group_by_example
+from bertwright.tasks.outputs.output_decoder import group_by_example
 
 
 @dataclass(frozen=True)

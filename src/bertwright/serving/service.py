@@ -29,7 +29,7 @@ from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import ExtractiveQuestion, TaskExample
 from bertwright.tasks.outputs import FloatArray, GeneratedOutput, MatchingOutput, Prediction
-from bertwright.tasks.outputs.output_type import group_by_example
+from bertwright.tasks.outputs.output_decoder import group_by_example
 
 MAX_MASKED_POSITIONS = 512
 """Maximum number of masks per text, since each needs logits over the vocabulary."""

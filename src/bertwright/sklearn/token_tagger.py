@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from bertwright.sklearn.fine_tuned_estimator import FineTunedEstimator
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.outputs import TokenClassificationOutput
-from bertwright.tasks.outputs.output_type import group_by_example
+from bertwright.tasks.outputs.output_decoder import group_by_example
 from bertwright.tasks.task import Task
 
 

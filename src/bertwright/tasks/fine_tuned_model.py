@@ -58,9 +58,9 @@ from bertwright.tasks.outputs import (
     Prediction,
     SimilarityOutput,
 )
-from bertwright.tasks.outputs.late_interaction import LateInteractionDecoder
-from bertwright.tasks.outputs.sparse import SparseDecoder
-from bertwright.tasks.outputs.text_vectors import SparseEntries
+from bertwright.tasks.outputs.vectors.late_interaction import LateInteractionDecoder
+from bertwright.tasks.outputs.vectors.sparse import SparseDecoder
+from bertwright.tasks.outputs.vectors.text_vectors import SparseEntries
 from bertwright.tasks.retrieval_encoders import TokenVectorEncoder, TokenWeightEncoder
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from bertwright.models.retrieval_encoder import FloatMatrix, Representation
 from bertwright.tasks.example_encoder import ExampleEncoder
-from bertwright.tasks.outputs.late_interaction import LateInteractionDecoder
-from bertwright.tasks.outputs.output_type import PredictingModel
-from bertwright.tasks.outputs.sparse import SparseDecoder
+from bertwright.tasks.outputs.prediction import PredictingModel
+from bertwright.tasks.outputs.vectors.late_interaction import LateInteractionDecoder
+from bertwright.tasks.outputs.vectors.sparse import SparseDecoder
 
 if TYPE_CHECKING:  # a model loads without SciPy
     from scipy.sparse import csr_matrix

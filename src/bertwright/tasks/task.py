@@ -12,7 +12,8 @@ from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.tasks.formats.example_reader import ExampleReader, InMemoryReader
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.outputs.output_type import OutputType, Prediction, location_of
+from bertwright.tasks.outputs.output_type import OutputType, location_of
+from bertwright.tasks.outputs.prediction import Prediction
 
 IN_MEMORY = InMemoryReader()
 

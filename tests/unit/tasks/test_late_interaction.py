@@ -10,7 +10,7 @@ from bertwright.core.errors import UserError
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.outputs import LateInteractionOutput
-from bertwright.tasks.outputs.text_vectors import score_matrix
+from bertwright.tasks.outputs.vectors.text_vectors import score_matrix
 from bertwright.testing.tasks import check_task
 from retrieval_models import (
     DOCUMENTS,
@@ -35,7 +35,7 @@ def largest_products(query: np.ndarray, document: np.ndarray) -> float:
 
 
 def test_scores_are_sums_of_largest_products(model: FineTunedModel, monkeypatch) -> None:
-    monkeypatch.setattr("bertwright.tasks.outputs.text_vectors.DOCUMENTS_PER_PRODUCT", 2)
+    monkeypatch.setattr("bertwright.tasks.outputs.vectors.text_vectors.DOCUMENTS_PER_PRODUCT", 2)
     encoder = model.retrieval_encoder()
     queries, documents = encoder.encode_queries(QUERIES), encoder.encode_documents(DOCUMENTS)
     expected = [[largest_products(q, d) for d in documents] for q in queries]

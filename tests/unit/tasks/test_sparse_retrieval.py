@@ -10,7 +10,7 @@ from bertwright.core.errors import UserError
 from bertwright.tasks.fine_tuned_model import FineTunedModel, load_fine_tuned_model
 from bertwright.tasks.heads.text_vectors import StaticTokenWeights
 from bertwright.tasks.outputs import SparseOutput
-from bertwright.tasks.outputs.sparse import inverse_document_frequencies
+from bertwright.tasks.outputs.vectors.sparse import inverse_document_frequencies
 from bertwright.testing.tasks import check_task
 from retrieval_models import DOCUMENTS, QUERIES, retrieval_model
 from small_tasks import partners

@@ -30,7 +30,7 @@ from bertwright.interop.sentence_transformers.folder import (
 )
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.outputs.late_interaction import LateInteractionDecoder, TextPrefix
+from bertwright.tasks.outputs.vectors.late_interaction import LateInteractionDecoder, TextPrefix
 
 DENSE = "sentence_transformers.base.modules.dense.Dense"
 MASK = "sentence_transformers.multi_vector_encoder.modules.multi_vector_mask.MultiVectorMask"

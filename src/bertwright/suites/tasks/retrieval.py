@@ -33,7 +33,7 @@ from bertwright.suites.tasks.suite_task import (
 )
 from bertwright.tasks.baselines.tf_idf import TfIdfFeatures
 from bertwright.tasks.metrics.metrics import MetricSums
-from bertwright.tasks.outputs.text_vectors import score_matrix
+from bertwright.tasks.outputs.vectors.text_vectors import score_matrix
 
 METRIC = "ndcg@10"
 

@@ -18,7 +18,7 @@ from bertwright.tasks.baselines.tf_idf import TfIdfFeatures
 from bertwright.tasks.catalogue import find_split_file, find_task
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.metrics.metrics import SPEARMAN, MetricSums
-from bertwright.tasks.outputs.text_vectors import normalise
+from bertwright.tasks.outputs.vectors.text_vectors import normalise
 
 TF_IDF_COSINE = "cosine of TF-IDF vectors"
 

@@ -13,7 +13,8 @@ from bertwright.core.errors import UserError
 from bertwright.tasks.conformal.scores import SetMethod, class_scores, coverage_quantiles
 from bertwright.tasks.conformal.selective_risk import selection_thresholds
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.outputs.output_type import Prediction, SequenceOutputs, group_by_example
+from bertwright.tasks.outputs.output_decoder import SequenceOutputs, group_by_example
+from bertwright.tasks.outputs.prediction import Prediction
 
 if TYPE_CHECKING:
     from bertwright.tasks.fine_tuned_model import FineTunedModel

@@ -14,12 +14,9 @@ from bertwright.tasks.conformal.calibration import (
 from bertwright.tasks.conformal.scores import class_scores
 from bertwright.tasks.example_encoder import TaskSequence, num_truncated_tokens
 from bertwright.tasks.formats.examples import Examples, TaskExample
-from bertwright.tasks.outputs.output_type import (
-    FloatArray,
-    Prediction,
-    SequenceOutputs,
-    group_by_example,
-)
+from bertwright.tasks.outputs.output_decoder import SequenceOutputs, group_by_example
+from bertwright.tasks.outputs.prediction import Prediction
+from bertwright.tasks.outputs.probabilities import FloatArray
 from bertwright.tasks.task import Task
 
 if TYPE_CHECKING:

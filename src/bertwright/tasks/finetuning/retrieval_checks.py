@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.finetuning.config import FineTuningConfig
-from bertwright.tasks.outputs.matching import RetrievalOutput
+from bertwright.tasks.outputs.vectors.matching import RetrievalOutput
 from bertwright.tasks.task import Task
 
 

@@ -23,18 +23,16 @@ from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.labels import LabelKind, label_names, parse_class, parse_number
 from bertwright.tasks.metrics import metrics
 from bertwright.tasks.metrics.metrics import label_metric
-from bertwright.tasks.outputs.output_type import (
-    Activation,
-    FloatArray,
-    MetricFunction,
+from bertwright.tasks.outputs.output_decoder import (
     OutputDecoder,
-    Prediction,
     SequenceOutputs,
     binary_logits,
     cross_entropy,
-    location_of,
 )
+from bertwright.tasks.outputs.output_type import Activation, MetricFunction, location_of
+from bertwright.tasks.outputs.prediction import Prediction
 from bertwright.tasks.outputs.probabilities import (
+    FloatArray,
     mean_sigmoid_logits,
     mean_softmax_logits,
     sigmoid,

@@ -23,7 +23,8 @@ from bertwright.objectives.heads.lm_head import LMHead
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.outputs.classification import ClassificationDecoder, ClassificationOutput
-from bertwright.tasks.outputs.output_type import OutputDecoder, OutputLevel, location_of
+from bertwright.tasks.outputs.output_decoder import OutputDecoder
+from bertwright.tasks.outputs.output_type import OutputLevel, location_of
 
 TEXT, PAIR, MASK = "{text}", "{pair}", "[MASK]"
 

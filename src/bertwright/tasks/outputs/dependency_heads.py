@@ -19,18 +19,15 @@ from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.metrics.metrics import accuracy, label_metric
+from bertwright.tasks.outputs.output_decoder import PADDING_LOGIT, OutputDecoder, SequenceOutputs
 from bertwright.tasks.outputs.output_type import (
-    PADDING_LOGIT,
-    FloatArray,
     MetricFunction,
-    OutputDecoder,
     OutputLevel,
     OutputType,
-    Prediction,
-    SequenceOutputs,
     location_of,
 )
-from bertwright.tasks.outputs.probabilities import softmax
+from bertwright.tasks.outputs.prediction import Prediction
+from bertwright.tasks.outputs.probabilities import FloatArray, softmax
 
 ROOT = "0"
 """The head of the root of a sentence, as in CoNLL-U."""

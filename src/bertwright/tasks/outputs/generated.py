@@ -27,16 +27,14 @@ from bertwright.tasks.metrics.generated_text import (
     ScoredText,
     require_metric_library,
 )
+from bertwright.tasks.outputs.output_decoder import OutputDecoder, SequenceOutputs
 from bertwright.tasks.outputs.output_type import (
     MetricFunction,
-    OutputDecoder,
     OutputLevel,
     OutputType,
-    PredictingModel,
-    Prediction,
-    SequenceOutputs,
     location_of,
 )
+from bertwright.tasks.outputs.prediction import PredictingModel, Prediction
 
 TEXT_FIELD, PAIR_FIELD = "{text}", "{pair}"
 

@@ -10,17 +10,10 @@ from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example, MultipleChoice
 from bertwright.tasks.metrics.metrics import accuracy, label_metric
-from bertwright.tasks.outputs.output_type import (
-    FloatArray,
-    MetricFunction,
-    OutputDecoder,
-    OutputType,
-    Prediction,
-    SequenceOutputs,
-    choice_logits,
-    location_of,
-)
-from bertwright.tasks.outputs.probabilities import softmax
+from bertwright.tasks.outputs.output_decoder import OutputDecoder, SequenceOutputs, choice_logits
+from bertwright.tasks.outputs.output_type import MetricFunction, OutputType, location_of
+from bertwright.tasks.outputs.prediction import Prediction
+from bertwright.tasks.outputs.probabilities import FloatArray, softmax
 
 
 class MultipleChoiceDecoder(OutputDecoder):

@@ -17,15 +17,9 @@ from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.labels import LabelKind, parse_number
 from bertwright.tasks.metrics.ranking import RANKING_METRICS
-from bertwright.tasks.outputs.output_type import (
-    Activation,
-    MetricFunction,
-    OutputDecoder,
-    Prediction,
-    SequenceOutputs,
-    binary_logits,
-    location_of,
-)
+from bertwright.tasks.outputs.output_decoder import OutputDecoder, SequenceOutputs, binary_logits
+from bertwright.tasks.outputs.output_type import Activation, MetricFunction, location_of
+from bertwright.tasks.outputs.prediction import Prediction
 from bertwright.tasks.outputs.probabilities import sigmoid
 from bertwright.tasks.outputs.windows import WindowedDecoder, WindowedOutput, WindowPooling
 

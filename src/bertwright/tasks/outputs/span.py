@@ -19,20 +19,21 @@ from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import ExtractiveQuestion
 from bertwright.tasks.metrics.squad import exact_match, word_f1, word_f1_with_no_answer
 from bertwright.tasks.outputs.no_answer_threshold import NoAnswerScores, fit_threshold
-from bertwright.tasks.outputs.output_type import (
-    CalibrationResult,
-    FloatArray,
-    MetricFunction,
+from bertwright.tasks.outputs.output_decoder import (
     OutputDecoder,
-    OutputLevel,
-    OutputType,
-    Prediction,
     SequenceOutputs,
     choice_logits,
     group_by_example,
+)
+from bertwright.tasks.outputs.output_type import (
+    CalibrationResult,
+    MetricFunction,
+    OutputLevel,
+    OutputType,
     location_of,
 )
-from bertwright.tasks.outputs.probabilities import softmax
+from bertwright.tasks.outputs.prediction import Prediction
+from bertwright.tasks.outputs.probabilities import FloatArray, softmax
 
 N_BEST_SIZE = 20
 """Number of best starts and of best ends that are combined into spans."""

@@ -12,18 +12,16 @@ from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.metrics.entity_spans import are_word_tags, span_f1, tagging_scheme
 from bertwright.tasks.metrics.metrics import accuracy, label_metric, macro_f1
+from bertwright.tasks.outputs.output_decoder import OutputDecoder, SequenceOutputs
 from bertwright.tasks.outputs.output_type import (
     Activation,
-    FloatArray,
     MetricFunction,
-    OutputDecoder,
     OutputLevel,
     OutputType,
-    Prediction,
-    SequenceOutputs,
     location_of,
 )
-from bertwright.tasks.outputs.probabilities import mean_softmax_logits, softmax
+from bertwright.tasks.outputs.prediction import Prediction
+from bertwright.tasks.outputs.probabilities import FloatArray, mean_softmax_logits, softmax
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,9 @@ from pydantic import Field
 
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.outputs.output_type import (
-    FloatArray,
-    OutputDecoder,
-    OutputType,
-    SequenceOutputs,
-)
+from bertwright.tasks.outputs.output_decoder import OutputDecoder, SequenceOutputs
+from bertwright.tasks.outputs.output_type import OutputType
+from bertwright.tasks.outputs.probabilities import FloatArray
 
 WindowPooling = Literal["mean", "max"]
 

@@ -1,8 +1,8 @@
 """The folder of a pre-training run.
 
 ``recipe.yaml`` is the resolved recipe, ``decisions.jsonl`` the decision log, ``metrics.jsonl`` the
-metrics, ``checkpoints/`` the states to resume from, each of which is also a model. After the run it
-is also the model folder.
+metrics, ``checkpoints/`` the states to resume from, which are also models. After the run it is the
+model folder.
 """
 
 from collections.abc import Iterable

@@ -33,7 +33,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples, TaskExample
 from bertwright.tasks.outputs import FloatArray
-from bertwright.tasks.outputs.output_type import group_by_example
+from bertwright.tasks.outputs.output_decoder import group_by_example
 from bertwright.tasks.prediction import CHUNK_SIZE
 from bertwright.tasks.provenance import model_checksum, prediction_fingerprint
 

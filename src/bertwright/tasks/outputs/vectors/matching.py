@@ -22,15 +22,10 @@ from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.labels import LabelKind, parse_number
 from bertwright.tasks.metrics.ranking import RANKING_METRICS
-from bertwright.tasks.outputs.output_type import (
-    MetricFunction,
-    OutputDecoder,
-    OutputType,
-    PredictingModel,
-    Prediction,
-    location_of,
-)
-from bertwright.tasks.outputs.text_vectors import score_matrix, stack_vectors
+from bertwright.tasks.outputs.output_decoder import OutputDecoder
+from bertwright.tasks.outputs.output_type import MetricFunction, OutputType, location_of
+from bertwright.tasks.outputs.prediction import PredictingModel, Prediction
+from bertwright.tasks.outputs.vectors.text_vectors import score_matrix, stack_vectors
 
 MatchingLoss = Literal["cosine", "in-batch", "triplet", "margin-mse"]
 

@@ -25,14 +25,10 @@ from bertwright.objectives.heads.lm_head import LMHead
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example, Examples
 from bertwright.tasks.heads.text_vectors import StaticTokenWeights
-from bertwright.tasks.outputs.matching import RetrievalDecoder, RetrievalOutput
-from bertwright.tasks.outputs.output_type import (
-    OutputDecoder,
-    PredictingModel,
-    Prediction,
-    SequenceOutputs,
-)
-from bertwright.tasks.outputs.text_vectors import FloatArray
+from bertwright.tasks.outputs.output_decoder import OutputDecoder, SequenceOutputs
+from bertwright.tasks.outputs.prediction import PredictingModel, Prediction
+from bertwright.tasks.outputs.vectors.matching import RetrievalDecoder, RetrievalOutput
+from bertwright.tasks.outputs.vectors.text_vectors import FloatArray
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix

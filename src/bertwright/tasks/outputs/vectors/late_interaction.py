@@ -17,15 +17,11 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.retrieval_encoder import FloatMatrix
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example
-from bertwright.tasks.outputs.matching import RetrievalDecoder, RetrievalOutput
-from bertwright.tasks.outputs.output_type import (
-    FloatArray,
-    OutputDecoder,
-    PredictingModel,
-    Prediction,
-    SequenceOutputs,
-)
-from bertwright.tasks.outputs.text_vectors import score_matrix
+from bertwright.tasks.outputs.output_decoder import OutputDecoder, SequenceOutputs
+from bertwright.tasks.outputs.prediction import PredictingModel, Prediction
+from bertwright.tasks.outputs.probabilities import FloatArray
+from bertwright.tasks.outputs.vectors.matching import RetrievalDecoder, RetrievalOutput
+from bertwright.tasks.outputs.vectors.text_vectors import score_matrix
 
 MARKER_TOKENS = ("[unused0]", "[unused1]")
 """Tokens that mark queries and documents, in vocabularies that have them (BERT)."""

@@ -19,14 +19,11 @@ from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.metrics.metrics import PEARSON, SPEARMAN
 from bertwright.tasks.metrics.ranking import RANKING_METRICS
-from bertwright.tasks.outputs.matching import MatchingDecoder, MatchingLoss, MatchingOutput
-from bertwright.tasks.outputs.output_type import (
-    MetricFunction,
-    OutputDecoder,
-    Prediction,
-    SequenceOutputs,
-)
-from bertwright.tasks.outputs.text_vectors import normalise
+from bertwright.tasks.outputs.output_decoder import OutputDecoder, SequenceOutputs
+from bertwright.tasks.outputs.output_type import MetricFunction
+from bertwright.tasks.outputs.prediction import Prediction
+from bertwright.tasks.outputs.vectors.matching import MatchingDecoder, MatchingLoss, MatchingOutput
+from bertwright.tasks.outputs.vectors.text_vectors import normalise
 
 
 @dataclass(frozen=True)
