@@ -31,9 +31,9 @@ from bertwright.tasks.finetuning.frozen_features import FrozenFeatures
 from bertwright.tasks.finetuning.run import FineTuningRun
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.multi_task_model import MultiTaskModel
 from bertwright.tasks.outputs import FloatArray, Prediction
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import MultiTaskModel
 
 Log = Callable[[str], None]
 

@@ -17,13 +17,11 @@ from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.saving import load_model
 from bertwright.modules.attention.cache import Memory
 from bertwright.modules.dropout_rng import DropoutRng
-from bertwright.objectives.objective import Loss, Objective
+from bertwright.objectives.model_output import Loss
+from bertwright.objectives.objective import Objective
 from bertwright.recipes import Recipe
 from bertwright.runtime.process import default_device
-from bertwright.training.evaluation.held_out import (
-    NUM_TOKENS_AT_END,
-    make_held_out_evaluation,
-)
+from bertwright.training.evaluation.held_out import NUM_TOKENS_AT_END, make_held_out_evaluation
 
 
 def evaluate_arm(arm: Arm, folder: Path, recipe: Recipe, data: Dataset) -> dict[str, float]:

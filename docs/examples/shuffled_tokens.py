@@ -13,13 +13,8 @@ from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.schedules import ConstantSchedule
 from bertwright.objectives import Objective
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import (
-    DeviceTargets,
-    HeadContext,
-    Loss,
-    MaskingContext,
-    ModelOutput,
-)
+from bertwright.objectives.model_output import DeviceTargets, Loss, ModelOutput
+from bertwright.objectives.objective import HeadContext, MaskingContext
 
 
 class ShuffledTokens(Objective):

@@ -14,7 +14,7 @@ from bertwright.core.rng import RandomPermutation, stream_key, uniform
 from bertwright.core.schedules import WarmupSchedule
 from bertwright.modules.dropout_rng import DropoutRng, dropout
 from bertwright.modules.parameter_roles import ParameterRole
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.optimisers.adam import AdamWConfig
 from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.optimisers.optimiser import OptimiserConfig

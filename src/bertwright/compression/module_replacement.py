@@ -22,7 +22,7 @@ from bertwright.tasks.finetuning.batching.batches import TaskBatch
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
 from bertwright.tasks.heads.head import parameter_shapes
-from bertwright.tasks.task_model import MultiTaskModel
+from bertwright.tasks.multi_task_model import MultiTaskModel
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress
 from bertwright.training.distillation_loss import DistillationLoss

@@ -22,15 +22,8 @@ from bertwright.modules.initialisation import initialise
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.objectives.generator import Generator
 from bertwright.objectives.heads.lm_head import LMHead
-from bertwright.objectives.objective import (
-    DeviceTargets,
-    GeneratorInput,
-    HeadContext,
-    Loss,
-    ModelOutput,
-    Objective,
-    combined_visibility,
-)
+from bertwright.objectives.model_output import DeviceTargets, GeneratorInput, Loss, ModelOutput
+from bertwright.objectives.objective import HeadContext, Objective, combined_visibility
 from bertwright.recipes import Recipe
 
 

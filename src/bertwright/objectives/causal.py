@@ -25,7 +25,8 @@ from bertwright.modules.attention.mask import (
     Visibility,
 )
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput, Objective
+from bertwright.objectives.model_output import DeviceTargets, ModelOutput
+from bertwright.objectives.objective import MaskingContext, Objective
 
 VISIBILITY_BY_DIRECTION: dict[str, Visibility] = {
     "forward": CausalRule(),

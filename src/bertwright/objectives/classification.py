@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from bertwright.objectives.objective import DeviceTargets, HeadContext, Loss, ModelOutput, Objective
+from bertwright.objectives.model_output import DeviceTargets, Loss, ModelOutput
+from bertwright.objectives.objective import HeadContext, Objective
 
 
 class TokenClassification(Objective):

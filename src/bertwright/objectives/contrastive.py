@@ -19,14 +19,8 @@ from bertwright.batches.token_info import SequenceBatch
 from bertwright.modules.attention.mask import SameDocumentVisibility, Visibility
 from bertwright.modules.sentence_pooling import pool_documents
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import (
-    DeviceTargets,
-    HeadContext,
-    Loss,
-    MaskingContext,
-    ModelOutput,
-    Objective,
-)
+from bertwright.objectives.model_output import DeviceTargets, Loss, ModelOutput
+from bertwright.objectives.objective import HeadContext, MaskingContext, Objective
 
 
 class Contrastive(Objective):

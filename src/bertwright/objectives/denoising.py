@@ -13,7 +13,8 @@ from bertwright.batches.targets import BatchWithTargets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.modules.token_tensors import CrossAttentionSource
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput, Objective
+from bertwright.objectives.model_output import DeviceTargets, ModelOutput
+from bertwright.objectives.objective import MaskingContext, Objective
 
 
 class Denoising(Objective):

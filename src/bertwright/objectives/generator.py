@@ -15,7 +15,8 @@ from bertwright.modules.embeddings.embeddings import FactorisedEmbeddingsConfig
 from bertwright.objectives.capabilities import Capabilities
 from bertwright.objectives.heads.lm_head import LMHead, TiedHeadConfig
 from bertwright.objectives.masked import MaskingObjective
-from bertwright.objectives.objective import DeviceTargets, GeneratorInput, HeadContext, Loss
+from bertwright.objectives.model_output import DeviceTargets, GeneratorInput, Loss
+from bertwright.objectives.objective import HeadContext
 
 SAMPLING_STREAM = 64
 """Random stream of the sampled tokens."""

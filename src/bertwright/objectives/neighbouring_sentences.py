@@ -26,14 +26,8 @@ from bertwright.modules.linear_cross_entropy import linear_cross_entropy
 from bertwright.modules.parameter_roles import ParameterRole
 from bertwright.modules.recurrent.gru import GRUConfig, GRULayer
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import (
-    DeviceTargets,
-    HeadContext,
-    Loss,
-    MaskingContext,
-    ModelOutput,
-    Objective,
-)
+from bertwright.objectives.model_output import DeviceTargets, Loss, ModelOutput
+from bertwright.objectives.objective import HeadContext, MaskingContext, Objective
 
 DECODERS = ("previous", "next")
 """The decoders, named by the sentence that they predict."""

@@ -9,13 +9,8 @@ from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
 from bertwright.modules.attention.mask import Visibility
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import (
-    DeviceTargets,
-    Loss,
-    MaskingContext,
-    ModelOutput,
-    Objective,
-)
+from bertwright.objectives.model_output import DeviceTargets, Loss, ModelOutput
+from bertwright.objectives.objective import MaskingContext, Objective
 
 
 class PonderCost(Objective):

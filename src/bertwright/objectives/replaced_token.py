@@ -13,14 +13,8 @@ from bertwright.batches.targets import BatchWithTargets, Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.modules.feed_forward import ACTIVATIONS
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import (
-    DeviceTargets,
-    HeadContext,
-    Loss,
-    MaskingContext,
-    ModelOutput,
-    Objective,
-)
+from bertwright.objectives.model_output import DeviceTargets, Loss, ModelOutput
+from bertwright.objectives.objective import HeadContext, MaskingContext, Objective
 
 
 class ReplacedTokenDetection(Objective):

@@ -16,14 +16,8 @@ from bertwright.encoder.config import EncoderConfig
 from bertwright.modules.attention.mask import Visibility
 from bertwright.modules.embedding_lookup import embedding_lookup, empty_embedding
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import (
-    DeviceTargets,
-    HeadContext,
-    Loss,
-    MaskingContext,
-    ModelOutput,
-    Objective,
-)
+from bertwright.objectives.model_output import DeviceTargets, Loss, ModelOutput
+from bertwright.objectives.objective import HeadContext, MaskingContext, Objective
 
 
 class SkipGram(Objective):

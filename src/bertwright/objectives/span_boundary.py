@@ -15,14 +15,8 @@ from bertwright.modules.feed_forward import ACTIVATIONS
 from bertwright.modules.linear_cross_entropy import linear_cross_entropy
 from bertwright.modules.parameter_roles import ParameterRole
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.objective import (
-    DeviceTargets,
-    HeadContext,
-    Loss,
-    MaskingContext,
-    ModelOutput,
-    Objective,
-)
+from bertwright.objectives.model_output import DeviceTargets, Loss, ModelOutput
+from bertwright.objectives.objective import HeadContext, MaskingContext, Objective
 
 
 class SpanBoundary(Objective):

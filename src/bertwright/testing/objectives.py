@@ -17,7 +17,8 @@ from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.rng import CounterRng
 from bertwright.models.model import DeviceBatch, Model
-from bertwright.objectives.objective import Loss, MaskingContext, Objective
+from bertwright.objectives.model_output import Loss
+from bertwright.objectives.objective import MaskingContext, Objective
 from bertwright.recipes import Recipe
 from bertwright.testing.laws import TOLERANCE, failing_with, require
 from bertwright.testing.toy import (

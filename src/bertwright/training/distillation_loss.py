@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from bertwright.batches.batch import Batch
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import DeviceBatch, Model
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.recipes import Recipe
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress

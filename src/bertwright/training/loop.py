@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from bertwright.core.errors import TrainingInterrupted
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.runtime.determinism import deterministic_algorithms

@@ -23,7 +23,7 @@ from bertwright.encoder.block import Block
 from bertwright.encoder.encoder import Encoder, get_blocks
 from bertwright.models.model import Model
 from bertwright.modules.parameter_roles import get_parameter_roles
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.optimisers.sharded_parameters import ShardedParameters
 from bertwright.training.process_group import ProcessGroup
 

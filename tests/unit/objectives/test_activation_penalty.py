@@ -7,7 +7,8 @@ import torch
 from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.core.rng import CounterRng
 from bertwright.objectives.activation_penalty import ActivationChange, ActivationSize
-from bertwright.objectives.objective import DeviceTargets, MaskingContext, ModelOutput
+from bertwright.objectives.model_output import DeviceTargets, ModelOutput
+from bertwright.objectives.objective import MaskingContext
 from bertwright.testing.toy import toy_vocabulary
 
 DOCUMENT_IDS = np.array([[0, 0, 0, 1, 1, -1], [0, 0, 0, 0, 0, 0]], np.int32)

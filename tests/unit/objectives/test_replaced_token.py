@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.objectives.generator import GeneratorLM
-from bertwright.objectives.objective import GeneratorInput, ModelOutput
+from bertwright.objectives.model_output import GeneratorInput, ModelOutput
 from bertwright.testing.toy import TOY_VOCAB_SIZE, randomise, toy_arrays, toy_sequences
 from toy_recipes import toy
 

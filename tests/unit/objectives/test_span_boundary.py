@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from bertwright.models.model import DeviceBatch, Model
-from bertwright.objectives.objective import ModelOutput
+from bertwright.objectives.model_output import ModelOutput
 from bertwright.testing.toy import TOY_VOCAB_SIZE, randomise, toy_arrays, toy_sequences
 from toy_recipes import toy
 

@@ -11,7 +11,8 @@ from bertwright.modules.embedding_lookup import embedding_lookup, empty_embeddin
 from bertwright.modules.initialisation import WidthAwareInitialisationConfig, initialise
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.objectives.heads.lm_head import LMHead
-from bertwright.objectives.objective import DeviceTargets, Loss, Objective
+from bertwright.objectives.model_output import DeviceTargets, Loss
+from bertwright.objectives.objective import Objective
 
 
 class DualEmbedding(nn.Module):

@@ -24,7 +24,7 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batching.batches import TASK_LOSS, TaskBatch
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
-from bertwright.tasks.task_model import MultiTaskModel
+from bertwright.tasks.multi_task_model import MultiTaskModel
 from bertwright.training.distillation_loss import StudentOutputs
 from bertwright.training.step_batch import StepBatch
 

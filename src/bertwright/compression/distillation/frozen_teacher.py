@@ -20,7 +20,7 @@ from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
 from bertwright.modules.attention.mask import Visibility
 from bertwright.modules.token_tensors import TokenInfo
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.training.clock import Progress
 from bertwright.training.distillation_loss import DistillationLoss, StudentInput, StudentOutputs
 from bertwright.training.step_batch import MicroBatch, StepBatch

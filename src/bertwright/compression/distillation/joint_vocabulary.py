@@ -32,7 +32,8 @@ from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.retokenization import WordRetokenizer
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
-from bertwright.objectives.objective import Loss, MaskingContext
+from bertwright.objectives.model_output import Loss
+from bertwright.objectives.objective import MaskingContext
 from bertwright.recipes import Recipe
 from bertwright.tasks.provenance import model_checksum
 from bertwright.training.clock import Progress

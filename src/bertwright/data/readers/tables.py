@@ -17,7 +17,6 @@ from typing import Any, BinaryIO, cast
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import explain_full_disk, loads_json
-from bertwright.core.messages import first_line
 from bertwright.core.object_storage import StorageReader, storage_url
 from bertwright.data.annotations.alignment import (
     attach_annotations,
@@ -35,6 +34,7 @@ from bertwright.data.document import (
 from bertwright.data.hub.reference import HubDataset
 from bertwright.data.languages import language_code
 from bertwright.data.readers.dialogues import parse_dialogue
+from bertwright.data.readers.parquet import parquet_rows, require_unique_columns
 from bertwright.data.readers.sources import HUB_FORMAT, STANDARD_INPUT, TextSource
 from bertwright.data.readers.streams import bounded_lines, decode_text, read_bytes, split_lines
 from bertwright.data.readers.text_lines import require_unique_keys
@@ -42,12 +42,10 @@ from bertwright.data.readers.text_lines import require_unique_keys
 MAX_ROW_LENGTH = 1 << 25
 """Maximum characters of a row."""
 
+
 _MAX_JSON_LENGTH = 1 << 28
 """Maximum characters of a JSON file, which is read into memory."""
 
-_MAX_BATCH_ROWS = 256
-_MAX_BATCH_BYTES = 1 << 28
-"""Maximum rows and bytes of Parquet data that are decoded at once."""
 
 TableRow = tuple[str, Sequence[Any]]
 """Location of a table row for messages, and its values in the order of the source's columns."""
@@ -187,7 +185,7 @@ def _read_separated(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> It
             continue
         if not header:
             columns = (*source.columns, *source.optional_columns)
-            _require_unique_columns(source.name, columns, row)
+            require_unique_columns(source.name, columns, row)
             header, indices = row, [_column_index(row, name, source) for name in columns]
             continue
         location = f"{source.name}, line {line}"
@@ -240,11 +238,11 @@ def _read_parquet(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iter
         column_names.extend(schema.names)
         names = (*source.columns, source.column, *source.optional_columns)
         columns = [name for name in names if name in schema.names]
-        _require_unique_columns(source.name, columns, schema.names)
+        require_unique_columns(source.name, columns, schema.names)
         for field in schema:
             if field.name in columns and types.is_struct(field.type):
                 inner_names = [inner.name for inner in field.type]
-                _require_unique_columns(source.name, source.columns, inner_names)
+                require_unique_columns(source.name, source.columns, inner_names)
         return list(dict.fromkeys(columns))
 
     with explain_full_disk(Path(tempfile.gettempdir())), tempfile.TemporaryFile() as plain:
@@ -281,59 +279,6 @@ def _read_hub(source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
     counts.files += 1
     counts.raw_bytes += size
     counts.sources.append({"name": name, "bytes": size, "sha256": digest.hexdigest()})
-
-
-def parquet_rows(
-    file: Any, name: str, select: Callable[[Any], Sequence[str]]
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the rows of a Parquet file with their numbers, from 1, in bounded memory.
-
-    ``select`` returns the columns to read, given the schema. Errors: UserError for a damaged file,
-    text that is not UTF-8, and rows that are too large.
-    """
-    import pyarrow as arrow
-    from pyarrow import parquet
-
-    number = 0
-    try:
-        table: Any = parquet.ParquetFile(file)
-        columns = select(table.schema_arrow)
-        for batch in table.iter_batches(_batch_size(table.metadata), columns=columns):
-            if batch.nbytes > _MAX_BATCH_BYTES:
-                raise UserError(
-                    f"{name}: the rows from {number + 1} on have {batch.nbytes:,} bytes: split the "
-                    f"texts"
-                )
-            for row in batch.to_pylist():
-                number += 1
-                yield number, row
-    except UnicodeDecodeError as error:
-        raise UserError(
-            f"{name} holds text that is not UTF-8 after row {number}: {error}"
-        ) from None
-    except (arrow.ArrowException, OSError) as error:
-        reason = first_line(error)
-        raise UserError(f"{name} is not a complete parquet file: {reason}") from None
-
-
-def _require_unique_columns(location: str, columns: Sequence[str], names: Sequence[str]) -> None:
-    """Raise UserError if a table has a column to read twice."""
-    for column in columns:
-        if list(names).count(column) > 1:
-            raise UserError(f"{location} has two columns {column!r}: rename one")
-
-
-def _batch_size(metadata: Any) -> int:
-    """Return the number of rows to decode at once.
-
-    The estimate allows for dictionary encoding, which may repeat a large cell.
-    """
-    chunks = (
-        metadata.row_group(group).column(column).total_uncompressed_size
-        for group in range(metadata.num_row_groups)
-        for column in range(metadata.num_columns)
-    )
-    return max(1, min(_MAX_BATCH_ROWS, _MAX_BATCH_BYTES // max(1, *chunks, 1)))
 
 
 def _select_columns(

@@ -23,12 +23,8 @@ from bertwright.tasks.finetuning.generation_checks import check_generation
 from bertwright.tasks.finetuning.linear_gain import check_linear_gain
 from bertwright.tasks.finetuning.losses import check_language_model
 from bertwright.tasks.finetuning.retrieval_checks import check_retrieval
-from bertwright.tasks.finetuning.run import (
-    FineTuningRun,
-    ReporterFactory,
-    TaskDistillationLoss,
-    no_reporter,
-)
+from bertwright.tasks.finetuning.run import FineTuningRun, ReporterFactory, no_reporter
+from bertwright.tasks.finetuning.task_losses import TaskDistillationLoss
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.heads.default_head import (
     HeadOverrides,
@@ -45,11 +41,12 @@ from bertwright.tasks.heads.task_visibility import (
     with_global_question_attention,
     with_siamese_visibility,
 )
+from bertwright.tasks.multi_task_model import MultiTaskModel
 from bertwright.tasks.outputs.classification import ClassificationOutput
 from bertwright.tasks.outputs.token_classification import TokenClassificationOutput
 from bertwright.tasks.outputs.windows import WindowedOutput
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import HeadSpec, MultiTaskModel
+from bertwright.tasks.task_model import HeadSpec
 
 
 class TaskDistillation(Protocol):

@@ -16,7 +16,7 @@ from bertwright.tasks.finetuning.published import published_settings
 from bertwright.tasks.finetuning.truncated_backprop import TruncatedBackpropConfig
 from bertwright.tasks.heads.default_head import HeadOverrides
 from bertwright.tasks.heads.head import HeadConfig
-from bertwright.tasks.task_model import MultiTaskModel
+from bertwright.tasks.multi_task_model import MultiTaskModel
 
 COMPILE_SECONDS = 40.0
 """Seconds to compile the first step, one graph for all shapes (2 cores, AMD Zen 4)."""

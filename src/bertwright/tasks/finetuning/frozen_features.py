@@ -15,8 +15,8 @@ from bertwright.tasks.example_encoder import TaskSequence, document_ids_of
 from bertwright.tasks.fine_tuned_model import ENCODER_ONLY, FineTunedModel, flat_positions
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.heads.standardiser import Standardiser
+from bertwright.tasks.multi_task_model import MultiTaskModel
 from bertwright.tasks.outputs import FloatArray, Prediction
-from bertwright.tasks.task_model import MultiTaskModel
 
 
 class FrozenFeatures:

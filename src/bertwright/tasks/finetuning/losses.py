@@ -7,7 +7,7 @@ from torch import Tensor
 from bertwright.models.text_model import TextModel
 from bertwright.modules.attention.mask import is_causal, is_split_by_direction
 from bertwright.objectives.heads.lm_head import LMHead
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.heads.head import HeadConfig
 

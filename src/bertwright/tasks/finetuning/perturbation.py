@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bertwright.core.config import Config
 from bertwright.core.rng import stream_key
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 
 ForwardPass = Callable[[], tuple[Tensor, Loss]]
 """Returns the outputs of a model for a micro-batch, and their loss."""

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import require_file
-from bertwright.data.readers.tables import parquet_rows, separated_rows
+from bertwright.data.readers.parquet import parquet_rows
+from bertwright.data.readers.tables import separated_rows
 from bertwright.data.readers.text_lines import (
     format_suffix,
     parse_json_object,

@@ -28,7 +28,8 @@ from bertwright.data.holdout import HELDOUT
 from bertwright.data.interaction_histories import TEST
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import DeviceBatch, Model
-from bertwright.objectives.objective import Loss, Objective
+from bertwright.objectives.model_output import Loss
+from bertwright.objectives.objective import Objective
 from bertwright.objectives.schedule import ObjectiveGroup, objective_schedule
 from bertwright.recipes import Recipe
 from bertwright.training.callbacks.callback import metric_name

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from bertwright.batches.batch import Batch
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.modules.dropout_rng import DropoutRng
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.recipes import Recipe
 from bertwright.training.callbacks.segment_memory import SegmentMemory
 from bertwright.training.clock import Progress

@@ -26,7 +26,7 @@ from bertwright.models.model import Model
 from bertwright.modules.dropout_rng import DropoutRng
 from bertwright.modules.initialisation import FanInInitialisationConfig, initialise
 from bertwright.modules.parameter_roles import get_parameter_roles
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.optimisers.adam import AdamWConfig
 from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.training.clock import Progress, TrainingClock, every_n_steps

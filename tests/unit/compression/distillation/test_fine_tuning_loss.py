@@ -24,7 +24,7 @@ from bertwright.compression.pruning.layers import prune_layers, select_layers
 from bertwright.core.errors import UserError
 from bertwright.core.schedules import ConstantSchedule
 from bertwright.models.text_model import TextModel
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batching.batches import TaskBatchSource

@@ -35,7 +35,7 @@ from bertwright.interop.loading import load
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.models.text_model import TextModel
 from bertwright.modules.initialisation import initialise
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 from bertwright.training.clock import Progress
 from bertwright.training.pretraining.losses import PretrainingLosses
 from bertwright.training.pretraining.pretrain import pretrain

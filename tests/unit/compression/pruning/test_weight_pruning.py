@@ -26,7 +26,7 @@ from bertwright.tasks.finetuning.batching.encoded_task import TaskSchedule, batc
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
-from bertwright.tasks.finetuning.run import PENALTY
+from bertwright.tasks.finetuning.task_losses import PENALTY
 from bertwright.tasks.formats.tables import Columns
 from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.checkpoints import Checkpoint, CheckpointManager, open_checkpoint

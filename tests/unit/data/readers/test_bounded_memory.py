@@ -14,7 +14,6 @@ from pyarrow import parquet
 
 from bertwright.core.errors import UserError
 from bertwright.data.document import ReadCounts, split_long_line
-from bertwright.data.readers import tables as readers
 from bertwright.data.readers.sources import find_sources
 from bertwright.data.readers.streams import read_bytes
 from bertwright.data.readers.tables import read_documents
@@ -116,7 +115,7 @@ def test_dictionary_encoded_cell_is_not_multiplied(tmp_path: Path) -> None:
 
 
 def test_too_large_cell_raises(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_MAX_BATCH_BYTES", MB)
+    monkeypatch.setattr("bertwright.data.readers.parquet._MAX_BATCH_BYTES", MB)
     cell = arrow.array(["a" * (3 * MB)])
     parquet.write_table(arrow.table({"text": cell}), tmp_path / "a.parquet", compression="zstd")
     with pytest.raises(UserError, match=r"a\.parquet: the rows from 1 on have .* bytes"):

@@ -15,7 +15,8 @@ from bertwright.tasks.finetuning.batching.packing import SequencePacking, pack_f
 from bertwright.tasks.finetuning.build_run import build_run
 from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.finetune import finetune
-from bertwright.tasks.finetuning.run import FineTuningRun, TaskLosses
+from bertwright.tasks.finetuning.run import FineTuningRun
+from bertwright.tasks.finetuning.task_losses import TaskLosses
 from bertwright.tasks.formats.examples import Example, TaggedSentence
 from bertwright.tasks.outputs import OutputType
 from bertwright.tasks.task import Task

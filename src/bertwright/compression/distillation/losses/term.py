@@ -10,7 +10,7 @@ from bertwright.core.config import Config
 from bertwright.core.schedules import ConstantSchedule, NumberOrSchedule
 from bertwright.encoder.config import EncoderConfig
 from bertwright.modules.vector_projection import VectorProjection
-from bertwright.objectives.objective import Loss
+from bertwright.objectives.model_output import Loss
 
 
 @dataclass(frozen=True)

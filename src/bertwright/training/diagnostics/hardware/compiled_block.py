@@ -29,7 +29,7 @@ def compare_compiled_block(positions: str, precision: Precision) -> StepAgreemen
     from bertwright.modules.dropout_rng import DropoutRng
     from bertwright.modules.initialisation import initialise
     from bertwright.modules.parameter_roles import get_parameter_roles
-    from bertwright.objectives.objective import Loss
+    from bertwright.objectives.model_output import Loss
     from bertwright.optimisers.adam import AdamWConfig
     from bertwright.optimisers.master_parameters import MasterParameters
     from bertwright.recipes import Recipe

@@ -16,12 +16,8 @@ from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.modules.attention.mask import Visibility
-from bertwright.objectives.objective import (
-    GeneratorInput,
-    ModelOutput,
-    Objective,
-    combined_visibility,
-)
+from bertwright.objectives.model_output import GeneratorInput, ModelOutput
+from bertwright.objectives.objective import Objective, combined_visibility
 from bertwright.recipes import Recipe
 from bertwright.training.clock import Progress
 from bertwright.training.pretraining_batches import PretrainingBatches
