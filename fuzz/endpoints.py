@@ -12,7 +12,8 @@ from bertwright.models.text_model import TextModel
 from bertwright.serving.app import create_app
 from bertwright.serving.settings import ServingSettings
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
-from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.default_head import default_head

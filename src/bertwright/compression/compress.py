@@ -27,11 +27,7 @@ from bertwright.tasks.adapters.lora import matrix_names
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.evaluation.evaluate import evaluate
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
-from bertwright.tasks.fine_tuned_model import (
-    FineTunedModel,
-    is_fine_tuned,
-    load_fine_tuned_model,
-)
+from bertwright.tasks.fine_tuned_model import FineTunedModel, is_fine_tuned, load_fine_tuned_model
 from bertwright.tasks.finetuning.config import FineTuningConfig
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.finetuning.run import ReporterFactory, no_reporter

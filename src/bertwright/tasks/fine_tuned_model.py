@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from pydantic import Field, ValidationError
 from torch import Tensor
 
-from bertwright.core.config import InferencePrecision, Settings, to_user_error
+from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
-from bertwright.core.files import parse_json, read_text, write_text
+from bertwright.core.files import write_text
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.model import Model
 from bertwright.models.retrieval_encoder import RetrievalEncoder
@@ -35,9 +34,7 @@ from bertwright.models.saving import (
 )
 from bertwright.models.text_batches import TextBatch, text_batches
 from bertwright.models.text_model import TextModel
-from bertwright.recipes import Pooling, SentenceVectorSettings
 from bertwright.runtime.finite import require_finite_outputs
-from bertwright.tasks.adapters import AdaptationConfig
 from bertwright.tasks.conformal.calibration import ConformalCalibration
 from bertwright.tasks.conformal.predictor import ConformalPredictor
 from bertwright.tasks.example_encoder import (
@@ -47,26 +44,26 @@ from bertwright.tasks.example_encoder import (
     num_truncated_tokens,
 )
 from bertwright.tasks.formats.examples import Examples
-from bertwright.tasks.heads.head import HeadConfig, TaskHead, parameter_shapes
+from bertwright.tasks.heads.head import TaskHead, parameter_shapes
 from bertwright.tasks.heads.text_vectors import StaticTokenWeights
 from bertwright.tasks.inputs import TaskInputs, as_examples
 from bertwright.tasks.model_card import model_card
 from bertwright.tasks.outputs import (
     FloatArray,
     GeneratedOutput,
-    OutputType,
     Prediction,
-    SimilarityOutput,
 )
 from bertwright.tasks.outputs.vectors.late_interaction import LateInteractionDecoder
 from bertwright.tasks.outputs.vectors.sparse import SparseDecoder
 from bertwright.tasks.outputs.vectors.text_vectors import SparseEntries
 from bertwright.tasks.retrieval_encoders import TokenVectorEncoder, TokenWeightEncoder
 from bertwright.tasks.task import Task
-from bertwright.tasks.task_model import HeadSpec, TaskModel
+from bertwright.tasks.task_model import TaskModel
 
 if TYPE_CHECKING:  # a model loads without SciPy
     from scipy.sparse import csr_matrix
+from bertwright.tasks.task_metadata import TaskMetadata, read_task_metadata
+from bertwright.tasks.text_encoder import embedding_config, encoder_of
 
 
 class FineTunedModel(TextModel):
@@ -105,7 +102,7 @@ class FineTunedModel(TextModel):
             )
             or task_model.recipe.vectors.without_projection()
         )
-        super().__init__(_encoder_model(task_model, vectors), tokenizer, precision)
+        super().__init__(encoder_of(task_model, vectors), tokenizer, precision)
         self.task_model = task_model.to(self.device).eval()
         self.task = task
         self.temperature = temperature
@@ -339,22 +336,6 @@ class FineTunedModel(TextModel):
         return json.dumps(metadata.model_dump(mode="json"), indent=2, ensure_ascii=False) + "\n"
 
 
-class TaskMetadata(Settings):
-    """The content of ``task.json``."""
-
-    task: Task
-    head: HeadConfig
-    adaptation: AdaptationConfig
-    max_length: int = Field(ge=1, le=1 << 20)
-    temperature: float = Field(ge=1e-6, le=1e6)
-    conformal: ConformalCalibration | None = None
-
-    @property
-    def head_spec(self) -> HeadSpec:
-        """The head with its number of outputs."""
-        return HeadSpec(self.head, num_outputs(self.task), self.task.output_type.kind_name())
-
-
 def network_of(model: TextModel) -> Model | TaskModel:
     """Return the module that a model computes with; for a fine-tuned model it includes the head."""
     return model.task_model if isinstance(model, FineTunedModel) else model.model
@@ -386,21 +367,6 @@ def load_fine_tuned_model(
     return model
 
 
-def read_task_metadata(folder: Path) -> TaskMetadata:
-    """Read the task of a folder; UserError if the file is damaged."""
-    file = folder / TASK_FILE
-    content = parse_json(read_text(file), str(file), "copy it again")
-    try:
-        return TaskMetadata.model_validate(content)
-    except ValidationError as error:
-        raise to_user_error(error, f"{file} is damaged or of another version") from error
-
-
-def num_outputs(task: Task) -> int:
-    """Return the number of head outputs for a task whose labels are known."""
-    return task.output_type.build_decoder(task.labels).num_outputs
-
-
 def flat_positions(sequences: Sequence[TaskSequence], length: int) -> Tensor:
     """Return the output positions of a batch as flat indices (M,) int64."""
     return torch.tensor(
@@ -411,48 +377,3 @@ def flat_positions(sequences: Sequence[TaskSequence], length: int) -> Tensor:
         ],
         dtype=torch.int64,
     )
-
-
-ENCODER_ONLY = {"objectives": {}, "pooler": False, "decoder": None}
-"""Overrides that reduce a recipe to the encoder."""
-
-
-EMBEDDING_POOLINGS: dict[str, Pooling] = {"mean": "mean", "first": "cls"}
-"""Poolings of a head that ``embed`` supports, with the names that ``embed`` uses."""
-
-
-def embedding_config(
-    output_type: OutputType, head_config: HeadConfig, max_length: int
-) -> SentenceVectorSettings | None:
-    """Return the embedding settings of an encoder fine-tuned for similarity.
-
-    None for other tasks, and for heads that ``embed`` cannot reproduce.
-    """
-    if (
-        not isinstance(output_type, SimilarityOutput)
-        or head_config.layers != "last"
-        or head_config.pooling not in EMBEDDING_POOLINGS
-    ):
-        return None
-    return SentenceVectorSettings(
-        pooling=EMBEDDING_POOLINGS[head_config.pooling], longest=max_length
-    )
-
-
-def _encoder_model(task_model: TaskModel, embedding: SentenceVectorSettings) -> Model:
-    """Return the encoder of a task model as a model that shares its parameters.
-
-    A decoder or an LM head comes with it, and with these the recipe's objectives.
-    """
-    has_decoder, has_lm_head = task_model.decoder is not None, task_model.lm_head is not None
-    unused: dict[str, Any] = {"pooler": False} if has_lm_head else ENCODER_ONLY
-    with torch.device("meta"):
-        recipe = task_model.recipe.model_copy(update={**unused, "vectors": embedding})
-        model = Model(recipe, task_model.vocab_size)
-    model.encoder = task_model.encoder
-    if has_lm_head:
-        model.output = task_model.lm_head
-        model.heads.clear()
-    if has_decoder:
-        model.decoder = task_model.decoder
-    return model

@@ -28,12 +28,13 @@ from bertwright.models.text_model import TextModel
 from bertwright.modules.initialisation import initialise
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.conformal.calibration import labelled_scores
-from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.outputs import ClassificationOutput, RelevanceOutput
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from small_tasks import ENGLISH, TEXTS, classes, pairs, tagged
 from toy_recipes import shaken, toy

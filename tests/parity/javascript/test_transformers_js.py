@@ -23,12 +23,13 @@ from bertwright.models.text_model import TextModel
 from bertwright.modules.initialisation import initialise
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.example_encoder import TaskSequence
-from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import ExtractiveQuestion, TaggedSentence
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.outputs import MultiLabelOutput, SimilarityOutput, SpanOutput
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from small_tasks import ENGLISH, classes, questions, several_labels, similar, tagged
 from toy_recipes import shaken, toy

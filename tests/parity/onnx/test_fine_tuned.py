@@ -40,7 +40,7 @@ from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.conformal.calibration import labelled_scores
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
-from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
@@ -48,6 +48,7 @@ from bertwright.tasks.heads.task_visibility import with_global_question_attentio
 from bertwright.tasks.outputs import MultipleChoiceOutput, SimilarityOutput, SpanOutput
 from bertwright.tasks.outputs.probabilities import softmax
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from small_tasks import ENGLISH, TEXTS, classes, options, pairs, questions, similar, tagged
 from toy_recipes import shaken, toy

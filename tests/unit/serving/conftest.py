@@ -17,7 +17,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.serving.app import create_app
 from bertwright.serving.settings import ServingSettings
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
-from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
@@ -25,6 +25,7 @@ from bertwright.tasks.heads.default_head import default_head
 from bertwright.tasks.heads.head import HeadConfig, init_head
 from bertwright.tasks.outputs import TextOutput
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from bertwright.testing.toy import randomise, toy_text_model
 from small_tasks import ENGLISH, TEXTS, classes, tagged

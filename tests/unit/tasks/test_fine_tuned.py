@@ -9,13 +9,14 @@ from pydantic import TypeAdapter
 
 from bertwright.core.errors import UserError
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
-from bertwright.tasks.fine_tuned_model import FineTunedModel, load_fine_tuned_model, num_outputs
+from bertwright.tasks.fine_tuned_model import FineTunedModel, load_fine_tuned_model
 from bertwright.tasks.formats.examples import Example, TaggedSentence
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.default_head import default_head
 from bertwright.tasks.heads.head import init_head
 from bertwright.tasks.outputs import ClassificationOutput, OutputType, Prediction
 from bertwright.tasks.task import Task, task_as_dict
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from small_tasks import attached, classes, numbers, pairs, tagged
 from toy_recipes import every_encoder

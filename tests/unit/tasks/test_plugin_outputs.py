@@ -6,7 +6,6 @@ from bertwright.tasks.baselines.fit_baselines import fit_baselines
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.evaluation.bootstrap import bootstrap_intervals
 from bertwright.tasks.evaluation.error_analysis import confusion_matrix, iter_errors
-from bertwright.tasks.fine_tuned_model import embedding_config
 from bertwright.tasks.formats.tables import Columns, TableReader
 from bertwright.tasks.heads.default_head import check_head, default_head
 from bertwright.tasks.heads.kinds import DenseHeadConfig
@@ -18,6 +17,7 @@ from bertwright.tasks.outputs import (
 )
 from bertwright.tasks.prediction import needs_pairs
 from bertwright.tasks.task import Task
+from bertwright.tasks.text_encoder import embedding_config
 from small_tasks import classes, several_labels, similar
 from toy_recipes import toy
 

@@ -15,7 +15,7 @@ from bertwright.modules.embeddings.embeddings import (
     TokenEmbeddingsConfig,
 )
 from bertwright.modules.norms import LayerNorm, LayerNormConfig
-from bertwright.tasks.fine_tuned_model import ENCODER_ONLY
+from bertwright.tasks.text_encoder import ENCODER_ONLY
 
 
 @torch.no_grad()

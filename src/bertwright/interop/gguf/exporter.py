@@ -22,7 +22,8 @@ from bertwright.interop.huggingface.tensor_names import StateDict, to_stock_name
 from bertwright.models.saving import CARD_FILE
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
-from bertwright.tasks.fine_tuned_model import ENCODER_ONLY, FineTunedModel, network_of
+from bertwright.tasks.fine_tuned_model import FineTunedModel, network_of
+from bertwright.tasks.text_encoder import ENCODER_ONLY
 
 GgufType = Literal["f32", "f16", "q8_0"]
 """Types of the weight matrices; q8_0 is 8 bits with a scale per 32 weights."""

@@ -9,9 +9,10 @@ from bertwright.core.errors import UserError
 from bertwright.interop.gguf.architectures import LlamaArchitecture
 from bertwright.interop.huggingface.head_types import StockTaskHead
 from bertwright.models.text_model import TextModel
-from bertwright.tasks.fine_tuned_model import FineTunedModel, embedding_config
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.outputs import SimilarityOutput
 from bertwright.tasks.prediction import needs_pairs
+from bertwright.tasks.text_encoder import embedding_config
 
 POOLING_TYPES = {"mean": 1, "cls": 2, "first": 2}
 """Pooling types of llama.cpp by our poolings."""

@@ -22,7 +22,8 @@ from bertwright.models.saving import load_tensors, model_from_tensors, stored_vo
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.recipes.yaml_values import parse_yaml
-from bertwright.tasks.fine_tuned_model import FineTunedModel, TaskMetadata
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.task_metadata import TaskMetadata
 from bertwright.tasks.task_model import TaskModel
 
 POSITION_TABLE = "encoder.embeddings.positions.table.weight"

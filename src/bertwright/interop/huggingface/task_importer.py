@@ -23,12 +23,13 @@ from bertwright.interop.huggingface.tokenizer.settings import (
 )
 from bertwright.models.saving import load_tensors
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
-from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.squad import SquadReader
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.task_visibility import with_global_question_attention
 from bertwright.tasks.outputs import MultipleChoiceOutput, SpanOutput
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 
 if TYPE_CHECKING:  # which imports this module for task heads

@@ -29,13 +29,10 @@ from bertwright.models.saving import is_fine_tuned, load_recipe, load_tensors
 from bertwright.models.text_batches import TextBatch
 from bertwright.models.text_model import FloatMatrix, TextModel
 from bertwright.runtime.finite import is_finite
-from bertwright.tasks.fine_tuned_model import (
-    ENCODER_ONLY,
-    FineTunedModel,
-    TaskMetadata,
-    read_task_metadata,
-)
+from bertwright.tasks.fine_tuned_model import FineTunedModel
+from bertwright.tasks.task_metadata import TaskMetadata, read_task_metadata
 from bertwright.tasks.task_model import TaskModel
+from bertwright.tasks.text_encoder import ENCODER_ONLY
 
 AnyEncoderModel = TypeVar("AnyEncoderModel", Model, TaskModel)
 

@@ -32,8 +32,9 @@ from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
 from bertwright.modules.vector_projection import VectorProjection
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
-from bertwright.tasks.fine_tuned_model import FineTunedModel, embedding_config
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.outputs import SimilarityOutput
+from bertwright.tasks.text_encoder import embedding_config
 
 _MODULE_PACKAGE = "sentence_transformers.models"
 

@@ -26,10 +26,11 @@ from bertwright.interop.huggingface.weights import WEIGHTS_FILE
 from bertwright.models.saving import load_tensors, read_tensors
 from bertwright.recipes import SentenceVectorSettings
 from bertwright.tasks.catalogue import find_task
-from bertwright.tasks.fine_tuned_model import FineTunedModel, num_outputs
+from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.heads.default_head import default_head
 from bertwright.tasks.outputs import LateInteractionOutput, SparseOutput
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 
 

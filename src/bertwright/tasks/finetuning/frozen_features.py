@@ -12,11 +12,12 @@ from bertwright.models.text_batches import text_batches
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
 from bertwright.tasks.example_encoder import TaskSequence, document_ids_of
-from bertwright.tasks.fine_tuned_model import ENCODER_ONLY, FineTunedModel, flat_positions
+from bertwright.tasks.fine_tuned_model import FineTunedModel, flat_positions
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.heads.standardiser import Standardiser
 from bertwright.tasks.multi_task_model import MultiTaskModel
 from bertwright.tasks.outputs import FloatArray, Prediction
+from bertwright.tasks.text_encoder import ENCODER_ONLY
 
 
 class FrozenFeatures:
