@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer
@@ -19,6 +20,9 @@ from bertwright.modules.attention.mask import (
 )
 
 SCORING_BATCH_TOKENS = 4096
+
+LOGIT_ROWS = 1024
+"""Positions whose logits are computed at once."""
 
 
 def causal_visibility(model: Model) -> Visibility:
@@ -45,12 +49,29 @@ def token_log_probabilities(
     result: list[list[float]] = [[]] * len(sequences)
     for batch in text_batches(sequences, pad_id, device, batch_tokens=SCORING_BATCH_TOKENS):
         token_info = batch.token_info.with_language(batch.token_ids, language_id)
-        states = model(batch.token_ids, token_info, visibility)
-        for row, (index, length) in enumerate(zip(batch.indices, batch.lengths, strict=True)):
-            log_probs = model.logits(states[row, : length - 1]).double().log_softmax(-1)
-            labels = batch.token_ids[row, 1:length, None]
-            result[index] = log_probs.gather(1, labels)[:, 0].tolist()
+        states = model(batch.token_ids, token_info, visibility)[:, :-1]
+        lengths = torch.as_tensor(batch.lengths, device=device)
+        has_next = torch.arange(1, batch.token_ids.shape[1], device=device) < lengths[:, None]
+        labels = batch.token_ids[:, 1:][has_next]
+        scores = label_log_probabilities(model, states[has_next], labels)
+        rows = scores.split([length - 1 for length in batch.lengths])
+        for index, row in zip(batch.indices, rows, strict=True):
+            result[index] = row.tolist()
     return result
+
+
+def label_log_probabilities(model: Model, states: Tensor, labels: Tensor) -> Tensor:
+    """Return the log-probability of each label, given the hidden state that predicts it.
+
+    ``states`` are (N, D), ``labels`` (N,), and the result is (N,) float64. At most
+    ``LOGIT_ROWS`` distributions over the vocabulary are in memory at once.
+    """
+    scores: list[Tensor] = []
+    for chunk, targets in zip(states.split(LOGIT_ROWS), labels.split(LOGIT_ROWS), strict=True):
+        logits = model.logits(chunk).float()
+        label_logits = logits.gather(1, targets[:, None])[:, 0]
+        scores.append(label_logits.double() - logits.logsumexp(-1).double())
+    return torch.cat(scores)
 
 
 def log_likelihoods(
@@ -96,10 +117,9 @@ def pseudo_log_likelihoods(
             first,
             specials.mask,
         )
-        log_probabilities = torch.log_softmax(model.logits(hidden_states[:, 0]).float(), -1)
-        labels = batch.token_ids.gather(1, first)
-        target_scores = log_probabilities.gather(1, labels).squeeze(1).double().cpu().numpy()
-        np.add.at(scores, [targets[index][0] for index in batch.indices], target_scores)
+        labels = batch.token_ids.gather(1, first)[:, 0]
+        token_scores = label_log_probabilities(model, hidden_states[:, 0], labels)
+        np.add.at(scores, [targets[i][0] for i in batch.indices], token_scores.cpu().numpy())
     return scores.tolist()
 
 
@@ -123,11 +143,12 @@ def cloze_log_probabilities(
             positions,
             specials.mask,
         )
-        for row, index in enumerate(batch.indices):
-            size = parts[index].stop - parts[index].start
-            log_probabilities = model.logits(hidden_states[row, :size]).double().log_softmax(-1)
-            labels = batch.token_ids[row, parts[index]]
-            result[index] = log_probabilities.gather(1, labels[:, None])[:, 0].tolist()
+        is_target = first + torch.arange(positions.shape[1], device=device) < end
+        labels = batch.token_ids.gather(1, positions)[is_target]
+        scores = label_log_probabilities(model, hidden_states[is_target], labels)
+        rows = scores.split([stop - start for start, stop in bounds])
+        for index, row in zip(batch.indices, rows, strict=True):
+            result[index] = row.tolist()
     return result
 
 
