@@ -13,12 +13,12 @@ from bertwright.serving.app import create_app
 from bertwright.serving.settings import ServingSettings
 from bertwright.tasks.catalogue import find_task, table_task, tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
-from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.default_head import default_head
 from bertwright.tasks.heads.head import init_head
 from bertwright.tasks.task import Task
+from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from fuzz.case import Case, Kind
 from fuzz.junk import TEXTS, as_json, changed, changed_text, junk
