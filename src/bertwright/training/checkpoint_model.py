@@ -2,18 +2,21 @@
 
 from pathlib import Path
 
-import torch
-
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
 from bertwright.models.model import Model
-from bertwright.models.saving import RECIPE_FILE, load_model, load_recipe
-from bertwright.training.checkpoints import MANIFEST_FILE, open_checkpoint
+from bertwright.models.saving import RECIPE_FILE, load_model, load_recipe, load_tensors
+from bertwright.training.callbacks.ema import ExponentialMovingAverage
+from bertwright.training.callbacks.feature_redraw import FeatureRedraw
+from bertwright.training.callbacks.progressive_stacking import ProgressiveStacking
+from bertwright.training.checkpoints import MANIFEST_FILE, callback_group, open_checkpoint
+from bertwright.training.distillation_loss import DISTILLATION_PREFIX
 
-PARAMETER_GROUPS = ("callback-ema", "parameters")
+PARAMETER_GROUPS = (callback_group(ExponentialMovingAverage.name), "parameters")
 """Groups with the parameters of the model; the average comes first."""
 
-BUFFER_GROUP, DEPTH_GROUP = "callback-features", "callback-growth"
+BUFFER_GROUP = callback_group(FeatureRedraw.name)
+DEPTH_GROUP = callback_group(ProgressiveStacking.name)
 
 
 def is_checkpoint(path: Path) -> bool:
@@ -29,7 +32,6 @@ def run_of_checkpoint(checkpoint: Path) -> Path:
     return checkpoint.absolute().parent.parent
 
 
-@torch.no_grad()
 def load_checkpoint_model(path: Path) -> tuple[Model, Tokenizer]:
     """Return the model of a checkpoint in float32, and its tokenizer.
 
@@ -49,15 +51,10 @@ def load_checkpoint_model(path: Path) -> tuple[Model, Tokenizer]:
             f"{path} has trained {depth} of {len(model.encoder.blocks)} blocks: use a later "
             f"checkpoint of the run"
         )
-    groups = (checkpoint.load_tensors(group) for group in PARAMETER_GROUPS)
-    tensors = next(group for group in groups if group)
-    for name, parameter in model.named_parameters():
-        tensor = tensors.get(name)
-        if tensor is None or tensor.shape != parameter.shape:
-            raise UserError(f"{path} does not fit {run / RECIPE_FILE}: {name} differs")
-        parameter.copy_(tensor)
-    for name, tensor in checkpoint.load_tensors(BUFFER_GROUP).items():
-        model.get_buffer(name).copy_(tensor)
+    stored = next(filter(None, map(checkpoint.load_tensors, PARAMETER_GROUPS)))
+    tensors = {n: t for n, t in stored.items() if not n.startswith(DISTILLATION_PREFIX)}
+    tensors |= dict(model.named_buffers()) | checkpoint.load_tensors(BUFFER_GROUP)
+    load_tensors(model, tensors, str(path))
     return model.eval(), tokenizer
 
 

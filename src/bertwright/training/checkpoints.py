@@ -96,6 +96,11 @@ class CheckpointManager:
                 shutil.rmtree(path)
 
 
+def callback_group(name: str) -> str:
+    """Return the group with the state of the callback of this name."""
+    return f"callback-{name}"
+
+
 def open_checkpoint(path: Path) -> Checkpoint | None:
     """Return the checkpoint in a folder; None if damaged or missing."""
     try:

@@ -21,7 +21,7 @@ from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.optimisers.optimiser import Optimiser
 from bertwright.runtime.determinism import deterministic_algorithms
 from bertwright.training.callbacks.callback import Callback
-from bertwright.training.checkpoints import Checkpoint, CheckpointManager
+from bertwright.training.checkpoints import Checkpoint, CheckpointManager, callback_group
 from bertwright.training.clock import Progress, TrainingClock, Trigger, never
 from bertwright.training.gradient_clipping import GradientClipping
 from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
@@ -257,7 +257,7 @@ class _TrainingLoop(Generic[MicroBatch]):
         groups = {
             "parameters": job.process_group.gather_parts(job.parameters.state_dict()),
             "optimiser": job.process_group.gather_parts(job.optimiser.state_dict()),
-            **{f"callback-{c.name}": self._callback_state(c) for c in job.callbacks},
+            **{callback_group(c.name): self._callback_state(c) for c in job.callbacks},
         }
         if not job.process_group.is_main:
             self.last_checkpoint = (self.state.step, None)
@@ -278,7 +278,7 @@ class _TrainingLoop(Generic[MicroBatch]):
         job.parameters.load_state_dict(checkpoint.load_tensors("parameters"))
         job.optimiser.load_state_dict(checkpoint.load_tensors("optimiser"))
         for callback in job.callbacks:
-            callback.load(checkpoint.load_tensors(f"callback-{callback.name}"))
+            callback.load(checkpoint.load_tensors(callback_group(callback.name)))
         state = dict(checkpoint.state)
         job.clock.add_earlier_seconds(state.pop("seconds"))
         self.state = TrainingState(**state)

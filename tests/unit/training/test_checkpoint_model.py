@@ -72,8 +72,17 @@ def test_checkpoints_with_fewer_blocks_are_rejected(data: Dataset, tmp_path: Pat
         load(shallow)
 
 
-def test_checkpoints_of_another_recipe_are_rejected(checkpoint: Path) -> None:
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        (3, r"lacks the parameter encoder\.blocks\.2"),
+        (1, r"holds the parameter encoder\.blocks\.1"),
+    ],
+)
+def test_checkpoints_of_another_recipe_are_rejected(
+    checkpoint: Path, layers: int, message: str
+) -> None:
     recipe = checkpoint.parent.parent / "recipe.yaml"
-    recipe.write_text(recipe.read_text().replace("layers: 2", "layers: 3"))
-    with pytest.raises(UserError, match=r"does not fit .*recipe\.yaml: encoder\.blocks\.2"):
+    recipe.write_text(recipe.read_text().replace("layers: 2", f"layers: {layers}"))
+    with pytest.raises(UserError, match=message):
         load(checkpoint)

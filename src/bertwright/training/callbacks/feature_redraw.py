@@ -1,12 +1,9 @@
 """New random features for attention after a number of steps (Choromanski et al. 2021)."""
 
-from collections.abc import Mapping
-
 from torch import Tensor
 
 from bertwright.models.model import Model
 from bertwright.modules.attention.random_features import RandomFeatureAttention
-from bertwright.optimisers.tensor_parts import copy_into
 from bertwright.training.callbacks.callback import Callback
 from bertwright.training.clock import Progress
 
@@ -14,7 +11,8 @@ from bertwright.training.clock import Progress
 class FeatureRedraw(Callback):
     """A callback that draws the features of every block again after ``num_steps`` steps.
 
-    They depend on the seed, the block and the number of the draw, so a resumed run has the same.
+    They depend on the seed, the block and the number of the draw, so a resumed run draws the same.
+    The state is for the model of a checkpoint.
     """
 
     name = "features"
@@ -40,6 +38,3 @@ class FeatureRedraw(Callback):
         return {
             f"{name}.random_features": a.random_features for name, a in self._attentions.items()
         }
-
-    def load(self, state: Mapping[str, Tensor]) -> None:
-        copy_into(self.state(), state)

@@ -138,6 +138,10 @@ def test_a_run_with_a_teacher_resumes_bit_for_bit(data: Dataset, tmp_path: Path,
     )
     recipe = small("bert", *BERT, *narrow, "steps=6", "checkpoint_every=3")
     whole = pretrain(recipe, data, tmp_path / "whole", distillation=teacher, quiet=True)
+    last = max((tmp_path / "whole" / "checkpoints").iterdir())
+    torch.testing.assert_close(
+        load(last).model.state_dict(), load(whole.folder).model.state_dict(), rtol=0, atol=0
+    )
     with pytest.MonkeyPatch.context() as patch, pytest.raises(Stopped):
         patch.setattr("bertwright.training.checkpoints.CheckpointManager._delete_old", stop)
         pretrain(recipe, data, tmp_path / "parts", distillation=teacher, quiet=True)
