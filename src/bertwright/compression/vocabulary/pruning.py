@@ -15,7 +15,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Example, Examples
 from bertwright.tasks.outputs.cloze import PAIR, ClozeOutput
-from bertwright.tasks.outputs.generated import GeneratedOutput
+from bertwright.tasks.outputs.text.generated import GeneratedOutput
 
 BATCH_SIZE = 1024
 """Number of texts tokenized at once."""

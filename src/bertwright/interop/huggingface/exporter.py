@@ -34,7 +34,7 @@ from bertwright.tasks.example_encoder import num_pair_separators
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.outputs import GeneratedOutput, MatchingOutput, MultiLabelOutput, SpanOutput
-from bertwright.tasks.outputs.generated import TEXT_FIELD
+from bertwright.tasks.outputs.text.generated import TEXT_FIELD
 from bertwright.tasks.task_model import TaskModel
 
 CARD_FILE = "README.md"

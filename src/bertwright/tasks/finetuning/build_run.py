@@ -17,12 +17,12 @@ from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
-from bertwright.tasks.finetuning.batching_checks import check_packing
+from bertwright.tasks.finetuning.checks.batching import check_packing
+from bertwright.tasks.finetuning.checks.generation import check_generation
+from bertwright.tasks.finetuning.checks.retrieval import check_retrieval
 from bertwright.tasks.finetuning.config import FineTuningConfig, with_label_smoothing
-from bertwright.tasks.finetuning.generation_checks import check_generation
 from bertwright.tasks.finetuning.linear_gain import check_linear_gain
 from bertwright.tasks.finetuning.losses import check_language_model
-from bertwright.tasks.finetuning.retrieval_checks import check_retrieval
 from bertwright.tasks.finetuning.run import FineTuningRun, ReporterFactory, no_reporter
 from bertwright.tasks.finetuning.task_losses import TaskDistillationLoss
 from bertwright.tasks.formats.examples import Examples

@@ -7,7 +7,6 @@ from bertwright.tasks.outputs.classification import (
 )
 from bertwright.tasks.outputs.cloze import ClozeOutput
 from bertwright.tasks.outputs.dependency_heads import DependencyHeadOutput
-from bertwright.tasks.outputs.generated import GeneratedOutput, TextOutput
 from bertwright.tasks.outputs.multiple_choice import MultipleChoiceOutput
 from bertwright.tasks.outputs.output_decoder import OutputDecoder
 from bertwright.tasks.outputs.output_type import OutputType
@@ -15,12 +14,13 @@ from bertwright.tasks.outputs.prediction import Prediction
 from bertwright.tasks.outputs.probabilities import FloatArray
 from bertwright.tasks.outputs.relevance import RelevanceOutput
 from bertwright.tasks.outputs.span import SpanOutput
+from bertwright.tasks.outputs.text.generated import GeneratedOutput, TextOutput
+from bertwright.tasks.outputs.text.verbalised import ClassInWordsOutput, NumberInWordsOutput
 from bertwright.tasks.outputs.token_classification import TokenClassificationOutput
 from bertwright.tasks.outputs.vectors.late_interaction import LateInteractionOutput
 from bertwright.tasks.outputs.vectors.matching import MatchingOutput
 from bertwright.tasks.outputs.vectors.similarity import SimilarityOutput
 from bertwright.tasks.outputs.vectors.sparse import SparseOutput
-from bertwright.tasks.outputs.verbalised import ClassInWordsOutput, NumberInWordsOutput
 
 __all__ = [
     "ClassInWordsOutput",

@@ -17,10 +17,10 @@ from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.labels import LabelKind, parse_class, parse_number
 from bertwright.tasks.metrics.metrics import PEARSON, SPEARMAN
 from bertwright.tasks.outputs.classification import ClassificationOutput
-from bertwright.tasks.outputs.generated import GeneratedDecoder, GeneratedOutput
 from bertwright.tasks.outputs.output_decoder import OutputDecoder
 from bertwright.tasks.outputs.output_type import MetricFunction, location_of
 from bertwright.tasks.outputs.prediction import PredictingModel
+from bertwright.tasks.outputs.text.generated import GeneratedDecoder, GeneratedOutput
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,1 @@
+"""Settings that do not fit the task, the model or the batches."""
