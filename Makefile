@@ -19,7 +19,7 @@ PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-input
 TORCH := $(shell grep '^torch==' constraints.txt)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup quickstart test test-full test-machines test-javascript test-llama mutate fuzz check \
+.PHONY: help setup quickstart test test-rest test-machines test-javascript test-llama mutate fuzz check \
     format recipes analyses compressions studies docs wheel documents bench clean
 
 help: ## List the targets
@@ -31,11 +31,11 @@ quickstart: .venv/.runtime ## Train, fine-tune and export an encoder in ten minu
 	@rm -rf quickstart
 	@$(BIN)/bertwright quickstart -o quickstart
 
-test: .venv/.development ## Run the tests, each encoder once (warnings are errors)
+test: .venv/.development ## Run most tests, in ten minutes (warnings are errors)
 	$(BIN)/pytest -n 2 --dist worksteal
 
-test-full: .venv/.development ## Run all tests, for every recipe
-	$(BIN)/pytest -n 2 --dist worksteal --full
+test-rest: .venv/.development ## Run the tests that make test leaves out: long ones, more recipes
+	$(BIN)/pytest -n 2 --dist worksteal --full -m full
 
 test-machines: .venv/.development ## Compare results with other instruction sets and compilers
 	$(BIN)/python -m tests.machines --document docs/results/machines.md

@@ -223,6 +223,7 @@ print(json.dumps(outcomes))
 """
 
 
+@pytest.mark.full
 @pytest.mark.linux
 def test_trials_tell_what_the_tests_notice(tmp_path: Path) -> None:
     tree = tmp_path / "tree"

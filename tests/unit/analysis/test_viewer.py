@@ -186,6 +186,7 @@ def test_models_of_other_sizes_or_vocabularies_are_not_compared(tmp_path: Path) 
         assert not (tmp_path / "view.html").exists()
 
 
+@pytest.mark.full
 def test_twenty_sentences_in_six_layers_make_a_small_page(tmp_path: Path) -> None:
     model = small_model(
         "bert",

@@ -59,6 +59,7 @@ def test_every_cell_runs_once_for_every_seed(
     assert adaptation.compare(plan, tmp_path, lambda line: None) == rows
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("preloaded_processes")
 def test_parallel_runs_are_all_kept(task_folder: Path, tmp_path: Path) -> None:
     plan = AdaptationPlan.model_validate(plan_data(task_folder, seeds=1))

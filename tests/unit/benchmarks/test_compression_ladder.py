@@ -103,6 +103,7 @@ def no_log(_: str) -> None:
     """Log nothing."""
 
 
+@pytest.mark.full
 def test_every_form_is_scored_measured_and_timed_once(
     task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +153,7 @@ def test_every_form_is_scored_measured_and_timed_once(
     assert run_plan(plan, tmp_path, models, [], 1, no_log) == rows
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("preloaded_processes")
 def test_missing_models_are_not_timed(task_folder: Path, tmp_path: Path) -> None:
     only_whole = {"whole": {}}

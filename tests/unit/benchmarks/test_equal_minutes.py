@@ -32,6 +32,7 @@ class FakeProcess:
     ) -> None: ...
 
 
+@pytest.mark.full
 def test_slower_arms_take_fewer_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(equal_minutes, "TimedProcess", FakeProcess)
     study = small_study(equal={"steps": None, "time": "60s"})

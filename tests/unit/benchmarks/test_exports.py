@@ -13,6 +13,7 @@ from small_tasks import ENGLISH, TEXTS
 from toy_recipes import shaken, toy
 
 
+@pytest.mark.full
 def test_onnxruntime_is_compared_with_the_encoder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

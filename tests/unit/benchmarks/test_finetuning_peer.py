@@ -83,6 +83,7 @@ def write_tasks(folder: Path) -> dict[str, dict[str, str]]:
     return {name: {"task": name, "data": str(path)} for name, path in folders.items()}
 
 
+@pytest.mark.full
 def test_both_sides_learn_every_kind_of_task(
     encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

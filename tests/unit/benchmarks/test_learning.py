@@ -133,6 +133,7 @@ def test_modernbert_has_the_body_and_the_optimiser_of_modern(data_folder: Path) 
     assert build_optimiser(BertSetting(0.06, 0.98, 1e-3), stock) is None, "the Trainer's own"
 
 
+@pytest.mark.full
 def test_the_trainer_stops_and_is_evaluated(
     tmp_path: Path, data_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from benchmarks.recipes import compare as recipe_speed
 from bertwright.core.errors import UserError
 
 
+@pytest.mark.full
 def test_figures_of_recipes(data_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipe_speed, "ROUND_SECONDS", 0.01)
     lines: list[str] = []

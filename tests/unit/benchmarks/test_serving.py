@@ -24,6 +24,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_both_sides_are_measured(folder: Path) -> None:
     one, five = compare(folder, TEXTS, 4, (1, 5), 1, lambda line: None)
     assert (one["request"], five["request"]) == (1, 5)
@@ -35,6 +36,7 @@ def test_both_sides_are_measured(folder: Path) -> None:
         assert row["difference"] < 0.01
 
 
+@pytest.mark.full
 def test_an_overload_loses_no_request(folder: Path) -> None:
     result = run_soak(folder, [*TEXTS, " ".join(TEXTS)], 8, 2.0, lambda line: None)
     assert result["correct"] > 0

@@ -18,10 +18,10 @@ import builtins, importlib, pkgutil
 UNIX = {"fcntl", "grp", "pty", "pwd", "resource", "syslog", "termios", "tty"}
 imports = builtins.__import__
 
-def windows_import(name, scope=None, *arguments):
+def windows_import(name, scope=None, *arguments, **keywords):
     if name in UNIX and str((scope or {}).get("__name__")).startswith("bertwright"):
         raise ImportError(f"{name} is not on Windows")
-    return imports(name, scope, *arguments)
+    return imports(name, scope, *arguments, **keywords)
 
 builtins.__import__ = windows_import
 import bertwright

@@ -34,6 +34,7 @@ def test_every_system_has_a_description() -> None:
     assert all(read_system_info(system).system for system in system_names())
 
 
+@pytest.mark.full
 def test_valid_recipe_passes(data: Path) -> None:
     arguments = ["recipes", "bert", "--data", str(data), "--quick", "--json"]
     result = CliRunner().invoke(app, arguments)

@@ -236,7 +236,10 @@ with listen("127.0.0.1", 0, 30) as listening:
 """
 
 
-@pytest.mark.parametrize(("busy", "number"), [(True, signal.SIGTERM), (False, signal.SIGINT)])
+@pytest.mark.parametrize(
+    ("busy", "number"),
+    [(True, signal.SIGTERM), pytest.param(False, signal.SIGINT, marks=pytest.mark.full)],
+)
 def test_a_second_signal_exits_immediately(busy: bool, number: signal.Signals) -> None:
     code = NEVER_ENDING.format(busy=busy)
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)

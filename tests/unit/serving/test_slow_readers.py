@@ -56,7 +56,7 @@ def send_requests(server: subprocess.Popen[str], num_requests: int) -> socket.so
     return connection
 
 
-@pytest.mark.parametrize("num_requests", [1, 2])
+@pytest.mark.parametrize("num_requests", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_the_server_stops_with_an_unread_response(
     server: subprocess.Popen[str], num_requests: int
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_response_is_complete_though_the_server_stops(
 
 
 @pytest.mark.linux
-@pytest.mark.parametrize("num_requests", [1, 2])
+@pytest.mark.parametrize("num_requests", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_an_unread_response_is_dropped(server: subprocess.Popen[str], num_requests: int) -> None:
     with send_requests(server, num_requests) as connection:
         time.sleep(2)

@@ -12,6 +12,7 @@ from bertwright.suites.suite import EvaluationSuite
 from retrieval_models import bert_with_marks, retrieval_model
 
 
+@pytest.mark.full
 def test_mteb_gives_the_same_scores(
     suite: EvaluationSuite,
     data: Path,

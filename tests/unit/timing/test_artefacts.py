@@ -47,6 +47,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.full
 def test_copies_have_equal_score_size_and_speed(folders: Path, tmp_path: Path) -> None:
     large, small = (
         Artefact.parse(f"{folders / 'large'}@float32"),

@@ -88,7 +88,7 @@ def test_a_model_that_did_not_learn_causes_a_warning(data: Dataset, tmp_path: Pa
     assert "use more steps" in warning
 
 
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bf16", marks=pytest.mark.full)])
 def test_kills_change_nothing(data: Dataset, tmp_path: Path, precision: str) -> None:
     recipe = small("bert", *BERT, f"precision={precision}", "steps=24", "checkpoint_every=2")
     pretrain(recipe, data, tmp_path / "whole")
@@ -281,6 +281,7 @@ def interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.full
 @pytest.mark.processor
 def test_two_processes_end_within_rounding_of_one(data: Dataset, tmp_path: Path) -> None:
     changes = (*BERT[1:], *CALLBACKS, "steps=6")

@@ -181,7 +181,12 @@ def test_model_that_meets_the_goal_is_unchanged(tuned: FineTunedModel, tmp_path:
     [
         ((ModelShape(2), ArtefactFormat("int8")), ModelShape(2), False),
         ((ModelShape(2), ArtefactFormat("int8", prunes_vocabulary=True)), ModelShape(2), False),
-        ((ModelShape(2, 0.5), ArtefactFormat("int8", prunes_vocabulary=True)), None, True),
+        pytest.param(
+            (ModelShape(2, 0.5), ArtefactFormat("int8", prunes_vocabulary=True)),
+            None,
+            True,
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_compressed_model_meets_the_size_limit(
@@ -382,6 +387,7 @@ def test_latency_is_measured_within_the_maximum_length(
     assert lengths == [max_length]
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("untimed")
 def test_model_without_blocks_changes_only_its_format(
     tuned: FineTunedModel, tmp_path: Path

@@ -35,6 +35,7 @@ def run(data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Compi
     return CompilationTrialSpec(str(tmp_path / "recipe.yaml"), str(data.path), "float32", 1)
 
 
+@pytest.mark.full
 @pytest.mark.compiler
 def test_compiled_steps_agree(run: CompilationTrialSpec, data: Dataset) -> None:
     with CompilationTrial(run) as trial:

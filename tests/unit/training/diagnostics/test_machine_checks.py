@@ -5,6 +5,7 @@ import pytest
 from bertwright.training.diagnostics.hardware.checks import compiled_step_checks
 
 
+@pytest.mark.full
 def test_a_failing_compiler_is_reported_by_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CXX", "/bin/false")
     checks = list(compiled_step_checks())
