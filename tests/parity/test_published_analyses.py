@@ -23,7 +23,7 @@ PUBLISHED: dict[str, tuple[Any, Any]] = {
     ),
     "Voita et al. 2019, released code": (
         learned_gates.GATE_DISTRIBUTION,
-        HardConcrete(temperature=1 / 3, low=-0.1, high=1.1),
+        HardConcrete(temperature=0.33, low=-0.1, high=1.1),
     ),
     "De Cao et al. 2020, released code": (
         learned_masks.GATE_DISTRIBUTION,

@@ -32,7 +32,7 @@ from bertwright.core.significance import FloatArray
 from bertwright.models.text_batches import TextBatch
 from bertwright.modules.hard_concrete import HardConcrete
 
-GATE_DISTRIBUTION = HardConcrete(temperature=1 / 3, low=-0.1, high=1.1)
+GATE_DISTRIBUTION = HardConcrete(temperature=0.33, low=-0.1, high=1.1)
 
 INITIAL_LOGIT = 2.0
 """Initial logit of every gate."""
