@@ -18,7 +18,7 @@ from bertwright.data.tokenization.tokenizer import SpecialTokens
 
 
 class Fragment(Noising):
-    """One contiguous fragment of ``masking_rate`` of the tokens (at least ``least``) is corrupted.
+    """One contiguous fragment of ``masking_rate`` of the tokens, at least one, is corrupted.
 
     ``corruption`` is applied to the fragment in the encoder input. The decoder input is only the
     fragment, at its positions in the text; the first token is predicted from the start token.
@@ -27,7 +27,6 @@ class Fragment(Noising):
     kind: Literal["fragment"] = "fragment"
     begins: Literal["pad", "start", "end", "mask"] = "mask"
     masking_rate: float = Field(default=0.5, gt=0.0, le=1.0)
-    least: int = Field(default=5, ge=1, le=1 << 20)
     corruption: Corruption = TokenReplacement()
 
     permutes_input: ClassVar[bool] = False
@@ -44,7 +43,7 @@ class Fragment(Noising):
         return self.masking_rate
 
     def num_targets(self, length: int) -> int:
-        return max(count_slots(length, self.masking_rate), min(self.least, length))
+        return count_slots(length, self.masking_rate)
 
     def num_positions(self, length: int) -> int:
         return length
@@ -59,10 +58,8 @@ class Fragment(Noising):
         is_text = ~batch.is_special
         num_text = is_text.sum(axis=1, keepdims=True)
         num_slots = self.num_targets(batch.token_ids.shape[1])
-        sizes = np.clip(
-            np.rint(self.masking_rate * num_text).astype(np.int64), self.least, num_slots
-        )
-        sizes = np.minimum(sizes, num_text)
+        sizes = np.rint(self.masking_rate * num_text).astype(np.int64)
+        sizes = np.minimum(np.clip(sizes, 1, num_slots), num_text)
         first = rng.fold_in("first").integers(num_text - sizes + 1)
         rank = np.cumsum(is_text, axis=1) - 1
         in_fragment = is_text & (rank >= first) & (rank < first + sizes)
