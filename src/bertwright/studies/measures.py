@@ -223,7 +223,9 @@ class FineTuningMeasure(Measure):
     ``dev`` name its files where the folder has several. At most ``examples`` of its training
     examples are used, and ``dev_examples`` of the others. The model is also evaluated, without
     further training, on ``transfer_tasks`` of the corpus, such as the same task in another
-    language.
+    language. The scores are means over ``repeats`` fine-tunings with other seeds and, if
+    ``examples`` is set, other examples: with few examples they vary as much as those of other
+    pre-trained models.
     """
 
     kind: Literal["fine-tuning"] = "fine-tuning"
@@ -233,6 +235,7 @@ class FineTuningMeasure(Measure):
     dev: str | None = None
     examples: int | None = None
     dev_examples: int | None = None
+    repeats: int = Field(default=1, ge=1)
     transfer_tasks: tuple[str, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
 
@@ -249,8 +252,14 @@ class FineTuningMeasure(Measure):
             return f"there is no task {self.task!r}{did_you_mean(self.task, TASKS)}"
         if self.data is not None:
             paths = (Path(self.data), *(Path(self.data) / f for f in (self.train, self.dev) if f))
-            return next((f"there is no {path}" for path in paths if not path.exists()), None)
-        return _missing_task(corpus, (self.task, *self.transfer_tasks))
+            missing = next((f"there is no {path}" for path in paths if not path.exists()), None)
+        else:
+            missing = _missing_task(corpus, (self.task, *self.transfer_tasks))
+        if missing or self.examples is None:
+            return missing
+        return _missing_examples(
+            self.task, self.input_files(corpus)[0], self.examples, self.repeats
+        )
 
     def input_files(self, corpus: CorpusFolder) -> list[Path]:
         folder = corpus.task(self.task) if self.data is None else Path(self.data)
@@ -262,37 +271,46 @@ class FineTuningMeasure(Measure):
     def compute(self, arm: TrainedArm) -> Metrics:
         train, dev, *_ = self.input_files(arm.corpus)
         task = _find_task(self.task, train)
-        examples = task.read_examples(train)[: self.examples]
-        result = finetune(
-            arm.text_model(),
-            task,
-            train=examples,
-            dev=task.read_examples(dev)[: self.dev_examples],
-            seed=arm.seed,
-            **self.settings,
-        )
-        scores = dict(result.seed_reports[0].scores[task.name])
-        for name in self.transfer_tasks:
-            other = evaluate_task(result.model, arm.corpus.task(name))["metrics"]
-            scores |= {f"{name}-{metric}": score for metric, score in other.items()}
-        return scores
+        train_examples = task.read_examples(train)
+        dev_examples = task.read_examples(dev)[: self.dev_examples]
+        scores: list[dict[str, float]] = []
+        for number in range(self.repeats):
+            first = number * (self.examples or 0)
+            result = finetune(
+                arm.text_model(),
+                task,
+                train=train_examples[first:][: self.examples],
+                dev=dev_examples,
+                seed=arm.seed * self.repeats + number,
+                **self.settings,
+            )
+            scores.append(dict(result.seed_reports[0].scores[task.name]))
+            for name in self.transfer_tasks:
+                other = evaluate_task(result.model, arm.corpus.task(name))["metrics"]
+                scores[-1] |= {f"{name}-{metric}": score for metric, score in other.items()}
+        return _mean_scores(scores)
 
 
 class LinearProbeMeasure(Measure):
     """The scores of a linear probe: ridge regression from frozen hidden states to tags.
 
     A word is read at its first token; ``layers`` are concatenated, and at most ``examples`` are
-    used.
+    used. The scores are means over ``repeats`` probes with other examples.
     """
 
     kind: Literal["linear-probe"] = "linear-probe"
     task: str
     layers: str = "last"
     examples: int = 200
+    repeats: int = Field(default=1, ge=1)
     ridge: float = Field(default=1.0, gt=0)
 
     def missing_input(self, corpus: CorpusFolder) -> str | None:
-        return _missing_task(corpus, (self.task,))
+        if missing := _missing_task(corpus, (self.task,)):
+            return missing
+        return _missing_examples(
+            self.task, self.input_files(corpus)[0], self.examples, self.repeats
+        )
 
     def check(self, recipe: Recipe, data: Dataset) -> None:
         select_layers(self.layers, "concat", recipe.encoder.hidden_widths)
@@ -304,21 +322,26 @@ class LinearProbeMeasure(Measure):
     def compute(self, arm: TrainedArm) -> Metrics:
         train, dev = self.input_files(arm.corpus)
         task, model = _find_task(self.task, train), arm.text_model()
-        train_examples = cast(list[TaggedSentence], task.read_examples(train))[: self.examples]
+        train_examples = cast(list[TaggedSentence], task.read_examples(train))
         dev_examples = cast(list[TaggedSentence], task.read_examples(dev))
-        tags = sorted({tag for example in train_examples for tag in example.tags or ()})
-        targets = [
-            np.eye(len(tags))[[tags.index(t) for t in example.tags or ()]]
-            for example in train_examples
-        ]
-        x = np.concatenate(self._word_vectors(model, train_examples))
-        xy = x.T @ np.concatenate(targets)
-        weights = np.linalg.solve(x.T @ x + self.ridge * np.eye(x.shape[1]), xy)
-        predictions = [
-            Prediction(tuple(tags[n] for n in (vectors @ weights).argmax(1)))
-            for vectors in self._word_vectors(model, dev_examples)
-        ]
-        return task.score(dev_examples, predictions)
+        dev_vectors = self._word_vectors(model, dev_examples)
+        scores: list[Metrics] = []
+        for number in range(self.repeats):
+            examples = train_examples[number * self.examples :][: self.examples]
+            tags = sorted({tag for example in examples for tag in example.tags or ()})
+            targets = [
+                np.eye(len(tags))[[tags.index(t) for t in example.tags or ()]]
+                for example in examples
+            ]
+            x = np.concatenate(self._word_vectors(model, examples))
+            xy = x.T @ np.concatenate(targets)
+            weights = np.linalg.solve(x.T @ x + self.ridge * np.eye(x.shape[1]), xy)
+            predictions = [
+                Prediction(tuple(tags[n] for n in (vectors @ weights).argmax(1)))
+                for vectors in dev_vectors
+            ]
+            scores.append(task.score(dev_examples, predictions))
+        return _mean_scores(scores)
 
     def _word_vectors(
         self, model: TextModel, examples: Sequence[TaggedSentence]
@@ -355,6 +378,20 @@ def _missing_task(corpus: CorpusFolder, names: Sequence[str]) -> str | None:
         if name not in known:
             return f"the corpus has no task {name!r}{did_you_mean(name, known)}"
     return None
+
+
+def _missing_examples(task: str, train: Path, examples: int, repeats: int) -> str | None:
+    """Describe what is missing if every repeat needs examples of its own."""
+    if repeats == 1:
+        return None
+    num_examples = len(_find_task(task, train).read_examples(train))
+    if num_examples >= examples * repeats:
+        return None
+    return f"{train} has {num_examples} examples, not {examples * repeats}"
+
+
+def _mean_scores(scores: Sequence[Metrics]) -> dict[str, float]:
+    return {name: float(np.mean([s[name] for s in scores])) for name in scores[0]}
 
 
 def _find_task(name: str, train: Path) -> Task:

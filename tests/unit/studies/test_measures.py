@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -13,6 +14,7 @@ from bertwright.data.shards.halves import with_heldout_half
 from bertwright.data.tokenization.tokenizer import WordLevelConfig, WordPieceConfig
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
+from bertwright.studies import measures
 from bertwright.studies.corpora import CorpusFolder, LongRangeCorpus
 from bertwright.studies.corpora.multilingual import MultilingualCorpus, OtherLanguage
 from bertwright.studies.measures import (
@@ -27,6 +29,7 @@ from bertwright.studies.measures import (
     fills_correctly,
 )
 from bertwright.studies.run import prepare_corpus
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.training.pretraining.pretrain import pretrain
 
 SMALL = {
@@ -155,9 +158,41 @@ def test_transfer_tasks_are_evaluated(bilingual: TrainedArm) -> None:
     assert {"accuracy", "macro-f1", "topic-de-accuracy", "topic-de-macro-f1"} <= set(metrics)
 
 
+def test_repeats_are_the_mean_over_seeds_and_examples(
+    bilingual: TrainedArm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[tuple[int, list[Any], float]] = []
+
+    def finetune_and_note(model: Any, task: Any, **options: Any) -> Any:
+        result = finetune(model, task, **options)
+        accuracy = result.seed_reports[0].scores[task.name]["accuracy"]
+        runs.append((options["seed"], options["train"], accuracy))
+        return result
+
+    monkeypatch.setattr(measures, "finetune", finetune_and_note)
+    measure = FineTuningMeasure(task="topic", examples=40, repeats=3, settings={"epochs": 1})
+    metrics = measure.compute(replace(bilingual, seed=2))
+    seeds, examples, accuracies = zip(*runs, strict=True)
+    assert seeds == (6, 7, 8)
+    assert [len(part) for part in examples] == [40, 40, 40]
+    assert len({text for part in examples for text in map(repr, part)}) > 80
+    assert metrics["accuracy"] == pytest.approx(sum(accuracies) / 3)
+
+
+def test_repeats_need_examples_of_their_own(bilingual: TrainedArm) -> None:
+    measure = FineTuningMeasure(task="topic", examples=200, repeats=2)
+    assert measure.missing_input(bilingual.corpus) is None
+    measure = FineTuningMeasure(task="topic", examples=201, repeats=2)
+    assert "has 400 examples, not 402" in str(measure.missing_input(bilingual.corpus))
+
+
 def test_linear_probe_improves_with_examples_and_layers(bilingual: TrainedArm) -> None:
     few = LinearProbeMeasure(task="names", layers="0", examples=20).compute(bilingual)
     many = LinearProbeMeasure(task="names", layers="0", examples=1000).compute(bilingual)
     assert 0.3 < few["accuracy"] < many["accuracy"]
     all_layers = LinearProbeMeasure(task="names", layers="0-2", examples=1000).compute(bilingual)
     assert all_layers["accuracy"] > few["accuracy"]
+    repeated = LinearProbeMeasure(task="names", layers="0", examples=20, repeats=5)
+    assert 0.3 < repeated.compute(bilingual)["accuracy"] < many["accuracy"]
+    too_many = LinearProbeMeasure(task="names", examples=20, repeats=1000)
+    assert "examples, not 20000" in str(too_many.missing_input(bilingual.corpus))
