@@ -1,6 +1,6 @@
 """Redundancy of layers: their similarity, and the loss when a layer is removed.
 
-Kovaleva et al. (2019, section 4.5); Kornblith et al. (2019).
+Kovaleva et al. (2019, section 4.6); Kornblith et al. (2019).
 """
 
 from collections.abc import Mapping
@@ -59,7 +59,7 @@ class LayerRedundancy(Analysis):
     claims = (
         Claim(
             f"some layer can be removed for less than {MAX_RELATIVE_LOSS:.0%} of the loss",
-            "in BERT, for some of its fine-tuning tasks",
+            "in BERT with uniform attention in a layer, for some fine-tuning tasks",
             _num_redundant_layers,
             baseline_name="none",
         ),

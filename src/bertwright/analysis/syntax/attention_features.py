@@ -1,4 +1,4 @@
-"""Attention to certain words and along syntactic links (Kovaleva et al. 2019, section 4.2)."""
+"""Attention to certain words and along syntactic links (Kovaleva et al. 2019, section 4.4)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
