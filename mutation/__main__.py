@@ -111,10 +111,10 @@ def _progress(trial: Trial, number: int) -> str:
 EXPLANATION = """\
 Random samples (seed {seed}) of small changes of each package, one at a time: another number,
 comparison, sign or truth value, exchanged arguments, no softmax. The tests that run a changed line
-are run until one fails. Annotations, messages, limits of settings, names of random numbers and
-drawing are not changed, nor, in analysis and compression, the default numbers of settings, nor the
-changes that cannot make a difference (`mutation/equivalent.yaml`). Below the table are all changes
-that no test noticed."""
+are run until one fails. Annotations, messages, limits of settings, names of random numbers, lengths
+of digests and drawing are not changed, nor, in analysis and compression, the default numbers of
+settings, nor the changes that cannot make a difference (`mutation/equivalent.yaml`). Below the
+table are all changes that no test noticed."""
 
 
 def write_document(path: Path, seed: int, lines: list[Any], undetected: list[str]) -> None:

@@ -13,6 +13,7 @@ TRANSFORMATIONS = frozenset(
 """Functions and methods that return values like their input, so that code runs without them."""
 
 SYMMETRIC = frozenset({"max", "maximum", "min", "minimum", "isinstance", "allclose", "array_equal"})
+SYMMETRIC |= {"transpose", "swapaxes"}
 """Functions whose last two arguments may be exchanged, or which cannot run if they are."""
 
 

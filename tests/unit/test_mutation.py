@@ -40,6 +40,7 @@ class Range(Settings):
         if x > 4:
             raise ValueError(f"{x} is above {LIMIT + 1}")
         return np.where(x, softmax(x), y)
+        name = sha256(x).hexdigest()[:16]
         return rng.fold_in("part", 3)
 '''
 
@@ -67,6 +68,7 @@ def test_operators_change_what_their_examples_say(name: str) -> None:
     [
         "np.maximum(a, b)",
         "max(a, 1)",
+        "x.transpose(1, 2)",
         "f(a, key=b)",
         "f(a, a)",
         "len(x)",
@@ -100,7 +102,7 @@ def test_annotations_messages_and_limits_are_not_mutated(checkout: Path) -> None
         "return np.where(x, (x), y)",
         "return np.where(x, y, softmax(x))",
     }
-    assert {m.function_lines for m in mutants if m.start[0] > 13} == {(14, 18)}
+    assert {m.function_lines for m in mutants if m.start[0] > 13} == {(14, 19)}
     without = find_mutants(checkout, "small", operators, [], excludes_defaults=True)
     assert changes - {changed_line(m, SOURCE) for m in without} == {
         (
