@@ -70,4 +70,4 @@ class ReplacedTokenHead(nn.Module):
         self.logit = nn.Linear(width, 1)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        return self.logit(ACTIVATIONS["gelu"](self.dense(hidden_states))).squeeze(-1)
+        return self.logit(ACTIVATIONS["gelu"](self.dense(hidden_states)))[..., 0]
