@@ -122,9 +122,8 @@ class Block(nn.Module):
             output = sublayer(inner, hooks, context.dropout_rng, stream)
         if context.output_positions is not None and sublayer_number == self.last_mixer:
             output, context = context.gather_positions(output)
-        if name in self.adapters:
-            output = self.adapters[name](output)
-        return self.dropout(output, context.dropout_rng, 1 + sublayer_number)
+        output = self.dropout(output, context.dropout_rng, 1 + sublayer_number)
+        return self.adapters[name](output) if name in self.adapters else output
 
     def run_sublayer_in_dtype(
         self,

@@ -37,8 +37,8 @@ class NeighbouringSentences(Objective):
     """Predict the sentence before and the sentence after each sentence, token by token.
 
     Two decoders, one for each, read the tokens of the predicted sentence so far. The vector of the
-    encoded sentence is added, times a matrix, to the input of every gate. The losses of both are
-    summed. It needs isolated sentences: ``assembly.kind: sentence-groups``.
+    encoded sentence is added, times a matrix, to the input of every gate. The loss is the mean over
+    the predicted tokens of both. It needs isolated sentences: ``assembly.kind: sentence-groups``.
     """
 
     kind: Literal["neighbouring-sentences"] = "neighbouring-sentences"

@@ -35,7 +35,7 @@ class SkipGram(Objective):
     window: int = Field(default=5, ge=1, le=256)
     negatives: int = Field(default=5, ge=1, le=65_536)
     noise_power: float = Field(default=0.75, ge=0.0, le=1.0)
-    subsampling: float = Field(default=1e-4, ge=0.0, lt=1.0)
+    subsampling: float = Field(default=1e-3, ge=0.0, lt=1.0)
 
     capabilities: ClassVar[Capabilities] = Capabilities(is_classification=False)
 

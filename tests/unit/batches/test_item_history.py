@@ -45,13 +45,20 @@ def test_windows_reach_back_to_the_first_item() -> None:
 
 
 def test_windows_are_repeated_and_last_items_added() -> None:
-    batch = all_sequences(windows=10, last=1)
-    assert len(batch.token_ids) == 10 * 11 + 4
-    is_candidate = ~batch.is_special[-4:]
-    assert is_candidate.sum(axis=1).tolist() == [1] * 4
-    last = batch.token_ids[-4:][is_candidate] - 5
+    batch = all_sequences(windows=10, last=2)
+    assert len(batch.token_ids) == 12 * 11
+    assert np.array_equal(batch.token_ids, np.tile(batch.token_ids[:11], (12, 1)))
+    assert np.array_equal(~batch.is_special[:110], batch.is_real[:110])
+    lasts = batch.is_real.sum(axis=1, keepdims=True) - 1
+    is_last = np.arange(batch.token_ids.shape[1]) == lasts
+    assert np.array_equal(~batch.is_special[110:], is_last[110:])
+
+
+def test_without_windows_only_the_last_items_of_users_are_added() -> None:
+    batch = all_sequences(windows=0, last=1)
+    assert len(batch.token_ids) == 4
+    last = batch.token_ids[~batch.is_special] - 5
     assert last.tolist() == (Users().document_starts[2:] - 1).tolist()
-    assert np.array_equal(~batch.is_special[:-4], batch.is_real[:-4])
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.6])

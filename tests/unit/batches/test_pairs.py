@@ -154,7 +154,17 @@ def test_text_is_truncated_at_both_ends():
     assert starts == {0, 1, 2, 3}  # 4 of its 7 tokens are kept
 
 
-def test_short_chunks_are_as_frequent_as_set():
-    full = plan_text(SegmentPair(length=LENGTH, short=0.0), MANY)[0]
-    some = plan_text(SegmentPair(length=LENGTH, short=0.5), MANY)[0]
-    assert some.num_sequences > 1.2 * full.num_sequences
+def test_a_document_is_short_as_a_whole():
+    """Devlin et al. 2019, released code: the target length is drawn before the loop over chunks."""
+    input_format = SegmentPair(length=LENGTH, short=0.4, second={"next": 1.0, "random": 0.0})
+    source, split = plan_text(input_format, [[[1]] * 60] * 300)
+    batch = all_sequences(source)
+    lengths_of = {n: [] for n in range(300)}
+    for token_ids, special in zip(batch.token_ids, batch.is_special, strict=True):
+        text = token_ids[~special]
+        lengths_of[int(split.document_of(text)[0])].append(len(text))
+    targets = np.array([lengths[0] for lengths in lengths_of.values()])
+    assert all(set(lengths[:-1]) == {lengths[0]} for lengths in lengths_of.values())
+    full = LENGTH - 3
+    assert abs((targets < full).mean() - 0.4 * (1 - 1 / (full - 1))) < 4 * np.sqrt(0.24 / 300)
+    assert set(targets) == set(range(2, full + 1))

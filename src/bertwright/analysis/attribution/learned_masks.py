@@ -44,6 +44,10 @@ class LearnedMasks(Analysis):
     nats. The other half gives the fraction of tokens kept and the prediction change, compared with
     keeping as many random tokens. The model is not trained; its prediction is a class or a masked
     token.
+
+    The published code differs: it masks before positions are added, separators too, has one
+    multiplier for each layer, bounds the logits of the gates, and minimises the logarithm of their
+    probability.
     """
 
     kind: Literal["learned-masks"] = "learned-masks"

@@ -53,7 +53,8 @@ class Contextuality(Analysis):
     latter two minus the anisotropy. Anisotropy is also measured without the three largest
     dimensions. Maximum explainable variance is the fraction of the variance of a word's occurrences
     along one direction, minus the same for as many random words. Words in fewer than
-    ``min_contexts`` texts are skipped.
+    ``min_contexts`` texts are skipped. All words count alike; the published code draws one word of
+    each text.
     """
 
     kind: Literal["contextuality"] = "contextuality"

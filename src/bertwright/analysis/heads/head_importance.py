@@ -39,7 +39,8 @@ class HeadImportance(Analysis):
     """The loss when heads are pruned a few at a time, least important first.
 
     This importance is compared with the loss increase without each single head (the oracle) and
-    with random orders. Importances come from half of the texts, losses from the other half.
+    with random orders. Importances come from half of the texts, losses from the other half. The
+    absolute gradient is that of a text (equation 2); the published code has that of each position.
 
     Attributes:
         step_fraction: Fraction of heads pruned at a time.

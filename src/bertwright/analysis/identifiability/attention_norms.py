@@ -32,6 +32,7 @@ class AttentionNorms(StreamingAnalysis):
     """Where attention goes when weights are multiplied by the norms of the values.
 
     Also Spearman's correlation between the mean weight and the norm of a position, by head.
+    Weighted norms sum to 1 for every position; the published code averages them as they are.
     """
 
     kind: Literal["attention-norms"] = "attention-norms"

@@ -39,7 +39,8 @@ class DescriptionLength(Analysis):
     all earlier words, retrained after each of eleven portions. Compression is the length of the
     uniform code divided by the length of the online code; the control is a random tag for each
     word. The best layer is selected on half of the texts and compared on the other half.
-    ``inverse_regularisation`` is C of the regression.
+    ``inverse_regularisation`` is C of the regression. Portions are of words; the published code
+    has portions of sentences.
     """
 
     kind: Literal["description-length"] = "description-length"

@@ -154,7 +154,8 @@ class EdgeProbing(Analysis):
     to layer gives the expected layer; the weights of the sum over all layers give its centre of
     gravity. Baselines are the most frequent label, the embeddings, and the same architecture with
     random weights. Results are means of ``num_seeds`` probes; intervals are over texts. Two tasks
-    are compared only if the blocks add to what the embeddings tell about both.
+    are compared only if the blocks add to what the embeddings tell about both. Labels share a
+    softmax, and the score is accuracy; the published code has a sigmoid for each label, and F1.
     """
 
     width: int = Field(default=64, ge=1)

@@ -20,8 +20,9 @@ class ItemHistory(InputFormat):
 
     A history longer than a sequence is split into windows: the last ``length`` items, then windows
     that each start a fraction ``step`` of the length earlier, back to the first item. In one epoch
-    every window occurs ``windows`` times, masked differently each time. The last window of every
-    user occurs ``last`` more times; then only its last item can be masked, as at inference.
+    every window occurs ``windows`` times, masked differently each time, and ``last`` more times
+    with only its last item masked, as at inference. If ``windows`` is 0, as in evaluation, these
+    are the last windows of all users.
     """
 
     kind: Literal["item-history"] = "item-history"
@@ -57,9 +58,10 @@ class ItemHistory(InputFormat):
         )
         starts = first[users] + np.maximum(sizes[users] - self.length - windows_back * step, 0)
         lengths = np.minimum(sizes[users], self.length)
-        is_last = np.flatnonzero(windows_back == 0)
+        every = np.arange(len(users))
+        with_last_masked = every if self.windows else np.flatnonzero(windows_back == 0)
         windows = np.concatenate(
-            [np.tile(np.arange(len(users)), self.windows)] + [is_last] * self.last
+            [np.tile(every, self.windows), np.tile(with_last_masked, self.last)]
         )
         # Windows in which every item can be masked come first, then those with only the last item.
         num_full_windows = len(users) * self.windows

@@ -68,7 +68,8 @@ class TextPair(InputFormat):
 class SegmentPair(TextPair):
     """Chunks that fill a sequence, or sometimes less (BERT, RoBERTa's SEGMENT-PAIR).
 
-    With probability ``short`` a chunk fills only a random length of at least 2 tokens.
+    With probability ``short`` the chunks of a document fill only a random length of at least 2
+    tokens, one for all of them.
     """
 
     kind: Literal["segment-pair"] = "segment-pair"
@@ -77,14 +78,17 @@ class SegmentPair(TextPair):
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
         layout = self.text_layout(split, specials)
         units = split_long_sentences(split, layout.max_pair_tokens)
-        rng_key, unit = stream_key(seed, "assembly", self.kind), np.arange(len(units.starts))
-        is_short = uniform(stream_key(rng_key, "short"), unit) < self.short
+        rng_key, next_documents = (
+            stream_key(seed, "assembly", self.kind),
+            units.next_document_start(),
+        )
+        is_short = uniform(stream_key(rng_key, "short"), next_documents) < self.short
         short_lengths = 2 + integers(
-            stream_key(rng_key, "length"), layout.max_pair_tokens - 1, unit
+            stream_key(rng_key, "length"), layout.max_pair_tokens - 1, next_documents
         )
         target_lengths = np.where(is_short, short_lengths, layout.max_pair_tokens)
         next_units = np.searchsorted(units.stops, units.starts + target_lengths) + 1
-        first = chunk_starts(np.minimum(next_units, units.next_document_start()))
+        first = chunk_starts(np.minimum(next_units, next_documents))
         return _plan_pairs(layout, self.second, units, first, target_lengths, rng_key)
 
 

@@ -120,7 +120,7 @@ MAX_EXAMPLES, BATCH_SIZE = 512, 32
 def important_layers(model: FineTunedModel, examples: Examples, num_layers: int) -> list[int]:
     """Return the indices, in ascending order, of the layers whose removal raises the loss most.
 
-    This is the method of Kovaleva et al. (2019, section 4.6).
+    Kovaleva et al. (2019, section 4.6) make the attention of a layer uniform; here it is skipped.
 
     Raises UserError if the model has fewer layers.
     """

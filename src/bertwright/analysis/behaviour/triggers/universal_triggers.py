@@ -59,7 +59,8 @@ class UniversalTriggers(Analysis):
     """The accuracy when ``trigger_length`` tokens precede every text of a class.
 
     The trigger is searched for on one half of the texts and tested on the other half, in comparison
-    with ``num_random_triggers``. Targets are the labels, or else the original predictions. The
+    with ``num_random_triggers``. In pairs it precedes the first text; in the published code, the
+    second. Targets are the labels, or else the original predictions. The
     search starts with the most frequent token and makes ``steps`` passes over the positions, each
     with ``texts_per_step`` random texts and ``num_candidates`` per position. For a language model
     the targets are masked tokens of all texts. The same triggers are also tested on a second model

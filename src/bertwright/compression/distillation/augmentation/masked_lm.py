@@ -1,6 +1,8 @@
 """Replacement of words by a masked language model's predictions.
 
-Jiao et al. (2020, section 3.3).
+Jiao et al. (2020, section 3.3). Their code also shows the model the whole text as a second segment,
+leaves stop words and words with other characters than letters, and looks for neighbours of words of
+several tokens among vectors of GloVe.
 """
 
 from collections.abc import Iterator, Sequence
