@@ -26,14 +26,17 @@ from bertwright.objectives.objective import HeadContext, MaskingContext, Objecti
 class Contrastive(Objective):
     """Find the second text of each sequence among the second texts of all sequences of a step.
 
-    The loss is the cross-entropy of the cosines of their vectors, divided by ``temperature``. The
-    vectors are pooled and projected as in the recipe's ``vectors``. With ``projection``, a linear
-    layer with tanh maps them; it is used in training only. Sequences of one text have no target.
+    The loss is the cross-entropy of the cosines of their vectors, divided by ``temperature``. With
+    ``among: all`` each text is found among all other texts of the step, and the loss is the mean
+    over both texts of a sequence (NT-Xent, Chen et al. 2020). The vectors are pooled and projected
+    as in the recipe's ``vectors``. With ``projection``, a linear layer with tanh maps them; it is
+    used in training only. Sequences of one text have no target.
     """
 
     kind: Literal["contrastive"] = "contrastive"
     temperature: float = Field(default=0.05, gt=0.0, le=100.0)
     projection: bool = False
+    among: Literal["second", "all"] = "second"
 
     capabilities: ClassVar[Capabilities] = Capabilities(
         is_classification=False, compares_sequences=True
@@ -75,13 +78,20 @@ class Contrastive(Objective):
             vectors = output.vector_projection(vectors)
         if head is not None:
             vectors = torch.tanh(head(vectors.to(states.dtype))).float()
-        logits = cosine_matrix(vectors[:, 0], vectors[:, 1]) / self.temperature
-        labels = torch.arange(len(logits), device=logits.device)
+        texts, partners = vectors.unbind(1)
+        num_sequences = len(texts)
+        if self.among == "all":
+            texts, partners = torch.cat((texts, partners)), torch.cat((partners, texts))
+        logits = cosine_matrix(texts, partners) / self.temperature
+        labels = torch.arange(len(texts), device=logits.device)
+        # With all texts, each is also a partner, one number of sequences away from its own.
+        is_excluded = (labels[:, None] - labels).abs() == num_sequences
         if targets.weights is not None:
-            is_missing = (targets.weights == 0) & (labels[:, None] != labels)
-            logits = logits.masked_fill(is_missing, -torch.inf)
-        losses = F.cross_entropy(logits, labels, reduction="none")
-        return targets.score(losses, logits.argmax(1) == labels)
+            is_missing = (targets.weights == 0)[labels % num_sequences]
+            is_excluded |= is_missing & (labels[:, None] != labels)
+        logits = logits.masked_fill(is_excluded, -torch.inf)
+        losses = F.cross_entropy(logits, labels, reduction="none").view(-1, num_sequences).mean(0)
+        return targets.score(losses, (logits.argmax(1) == labels)[:num_sequences])
 
 
 def cosine_matrix(first: Tensor, second: Tensor) -> Tensor:

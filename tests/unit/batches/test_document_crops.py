@@ -11,11 +11,17 @@ from bertwright.core.errors import UserError
 from numbered_text import CLS, FIRST_TOKEN, PAD, SEP, all_sequences, documents, plan_text
 
 
-@given(text=documents, part=strategies.integers(3, 20), least=strategies.integers(1, 6))
-def test_both_crops_lie_in_one_part_of_a_document(text, part, least):
+@given(
+    text=documents,
+    part=strategies.integers(3, 20),
+    least=strategies.integers(1, 6),
+    lengths=strategies.sampled_from(["uniform", "beta"]),
+    near=strategies.booleans(),
+)
+def test_both_crops_lie_in_one_part_of_a_document(text, part, least, lengths, near):
     sizes = [sum(map(sum, document)) for document in text]
     assume(max(sizes) >= least <= part)
-    input_format = DocumentCrops(length=24, part=part, least=least)
+    input_format = DocumentCrops(length=24, part=part, least=least, lengths=lengths, near=near)
     source, split = plan_text(input_format, text)
     starts = split.document_starts
     parts = [
@@ -30,6 +36,10 @@ def test_both_crops_lie_in_one_part_of_a_document(text, part, least):
         batch.token_ids, batch.token_info.document_ids, parts, strict=True
     ):
         assert document_ids.max() == 1
+        if near:
+            first, second = (token_ids[document_ids == number][1:-1] for number in range(2))
+            assert second[0] - 1 <= first[-1]
+            assert first[0] - 1 <= second[-1]
         for number in range(2):
             first, *words, last = token_ids[document_ids == number].tolist()
             assert (first, last) == (CLS, SEP)
@@ -45,6 +55,37 @@ def test_crops_change_from_epoch_to_epoch():
     epochs = [source.sequences(index, epoch).token_ids.tobytes() for epoch in range(20)]
     assert len(set(epochs)) > 10
     assert source.sequences(index, 3).token_ids.tobytes() == epochs[3]
+
+
+def crops_of_a_long_part(**settings):
+    """Return the positions and lengths (N, 2) of the crops of one part of 1,000 tokens."""
+    source, _ = plan_text(DocumentCrops(length=204, part=1000, **settings), [[[1] * 1000]])
+    epochs = [source.sequences(np.zeros(1, np.int64), epoch) for epoch in range(2000)]
+    texts = [
+        [batch.token_ids[0, batch.token_info.document_ids[0] == n][1:-1] for n in range(2)]
+        for batch in epochs
+    ]
+    starts = np.array([[text[0] - FIRST_TOKEN for text in pair] for pair in texts])
+    return starts, np.array([[len(text) for text in pair] for pair in texts])
+
+
+def test_lengths_are_drawn_as_set():
+    _, uniform = crops_of_a_long_part(least=20)
+    _, beta = crops_of_a_long_part(least=20, lengths="beta")
+    fractions = np.array([(uniform - 20) / 81, (beta - 20) / 81])
+    means = np.array([[1 / 2, 1 / 2], [2 / 3, 1 / 3]])
+    deviations = np.array([[1 / 12, 1 / 12], [2 / 63, 2 / 63]]) ** 0.5
+    assert (np.abs(fractions.mean(axis=1) - means) < 5 * deviations / 2000**0.5 + 1 / 81).all()
+    assert (np.abs(fractions.std(axis=1) - deviations) < 0.02).all()
+
+
+def test_near_crops_lie_on_both_sides_alike():
+    starts, lengths = crops_of_a_long_part(least=20, near=True)
+    is_inside = (starts[:, 0] > 200) & (starts[:, 0] < 700)
+    relative = (starts[:, 1] - starts[:, 0] + lengths[:, 1]) / lengths.sum(axis=1)
+    assert relative.min() >= 0
+    assert relative.max() <= 1
+    assert abs(relative[is_inside].mean() - 0.5) < 0.05
 
 
 def test_short_documents_are_an_error():

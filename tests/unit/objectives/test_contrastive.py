@@ -29,9 +29,10 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("projection", [True, False])
 @pytest.mark.parametrize("vector_projection", ["null", "{width: 7}"])
 @pytest.mark.parametrize("assembly", [NEIGHBOURS, "assembly={kind: document-crops, length: 24}"])
+@pytest.mark.parametrize("among", ["second", "all"])
 @torch.no_grad()
 def test_the_loss_is_info_nce_of_texts_encoded_alone(
-    pooling: str, projection: bool, vector_projection: str, assembly: str
+    pooling: str, projection: bool, vector_projection: str, assembly: str, among: str
 ) -> None:
     recipe = contrastive_recipe(
         *NO_DROPOUT,
@@ -39,6 +40,7 @@ def test_the_loss_is_info_nce_of_texts_encoded_alone(
         f"vectors.pooling={pooling}",
         f"vectors.projection={vector_projection}",
         f"objectives.contrastive.projection={projection}",
+        f"objectives.contrastive.among={among}",
     )
     model = Model.build(recipe, TOY_VOCAB_SIZE)
     randomise(model)
@@ -59,8 +61,15 @@ def test_the_loss_is_info_nce_of_texts_encoded_alone(
         if projection:
             pooled = torch.tanh(model.heads["contrastive"](pooled))
         vectors.append(unit(pooled.numpy()))
-    scores = np.exp(vectors[0] @ vectors[1].T / TEMPERATURE)
-    expected = -np.log(np.diagonal(scores) / scores.sum(1))
+    if among == "second":
+        scores = np.exp(vectors[0] @ vectors[1].T / TEMPERATURE)
+        positive = np.diagonal(scores)
+    else:
+        texts, partners = np.concatenate(vectors), np.concatenate(vectors[::-1])
+        scores = np.exp(texts @ texts.T / TEMPERATURE)
+        np.fill_diagonal(scores, 0.0)
+        positive = np.exp((texts * partners).sum(1) / TEMPERATURE)
+    expected = -np.log(positive / scores.sum(1))
     assert float(loss.sum) / loss.count == pytest.approx(expected.mean(), rel=1e-4)
 
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 import numpy as np
 from pydantic import Field
+from scipy.special import betaincinv
 
 from bertwright.batches.arrays import IntArray
 from bertwright.batches.formats.arrangement.isolation import isolate_texts
@@ -11,7 +12,7 @@ from bertwright.batches.formats.arrangement.text_layout import TextLayout, TextS
 from bertwright.batches.formats.input_format import InputFormat, SequenceSource
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.errors import UserError
-from bertwright.core.rng import Counters, integers, stream_key
+from bertwright.core.rng import Counters, integers, stream_key, uniform
 from bertwright.data.shards.dataset import Split
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 
@@ -20,14 +21,17 @@ class DocumentCrops(InputFormat):
     """[CLS] crop [SEP] [CLS] crop [SEP]: two isolated spans of the same part of a document.
 
     A document is cut into parts of ``part`` tokens; parts shorter than ``least`` are left out. The
-    crops of a part are drawn independently in every epoch, so they may overlap: a length from
-    ``least`` tokens up to what fits in half a sequence, or only the latter if it is less, then a
-    position.
+    crops of a part are drawn in every epoch: a length from ``least`` tokens up to what fits in half
+    a sequence, or only the latter if it is less, then a position. With ``lengths: beta`` the first
+    crop tends to be long and the second one short (beta distributions of 4 and 2, and of 2 and 4);
+    with ``near`` the second crop touches the first one or overlaps it (Giorgi et al. 2021).
     """
 
     kind: Literal["document-crops"] = "document-crops"
     part: int = Field(default=256, ge=2, le=1 << 20)
     least: int = Field(default=8, ge=1, le=1 << 20)
+    lengths: Literal["uniform", "beta"] = "uniform"
+    near: bool = False
 
     @property
     def num_isolated_texts(self) -> int:
@@ -57,8 +61,19 @@ class DocumentCrops(InputFormat):
             coordinates = np.reshape(epoch, (-1, 1)), index[:, None], np.arange(2)
             available = lengths[index][:, None]
             num_lengths = np.minimum(available, most) - least + 1
-            sizes = least + integers(length_key, num_lengths, *coordinates)
+            if self.lengths == "uniform":
+                sizes = least + integers(length_key, num_lengths, *coordinates)
+            else:
+                fractions = betaincinv((4, 2), (2, 4), uniform(length_key, *coordinates))
+                sizes = least + (fractions * num_lengths).astype(np.int64)
             offsets = integers(start_key, available - sizes + 1, *coordinates)
+            if self.near:
+                first, second = offsets[:, :1], sizes[:, 1:]
+                lowest = np.maximum(first - second, 0)
+                highest = np.minimum(first + sizes[:, :1], available - second)
+                offsets[:, 1:] = (
+                    lowest + integers(start_key, highest - lowest + 1, *coordinates)[:, 1:]
+                )
             crops = TextSpans(starts[index][:, None] + offsets, sizes)
             is_present = np.ones(sizes.shape, np.bool_)
             batch = layout.lay_out(crops, np.zeros_like(sizes), None, is_present)
