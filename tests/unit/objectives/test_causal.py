@@ -10,6 +10,7 @@ from bertwright.batches.targets import (
 )
 from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.models import Model
+from bertwright.objectives.causal import CausalLM
 from toy_recipes import VOCABULARY, toy, toy_batch
 
 BATCH = SequenceBatch(
@@ -35,6 +36,12 @@ def test_bidirectional_targets():
     assert targets.extra_inputs["is_next"].tolist() == [1] * 5 + [0] * 5
     assert targets.labels.tolist() == [*next_targets.labels, *previous_targets.labels]
     assert targets.positions.tolist() == [*next_targets.positions, *previous_targets.positions]
+
+
+def test_both_directions_predict_every_token_twice():
+    directions = ("forward", "backward", "both")
+    counts = [CausalLM(direction=d).targets_per_token(16) for d in directions]
+    assert counts == [1.0, 1.0, 2.0]
 
 
 def test_halves_of_states_are_two_language_models():

@@ -94,6 +94,19 @@ def test_second_derivatives_are_differences_of_gradients(
         assert (product - expected).norm() < 2e-3 * expected.norm()
 
 
+def test_gradients_are_those_of_the_mean_loss(pretrained) -> None:
+    model = fine_tuned(pretrained, "tags", epochs=1)
+    blocks = sharpness._block_parameters(model)
+    (whole,) = task_loss.example_batches(model, TASKS["tags"][1], 1000)
+    loss, count = whole.total()
+    assert count > 1
+    batches = task_loss.example_batches(model, TASKS["tags"][1], 3)
+    for block, gradients in sharpness._block_gradients(batches, blocks).items():
+        expected = torch.autograd.grad(loss / count, blocks[block], retain_graph=True)
+        for gradient, other in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(gradient.detach(), other, rtol=1e-3, atol=1e-6)
+
+
 def test_losses_are_those_of_training(pretrained) -> None:
     model = fine_tuned(pretrained, "number")
     _, examples = TASKS["number"]
