@@ -80,6 +80,7 @@ NEUTRAL: Mapping[str, Any] = {
     "output.scaled": False,
     "output.smoothing": 0.0,
     "output.z_loss": 0.0,
+    "objectives.*.dense": True,
     "objectives.*.fraction": None,
     "objectives.*.task": None,
     "objectives.*.weight": 1.0,

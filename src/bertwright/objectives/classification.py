@@ -46,13 +46,21 @@ class SequenceClassification(TokenClassification):
 class PooledClassifier(nn.Module):
     """A pooler with tanh and a linear classifier, from (M, D) to (M, C).
 
-    ``pooler`` is a pooler that several classifiers share.
+    ``pooler`` is a pooler that several classifiers share. Without ``is_dense`` there is none.
     """
 
-    def __init__(self, width: int, num_classes: int, pooler: nn.Linear | None = None) -> None:
+    def __init__(
+        self,
+        width: int,
+        num_classes: int,
+        pooler: nn.Linear | None = None,
+        is_dense: bool = True,
+    ) -> None:
         super().__init__()
-        self.pooler = pooler or nn.Linear(width, width)
+        self.pooler = (pooler or nn.Linear(width, width)) if is_dense else None
         self.classifier = nn.Linear(width, num_classes)
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        return self.classifier(torch.tanh(self.pooler(hidden_states)))
+        if self.pooler is not None:
+            hidden_states = torch.tanh(self.pooler(hidden_states))
+        return self.classifier(hidden_states)

@@ -2,12 +2,14 @@
 
 from typing import ClassVar, Literal
 
+from torch import nn
+
 from bertwright.batches.formats import InputFormat
 from bertwright.batches.targets import BatchWithTargets, relation_targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.objectives.capabilities import Capabilities
-from bertwright.objectives.classification import SequenceClassification
-from bertwright.objectives.objective import MaskingContext
+from bertwright.objectives.classification import PooledClassifier, SequenceClassification
+from bertwright.objectives.objective import HeadContext, MaskingContext
 
 
 class TextRelation(SequenceClassification):
@@ -29,11 +31,20 @@ class TextRelation(SequenceClassification):
 
 
 class NextSentence(TextRelation):
-    """Predict next text (0) or random text (1) (Devlin et al. 2019, section 3.1)."""
+    """Predict next text (0) or random text (1) (Devlin et al. 2019, section 3.1).
+
+    The head has a dense layer with tanh; without ``dense`` it is linear (MobileBERT).
+    """
 
     kind: Literal["next-sentence"] = "next-sentence"
+    dense: bool = True
 
     capabilities: ClassVar[Capabilities] = Capabilities(relations=("next", "random"))
+
+    def build_head(self, context: HeadContext) -> nn.Module:
+        if self.dense:
+            return super().build_head(context)
+        return PooledClassifier(context.encoder_config.width, 2, is_dense=False)
 
 
 class SentenceOrder(TextRelation):

@@ -112,6 +112,11 @@ STOCK: dict[str, tuple[str, dict[str, Any]]] = {
     "mobilebert-masked": ("MobileBertForMaskedLM", {"hidden_act": "gelu", "layer_norm_eps": 1e-3}),
     "mobilebert-pairs": ("MobileBertForNextSentencePrediction", {}),
     "mobilebert-alone": ("MobileBertModel", {}),
+    "mobilebert-released": ("MobileBertForPreTraining", {"classifier_activation": False}),
+    "mobilebert-released-pairs": (
+        "MobileBertForNextSentencePrediction",
+        {"classifier_activation": False},
+    ),
     "xlm": ("XLMWithLMHeadModel", {**TOKENS, "n_langs": 3, "lang2id": {"b": 1, "a": 0, "c": 2}}),
     "xlm-alone": ("XLMModel", {**TOKENS, "gelu_activation": False}),
     "xlm-without-languages": (

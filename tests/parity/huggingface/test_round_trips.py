@@ -50,6 +50,7 @@ STOCK: list[tuple[str, dict[str, Any]]] = [
     ("MobileBertForPreTraining", {}),
     ("MobileBertForMaskedLM", {}),
     ("MobileBertModel", {}),
+    ("MobileBertForPreTraining", {"classifier_activation": False}),
     ("XLMWithLMHeadModel", {**TOKENS, "n_langs": 2, "lang2id": {"a": 0, "b": 1}}),
     ("XLMModel", TOKENS),
     ("LongformerForMaskedLM", LONG),

@@ -68,6 +68,8 @@ STOCK: dict[str, dict[str, Any]] = {
     "BertForTokenClassification": THREE,
     "MobileBertForSequenceClassification": THREE,
     "MobileBertForTokenClassification": THREE,
+    "MobileBertForQuestionAnswering": {},
+    "MobileBertForMultipleChoice": {"num_labels": 1},
     "RobertaForSequenceClassification": THREE,
     "RobertaForTokenClassification": THREE,
     "ModernBertForSequenceClassification": THREE,
@@ -124,6 +126,34 @@ def test_an_imported_model_is_exported_unchanged(architecture: str, tmp_path: Pa
     for name, tensor in reloaded.state_dict().items():
         if not (architecture.startswith("BigBird") and UNUSED_PART in name):
             assert torch.equal(tensor, stock.state_dict()[name]), name
+
+
+@both_lengths
+@pytest.mark.parametrize(
+    ("architecture", "changes"),
+    [
+        ("MobileBertForSequenceClassification", THREE),
+        ("MobileBertForMultipleChoice", {"num_labels": 1}),
+    ],
+)
+def test_heads_without_a_dense_layer_round_trip(
+    architecture: str, changes: dict[str, Any], lengths: tuple[int, ...], tmp_path: Path
+) -> None:
+    """The released MobileBERT has ``classifier_activation: false``."""
+    stock = stock_model(architecture, classifier_activation=False, **changes)
+    ours = load_huggingface(saved(stock, tmp_path / "stock"), "float32")
+    require_equal_outputs(stock, ours.task_model, lengths)
+    export_huggingface(ours, ours.tokenizer, tmp_path / "export", verify=True)
+    reloaded = type(stock).from_pretrained(tmp_path / "export")
+    assert reloaded.config.classifier_activation is False
+    for name, tensor in stock.state_dict().items():
+        assert torch.equal(reloaded.state_dict()[name], tensor), name
+
+
+def test_a_released_encoder_without_heads_is_imported(tmp_path: Path) -> None:
+    stock = stock_model("MobileBertModel", classifier_activation=False)
+    ours, _ = import_huggingface(saved(stock, tmp_path / "stock"))
+    assert ours.pooler is None
 
 
 @both_lengths

@@ -4,7 +4,6 @@ from typing import Literal
 
 import numpy as np
 from pydantic import Field
-from scipy.special import betaincinv
 
 from bertwright.batches.arrays import IntArray
 from bertwright.batches.formats.arrangement.isolation import isolate_texts
@@ -42,6 +41,8 @@ class DocumentCrops(InputFormat):
         return self.length // 2
 
     def plan(self, split: Split, specials: SpecialTokens, seed: int) -> SequenceSource:
+        from scipy.special import betaincinv  # loading a model must not import it
+
         most = self.max_text_length - 2
         least = min(self.least, most)
         starts, lengths = _document_parts(split, self.part)

@@ -97,7 +97,7 @@ def read_huggingface_folder(
     ``vectors`` replace the embedding settings of sentence-transformers.
     """
     config = read_config(folder)
-    family = _find_family(folder, config)
+    family = _find_family(folder, config).variant_of_config(config)
     try:
         tensors, config = resolve_ties(family, read_weights(folder), config)
         head_type = _find_head_type(family, tensors, config)
@@ -203,7 +203,11 @@ def _build_recipe(
         for (has_lm_head, head), stock_type in family.pretraining_head_types.items()
     }
     names = [name for name in objective_names.get(head_type, ()) if name is not None]
-    objectives = {name: training["objectives"].get(name, {}) for name in names}
+    stock_settings = family.objective_settings()
+    objectives = {
+        name: {**training["objectives"].get(name, {}), **stock_settings.get(name, {})}
+        for name in names
+    }
     if "denoising" in objectives and decoder_start_token_id is not None:
         noising = objectives["denoising"]["noising"]
         role = _decoder_start_role(

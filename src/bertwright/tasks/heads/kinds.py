@@ -32,7 +32,7 @@ class PoolerHeadConfig(HeadConfig):
     @torch.no_grad()
     def load_pretrained(self, head: "TaskHead", model: Model) -> None:
         poolers = [h.pooler for h in model.heads.values() if isinstance(h, PooledClassifier)]
-        pooler = poolers[0] if poolers else model.pooler
+        pooler = next(filter(None, poolers), model.pooler)
         assert isinstance(head.trunk, DenseActivation)
         if pooler is not None and pooler.weight.shape == head.trunk.dense.weight.shape:
             head.trunk.dense.load_state_dict(pooler.state_dict())

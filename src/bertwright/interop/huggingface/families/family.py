@@ -44,6 +44,7 @@ from bertwright.modules.attention.mask import (
     Visibility,
 )
 from bertwright.modules.token_tensors import TokenInfo
+from bertwright.objectives.sentence_relation import NextSentence
 from bertwright.recipes import Recipe
 
 
@@ -114,6 +115,18 @@ class ModelFamily:
         """Name of the output bias, which may be outside of the output layer; None for no bias."""
         names = dict(self.head_table).get("output.bias")
         return None if names is None else names[0]
+
+    def variant_of_config(self, config: StockConfig) -> "ModelFamily":
+        """Return the family that reads this configuration."""
+        return self
+
+    def variant_of_model(self, model: EncoderModel) -> "ModelFamily":
+        """Return the family that writes this model."""
+        return self
+
+    def objective_settings(self) -> dict[str, dict[str, Any]]:
+        """Return the settings of objectives that a stock class has, by objective."""
+        return {}
 
     def normalise_config(self, config: StockConfig) -> StockConfig:
         """Return the configuration as ``config_keys`` read it; UserError for unsupported values."""
@@ -340,6 +353,12 @@ class ModelFamily:
             first = next(iter(final))
             yield f"objectives.{first} ends the training ({self.class_name}: both sides seen)"
         for name, objective in final.items():
+            settings = {"dense": True, **self.objective_settings().get(name, {})}
+            if isinstance(objective, NextSentence) and objective.dense != settings["dense"]:
+                yield (
+                    f"objectives.{name}.dense is {format_value(objective.dense)} "
+                    f"({self.class_name}: {format_value(settings['dense'])})"
+                )
             if shift := objective.prediction_shift:
                 yield (
                     f"objectives.{name}.shift ends as {shift} ({self.class_name}: 0, predicted at "

@@ -1,6 +1,7 @@
 """MobileBERT (Sun et al. 2020): narrow blocks, trigram embeddings, and no norms."""
 
-from bertwright.core.errors import UserError
+from typing import Any
+
 from bertwright.data.tokenization.tokenizer import SpecialTokens
 from bertwright.interop.huggingface.families.bert import POOLER_HEAD, Bert
 from bertwright.interop.huggingface.families.config_keys import (
@@ -11,13 +12,19 @@ from bertwright.interop.huggingface.families.config_keys import (
     without,
 )
 from bertwright.interop.huggingface.families.electra import EMBEDDING_SIZE_KEY
+from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
+    MULTIPLE_CHOICE,
+    POOLER,
     SEQUENCE_CLASSIFICATION,
-    TOKEN_HEAD,
+    TOKEN_AND_SPAN_HEADS,
     EncoderModel,
     StockTaskHead,
+    task_head_type,
 )
 from bertwright.interop.huggingface.tensor_names import StateDict, TensorNameTable
+from bertwright.models import Model
+from bertwright.objectives.sentence_relation import NextSentence
 from bertwright.recipes import Recipe
 
 BLOCK, LAYER = "encoder.blocks.#", "encoder.layer.#"
@@ -29,6 +36,10 @@ FEED_FORWARD_NAMES = {
     "feed_forward_4": ("intermediate", "output"),
 }
 """Our feed-forward sublayers in order, with the stock names of their two matrices."""
+
+CLASSIFIERS = (SEQUENCE_CLASSIFICATION, MULTIPLE_CHOICE)
+
+LINEAR_HEAD = StockTaskHead(("plain",), ("first",), (("head.classifier", ("classifier",)),))
 
 EXTENDED_OUTPUT_NAME = "cls.predictions.dense.weight"
 """Name of the output matrix, stored as (width, tokens) unlike other tables."""
@@ -88,9 +99,7 @@ class MobileBert(Bert):
         ("pooler", ("pooler.dense",)),
     )
     head_table = (("output.table.weight", (EXTENDED_OUTPUT_NAME,)), *Bert.head_table)
-    task_heads = TOKEN_HEAD | {
-        SEQUENCE_CLASSIFICATION: StockTaskHead(("pooler",), ("first",), POOLER_HEAD.table)
-    }
+    task_heads = TOKEN_AND_SPAN_HEADS | dict.fromkeys(CLASSIFIERS, POOLER_HEAD)
     tie_key = ConfigKey("tie_word_embeddings", "output.kind", True, {True: "extended"})
     config_keys = (
         *with_defaults(
@@ -140,14 +149,36 @@ class MobileBert(Bert):
             reasons.append("encoder.embeddings.segments is 0 (MobileBert: at least 1)")
         return reasons
 
-    def import_tensors(self, tensors: StateDict, config: StockConfig) -> StateDict:
-        has_pair_head = any(name.startswith("heads.next-sentence.") for name in tensors)
-        is_classifier = next(iter(config.get("architectures") or [""])).endswith(
-            SEQUENCE_CLASSIFICATION
-        )
-        if not config.get("classifier_activation", True) and (has_pair_head or is_classifier):
-            raise UserError(
-                "classifier_activation is False: a head without a dense layer is not supported; "
-                "save the model as MobileBertForMaskedLM, or without a head"
-            )
-        return tensors
+    def objective_settings(self) -> dict[str, dict[str, Any]]:
+        return {"next-sentence": {"dense": True}}
+
+    def variant_of_config(self, config: StockConfig) -> ModelFamily:
+        return self if config.get("classifier_activation", True) else LINEAR_MOBILE_BERT
+
+    def variant_of_model(self, model: EncoderModel) -> ModelFamily:
+        if isinstance(model, Model):
+            pairs = model.recipe.objectives.get("next-sentence")
+            is_linear = isinstance(pairs, NextSentence) and not pairs.dense
+        else:
+            is_linear = task_head_type(model) in CLASSIFIERS and model.head_config.kind == "plain"
+        return LINEAR_MOBILE_BERT if is_linear else self
+
+
+class LinearMobileBert(MobileBert):
+    """MobileBERT as released: heads on sequences have no dense layer."""
+
+    encoder_table = tuple(row for row in MobileBert.encoder_table if row[0] != POOLER)
+    task_heads = TOKEN_AND_SPAN_HEADS | dict.fromkeys(CLASSIFIERS, LINEAR_HEAD)
+    required_config = {**MobileBert.required_config, "classifier_activation": False}
+
+    def variant_of_config(self, config: StockConfig) -> ModelFamily:
+        return self
+
+    def objective_settings(self) -> dict[str, dict[str, Any]]:
+        return {"next-sentence": {"dense": False}}
+
+    def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
+        return {**config, "classifier_activation": False}
+
+
+LINEAR_MOBILE_BERT = LinearMobileBert()

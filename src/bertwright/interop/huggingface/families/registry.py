@@ -72,7 +72,10 @@ def find_family(
     """
     if model_type is not None and FAMILIES.find(model_type) is None:
         raise UserError(f"unknown family {model_type!r}{did_you_mean(model_type, FAMILIES)}")
-    candidates = [FAMILIES[name] for name in ([model_type] if model_type else FAMILIES)]
+    candidates = [
+        FAMILIES[name].variant_of_model(model)
+        for name in ([model_type] if model_type else FAMILIES)
+    ]
     mismatches = {family: family.mismatches(model, special_tokens) for family in candidates}
     origin = model.recipe.family
     nearest = min(
