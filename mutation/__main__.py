@@ -32,10 +32,10 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="Print one line of JSON.")
     parser.add_argument("--document", type=Path, help="Markdown file to write the table into.")
     options = parser.parse_args()
-    trials, num_mutants = run(options, settings)
+    trials, num_mutants, sources = run(options, settings)
     lines = summary(trials, num_mutants)
-    source_of = {t: (CHECKOUT / t.mutant.path).read_text(encoding="utf-8") for t in trials}
-    undetected = survivors(trials, {t: changed_line(t.mutant, source_of[t]) for t in trials})
+    changes = {t: changed_line(t.mutant, sources[t.mutant.path]) for t in trials}
+    undetected = survivors(trials, changes)
     if options.json:
         print(json.dumps({"summary": lines, "survivors": undetected}))
     else:
@@ -48,8 +48,11 @@ def main() -> int:
 
 def run(
     options: argparse.Namespace, settings: dict[str, Any]
-) -> tuple[list[Trial], dict[str, int]]:
-    """Return the trials of a random sample of mutants, and the number of all by package."""
+) -> tuple[list[Trial], dict[str, int], dict[str, str]]:
+    """Return the trials of a random sample of mutants, the number of all, and their sources.
+
+    The checkout may change during the trials.
+    """
     only = options.only or settings["packages"]
     equivalent, mutants, num_mutants = read_equivalent(), [], {}
     for package in settings["packages"]:
@@ -63,6 +66,7 @@ def run(
         mutants_of_package = [m for m in mutants_of_package if package in only or m.path in files]
         mutants += mutants_of_package
         num_mutants[package] = len(mutants_of_package)
+    sources = {m.path: (CHECKOUT / m.path).read_text(encoding="utf-8") for m in mutants}
     trials: list[Trial] = []
     with tempfile.TemporaryDirectory(prefix="mutation-") as folder:
         tree = Path(folder) / "checkout"
@@ -83,7 +87,7 @@ def run(
         finally:
             for server in servers.values():
                 server.stop()
-    return trials, num_mutants
+    return trials, num_mutants, sources
 
 
 def start_server(tree: Path, package: str, coverage_map: CoverageMap) -> TrialServer:

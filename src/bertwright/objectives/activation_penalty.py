@@ -52,7 +52,7 @@ class ActivationSize(ActivationPenalty):
 class ActivationChange(ActivationPenalty):
     """TAR: the mean square of the difference of consecutive hidden states.
 
-    With locked dropout only the kept units count.
+    With locked dropout only the kept units count; the published code has the states before dropout.
     """
 
     kind: Literal["activation-change"] = "activation-change"

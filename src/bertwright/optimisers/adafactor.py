@@ -23,7 +23,8 @@ class AdafactorConfig(OptimiserConfig):
 
     The change of a tensor is clipped to a root mean square of ``clip_at``, then multiplied by
     ``learning_rate`` and by the root mean square of the tensor, or by ``least`` if that is larger.
-    Matrices and tables decay by learning_rate x ``weight_decay``, as in AdamW.
+    Matrices and tables decay by learning_rate x ``weight_decay``, as in AdamW. All matrices are
+    factored; the published code leaves those with a side below 128 as they are.
     """
 
     kind: Literal["adafactor"] = "adafactor"

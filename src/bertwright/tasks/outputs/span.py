@@ -118,7 +118,11 @@ class SpanDecoder(OutputDecoder):
         return Prediction(text, float(probabilities[0]), start=spans[0].start)
 
     def _best_spans(self, windows: Sequence[SequenceOutputs]) -> tuple[list[AnswerSpan], float]:
-        """Return the distinct spans with the best scores, and the no-answer score."""
+        """Return the distinct spans with the best scores, and the no-answer score.
+
+        A span counts with its best window, even if another window shows more context (the published
+        code of BERT takes only the latter).
+        """
         spans = [s for window, output in windows for s in self._window_spans(window, output)]
         best: dict[tuple[int, int], AnswerSpan] = {}
         for span in sorted(spans, key=lambda span: -span.score):

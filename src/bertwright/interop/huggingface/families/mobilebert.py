@@ -160,7 +160,8 @@ class MobileBert(Bert):
             pairs = model.recipe.objectives.get("next-sentence")
             is_linear = isinstance(pairs, NextSentence) and not pairs.dense
         else:
-            is_linear = task_head_type(model) in CLASSIFIERS and model.head_config.kind == "plain"
+            kind = model.head_config.kind_name()
+            is_linear = kind == "plain" and task_head_type(model) in CLASSIFIERS
         return LINEAR_MOBILE_BERT if is_linear else self
 
 

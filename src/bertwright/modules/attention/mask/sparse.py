@@ -187,7 +187,7 @@ _NO_PICK = 1 << 40
 class ShortTextVisibility(Visibility):
     """Every token attends to every token in a text of at most ``length`` tokens.
 
-    In short texts, blocks would save nothing (released code of Zaheer et al. 2020).
+    In short texts, blocks would save nothing (the class of Transformers for Zaheer et al. 2020).
     """
 
     kind: Literal["short"] = "short"
