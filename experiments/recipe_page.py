@@ -1,12 +1,13 @@
 """The page of recipes: a line for every system, with the outcome of its check."""
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.markdown_sections import write_section
 from bertwright.models.costs import num_parameters_by_part
 from bertwright.recipes import Recipe
-from bertwright.recipes.loading import read_system_file
+from bertwright.recipes.loading import read_system_file, system_names
 from bertwright.runtime.markdown_report import markdown_table
 from experiments.recipe_checks import RecipeCheck
 from experiments.system_info import read_system_info
@@ -25,18 +26,32 @@ COLUMNS = {
 
 
 def write_recipe_table(checks: Sequence[RecipeCheck], document: Path) -> None:
-    """Write the table of checked systems."""
-    rows = [_recipe_row(check) for check in sorted(checks, key=_sort_key)]
-    write_section(document, "recipes", markdown_table(COLUMNS, rows))
+    """Write the rows of checked systems into the table; those of other systems stay."""
+    heading, rule, *lines = markdown_table(COLUMNS, [_recipe_row(check) for check in checks])
+    rows = _stored_rows(document)
+    rows |= dict(zip(map(_system_name, checks), lines, strict=True))
+    names = sorted(rows.keys() & system_names(), key=_sort_key)
+    write_section(document, "recipes", [heading, rule, *(rows[name] for name in names)])
 
 
-def _sort_key(check: RecipeCheck) -> tuple[bool, int, str]:
-    number = check.system.removeprefix("A")
-    return not number.isdigit(), int(number) if number.isdigit() else 0, check.name
+def _stored_rows(document: Path) -> dict[str, str]:
+    """Return the rows of a document, by system."""
+    lines = document.read_text(encoding="utf-8").splitlines() if document.is_file() else []
+    matches = [re.match(r"\| \S+ \| `([\w-]+)` \|", line) for line in lines]
+    return {match[1]: line for match, line in zip(matches, lines, strict=True) if match}
+
+
+def _system_name(check: RecipeCheck) -> str:
+    return check.name.removesuffix("-tiny")
+
+
+def _sort_key(system: str) -> tuple[bool, int, str]:
+    number = read_system_info(system).system.removeprefix("A")
+    return not number.isdigit(), int(number) if number.isdigit() else 0, system
 
 
 def _recipe_row(check: RecipeCheck) -> dict[str, object]:
-    system = check.name.removesuffix("-tiny")
+    system = _system_name(check)
     recipe = Recipe.load(f"{system}-base")
     parent = read_system_file(system).get("extends")
     return {

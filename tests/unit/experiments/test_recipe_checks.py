@@ -53,6 +53,13 @@ def test_page_has_a_line_for_each_recipe(tmp_path: Path) -> None:
     assert [line.split(" | ")[1] for line in lines] == ["`bert`", "`roberta`"]
     assert "the budget is round(masking rate x tokens)" in lines[1]
     assert "124,697,433" in lines[1]
+    check = RecipeCheck("albert-tiny", "A15", True, first_loss=4.0, last_loss=3.5)
+    write_recipe_table([check, RecipeCheck("bert-tiny", "A7", False, problem="a fault")], page)
+    rows = [line for line in page.read_text().splitlines() if line.startswith("| A")]
+    assert [row.split(" | ")[1] for row in rows] == ["`bert`", "`roberta`", "`albert`"]
+    assert "a fault" in rows[0]
+    assert rows[1] == lines[1]
+    assert "4.000, 3.500" in rows[2]
 
 
 def test_wrong_number_of_parameters_is_detected(
