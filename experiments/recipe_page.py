@@ -37,7 +37,7 @@ def write_recipe_table(checks: Sequence[RecipeCheck], document: Path) -> None:
 def _stored_rows(document: Path) -> dict[str, str]:
     """Return the rows of a document, by system."""
     lines = document.read_text(encoding="utf-8").splitlines() if document.is_file() else []
-    matches = [re.match(r"\| \S+ \| `([\w-]+)` \|", line) for line in lines]
+    matches = [re.match(r"\| [^|]+ \| `([\w-]+)` \|", line) for line in lines]
     return {match[1]: line for match, line in zip(matches, lines, strict=True) if match}
 
 

@@ -25,6 +25,8 @@ EXPECTED_WARNINGS = {
     # Published without a warmup.
     "transformer-xl-enwik8": ["recipe.warmup"],
     "transformer-xl-wikitext": ["recipe.warmup"],
+    "xlm-translation": ["recipe.warmup"],
+    "xlm-translation_causal": ["recipe.warmup"],
 }
 
 

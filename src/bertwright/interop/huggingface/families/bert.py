@@ -1,5 +1,7 @@
 """BERT (Devlin et al. 2019): ``BertModel`` and the stock classes around it."""
 
+from typing import Any
+
 import torch
 
 from bertwright.interop.huggingface.families.config_keys import COMMON_AXES, ConfigKey, StockConfig
@@ -114,6 +116,9 @@ class Bert(ModelFamily):
         "is_decoder": False,
         "add_cross_attention": False,
     }
+
+    def objective_settings(self) -> dict[str, dict[str, Any]]:
+        return {"next-sentence": {"dense": True}}
 
     def extend_config(self, config: StockConfig, recipe: Recipe) -> StockConfig:
         return {**config, "type_vocab_size": max(1, config["type_vocab_size"])}

@@ -44,7 +44,6 @@ from bertwright.modules.attention.mask import (
     Visibility,
 )
 from bertwright.modules.token_tensors import TokenInfo
-from bertwright.objectives.sentence_relation import NextSentence
 from bertwright.recipes import Recipe
 
 
@@ -353,12 +352,13 @@ class ModelFamily:
             first = next(iter(final))
             yield f"objectives.{first} ends the training ({self.class_name}: both sides seen)"
         for name, objective in final.items():
-            settings = {"dense": True, **self.objective_settings().get(name, {})}
-            if isinstance(objective, NextSentence) and objective.dense != settings["dense"]:
-                yield (
-                    f"objectives.{name}.dense is {format_value(objective.dense)} "
-                    f"({self.class_name}: {format_value(settings['dense'])})"
-                )
+            for setting, expected in self.objective_settings().get(name, {}).items():
+                value = getattr(objective, setting)
+                if value != expected:
+                    yield (
+                        f"objectives.{name}.{setting} is {format_value(value)} "
+                        f"({self.class_name}: {format_value(expected)})"
+                    )
             if shift := objective.prediction_shift:
                 yield (
                     f"objectives.{name}.shift ends as {shift} ({self.class_name}: 0, predicted at "

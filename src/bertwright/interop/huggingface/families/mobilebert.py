@@ -24,7 +24,6 @@ from bertwright.interop.huggingface.head_types import (
 )
 from bertwright.interop.huggingface.tensor_names import StateDict, TensorNameTable
 from bertwright.models import Model
-from bertwright.objectives.sentence_relation import NextSentence
 from bertwright.recipes import Recipe
 
 BLOCK, LAYER = "encoder.blocks.#", "encoder.layer.#"
@@ -149,16 +148,13 @@ class MobileBert(Bert):
             reasons.append("encoder.embeddings.segments is 0 (MobileBert: at least 1)")
         return reasons
 
-    def objective_settings(self) -> dict[str, dict[str, Any]]:
-        return {"next-sentence": {"dense": True}}
-
     def variant_of_config(self, config: StockConfig) -> ModelFamily:
         return self if config.get("classifier_activation", True) else LINEAR_MOBILE_BERT
 
     def variant_of_model(self, model: EncoderModel) -> ModelFamily:
         if isinstance(model, Model):
             pairs = model.recipe.objectives.get("next-sentence")
-            is_linear = isinstance(pairs, NextSentence) and not pairs.dense
+            is_linear = not getattr(pairs, "dense", True)
         else:
             kind = model.head_config.kind_name()
             is_linear = kind == "plain" and task_head_type(model) in CLASSIFIERS
