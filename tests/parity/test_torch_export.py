@@ -55,6 +55,7 @@ def test_a_program_runs_without_bertwright(folders: Path, tmp_path: Path, name: 
     assert (out / "task.json").exists() == (name == "kinds")
 
 
+@pytest.mark.full
 def test_a_full_disk_is_reported(folders: Path, tmp_path: Path) -> None:
     out = tmp_path / "program"
     process = subprocess.run(

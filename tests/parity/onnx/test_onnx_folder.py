@@ -339,6 +339,7 @@ def test_the_command_line_measures_the_graphs(
     )
 
 
+@pytest.mark.full
 def test_item_models_are_measured_with_items(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

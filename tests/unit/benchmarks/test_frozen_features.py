@@ -28,6 +28,7 @@ def plan(task_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     )
 
 
+@pytest.mark.full
 def test_every_task_size_and_metric_has_a_row(
     plan: FrozenFeaturesPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_saved_model_has_its_projection(model: TextModel, tmp_path: Path) -> N
     np.testing.assert_array_equal(saved.embed(TEXTS), model.embed(TEXTS))
 
 
+@pytest.mark.full
 def test_a_graph_projects_vectors(model: TextModel, tmp_path: Path) -> None:
     export_onnx(model, tmp_path / "graph")
     graph = load(tmp_path / "graph")

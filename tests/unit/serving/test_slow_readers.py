@@ -56,7 +56,8 @@ def send_requests(server: subprocess.Popen[str], num_requests: int) -> socket.so
     return connection
 
 
-@pytest.mark.parametrize("num_requests", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("num_requests", [1, 2])
 def test_the_server_stops_with_an_unread_response(
     server: subprocess.Popen[str], num_requests: int
 ) -> None:

@@ -192,6 +192,7 @@ def test_rare_classes_and_few_examples_are_supported(pretrained) -> None:
     assert fitted(pretrained("bert"), CLASSES, few).scores == [1.0]
 
 
+@pytest.mark.full
 def test_questions_on_long_texts_are_fitted_in_windows(pretrained) -> None:
     task = find_task("squad2")
     long = fitted(pretrained("bert"), task, questions(), max_length=12)

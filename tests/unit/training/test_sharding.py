@@ -82,10 +82,9 @@ def assert_same_run(first: Path, second: Path, tolerance: float = 2e-5) -> None:
         assert torch.allclose(tensor, two[name], rtol=1e-4, atol=tolerance), name
 
 
+@pytest.mark.full
 @pytest.mark.processor
-@pytest.mark.parametrize(
-    "systems", [("gpt-bert", "albert"), pytest.param((*RUNS,)[2:], marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize("systems", [("gpt-bert", "albert"), (*RUNS,)[2:]])
 def test_two_processes_equal_one_and_continue_each_other(
     data: Dataset, tmp_path: Path, systems: Sequence[str]
 ) -> None:

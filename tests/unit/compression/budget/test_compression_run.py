@@ -326,6 +326,7 @@ def candidate_of(shape: ModelShape) -> BudgetCandidate:
     return BudgetCandidate(shape, WEIGHTS_FORMAT, 1, None)
 
 
+@pytest.mark.full
 def test_int8_export_needs_no_float32_graph(tuned: FineTunedModel, tmp_path: Path) -> None:
     ArtefactFormat("int8").write(tuned, classes(), tmp_path / "int8")
     assert not (tmp_path / "int8" / GRAPH_FILE).exists()

@@ -86,6 +86,7 @@ def test_a_stop_before_or_after_unfreezing_changes_nothing(
     assert_equal(tmp_path / "whole", tmp_path / "cut")
 
 
+@pytest.mark.full
 def test_compiled_equals_eager(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

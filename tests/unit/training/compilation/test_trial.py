@@ -50,6 +50,7 @@ def test_compiled_steps_agree(run: CompilationTrialSpec, data: Dataset) -> None:
     assert variants.is_cache_warm()
 
 
+@pytest.mark.full
 def test_a_failing_compiler_fails_the_trial(
     run: CompilationTrialSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
