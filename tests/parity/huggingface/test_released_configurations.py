@@ -1,7 +1,7 @@
 """Models with the configuration keys of released checkpoints, except sizes.
 
 Released configurations have other values than the defaults of their classes, and keys of older
-versions.
+versions. The keys are as remembered: no checkpoint was downloaded.
 """
 
 from pathlib import Path

@@ -14,7 +14,6 @@ from bertwright.data.shards.halves import with_heldout_half
 from bertwright.data.tokenization.tokenizer import WordLevelConfig, WordPieceConfig
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
-from bertwright.studies import measures
 from bertwright.studies.corpora import CorpusFolder, LongRangeCorpus
 from bertwright.studies.corpora.multilingual import MultilingualCorpus, OtherLanguage
 from bertwright.studies.measures import (
@@ -27,6 +26,7 @@ from bertwright.studies.measures import (
     TrainedArm,
     continues_correctly,
     fills_correctly,
+    tasks,
 )
 from bertwright.studies.run import prepare_corpus
 from bertwright.tasks.finetuning.finetune import finetune
@@ -169,7 +169,7 @@ def test_repeats_are_the_mean_over_seeds_and_examples(
         runs.append((options["seed"], options["train"], accuracy))
         return result
 
-    monkeypatch.setattr(measures, "finetune", finetune_and_note)
+    monkeypatch.setattr(tasks, "finetune", finetune_and_note)
     measure = FineTuningMeasure(task="topic", examples=40, repeats=3, settings={"epochs": 1})
     metrics = measure.compute(replace(bilingual, seed=2))
     seeds, examples, accuracies = zip(*runs, strict=True)

@@ -353,7 +353,7 @@ class ModelFamily:
             yield f"objectives.{first} ends the training ({self.class_name}: both sides seen)"
         for name, objective in final.items():
             for setting, expected in self.objective_settings().get(name, {}).items():
-                value = getattr(objective, setting)
+                value = getattr(objective, setting, expected)
                 if value != expected:
                     yield (
                         f"objectives.{name}.{setting} is {format_value(value)} "
