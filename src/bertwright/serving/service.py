@@ -47,23 +47,39 @@ class InferenceService:
         self._tokenization_pool = TokenizationPool(settings.max_body_bytes)
 
     async def embed(
-        self, request: Request, worker: ModelWorker, texts: Sequence[str], truncate: bool
+        self,
+        request: Request,
+        worker: ModelWorker,
+        texts: Sequence[str],
+        truncate: bool,
+        prompt_name: str | None = None,
+        dimensions: int | None = None,
     ) -> tuple[FloatMatrix, int]:
         """Return the embeddings (N, D) of texts, and their number of tokens.
 
-        Errors: ApiError for long texts without ``truncate``, and for embeddings that are all zeros.
+        ``prompt_name`` is the prompt of the model before each text, and ``dimensions`` the number
+        of components of an embedding that are kept. Errors: ApiError for long texts without
+        ``truncate``, an unknown prompt, too many dimensions, and embeddings that are all zeros.
         """
+        prompt = _find_prompt(worker, prompt_name)
+        texts = [f"{prompt}{text}" for text in texts]
         async with self.timeout(request):
             sequences = await self.tokenize(request, self._encode_texts, worker, texts, truncate)
             sizes = [len(token_ids) for token_ids in sequences]
             vectors = np.stack(await self.compute(worker, worker.embed, sequences, sizes))
+        width = vectors.shape[1]
+        if dimensions is not None and dimensions > width:
+            raise ApiError(
+                422,
+                f"dimensions: embeddings of {worker.name} have {width}: request at most {width}",
+            )
         if len(empty := np.flatnonzero(~vectors.any(axis=1))):
             raise ApiError(
                 422,
                 f"text {empty[0] + 1} has no token that {worker.name} knows: its embedding would "
                 f"be zero",
             )
-        return vectors, sum(sizes)
+        return vectors[:, :dimensions], sum(sizes)
 
     async def predict(
         self,
@@ -259,6 +275,17 @@ def _require_num_masks(tokenizer: Tokenizer, texts: Sequence[str], top_k: int) -
             f"the request needs {top_k} predictions for each of {sum(mask_counts)} masks, the "
             f"maximum is {MAX_PREDICTED_TOKENS} in all: use fewer masks, or a smaller top_k",
         )
+
+
+def _find_prompt(worker: ModelWorker, name: str | None) -> str:
+    """Return a prompt of the model; "" without a name."""
+    if name is None:
+        return ""
+    prompts = worker.model.model.recipe.vectors.prompts
+    if name not in prompts:
+        known = f"choose {', '.join(prompts)}" if prompts else "it has none, leave prompt_name out"
+        raise ApiError(422, f"prompt_name: {worker.name} has no prompt {name!r}: {known}")
+    return prompts[name]
 
 
 def _too_long_error(index: int, message: str, kind: str = "text") -> ApiError:

@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+from copy import deepcopy
 
 import numpy as np
 import pytest
 
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.recipes.schema import SentenceVectorSettings
 from bertwright.serving.errors import ApiErrorBody, OpenAIErrorBody
 from bertwright.serving.model_worker import ENDPOINT_REQUIREMENTS
 from bertwright.tasks.formats.examples import Example, ExtractiveQuestion
@@ -74,9 +76,32 @@ def test_base64_encodes_the_same_numbers(serving, encoder) -> None:
 
 
 def test_fewer_dimensions_are_truncated_and_normalised(serving, encoder) -> None:
-    response = serving().post("/v1/embeddings", json={"input": "red bird", "dimensions": 7}).json()
+    client = serving()
+    response = client.post("/v1/embeddings", json={"input": "red bird", "dimensions": 7}).json()
     first = encoder.embed("red bird")[:, :7]
-    assert_close(response["data"][0]["embedding"], (first / np.linalg.norm(first))[0])
+    normalised = first / np.linalg.norm(first)
+    assert_close(response["data"][0]["embedding"], normalised[0])
+    assert_close(
+        client.post("/embed", json={"inputs": "red bird", "dimensions": 7}).json(), normalised
+    )
+
+
+def test_a_prompt_is_placed_before_each_text(serving, encoder) -> None:
+    prompts = {"query": "the old tree ", "document": "a "}
+    vectors = SentenceVectorSettings(prompts=prompts)
+    model = deepcopy(encoder)
+    model.model.recipe = model.model.recipe.model_copy(update={"vectors": vectors})
+    client = serving({"encoder": model})
+    for name, prompt in prompts.items():
+        expected = encoder.embed([f"{prompt}{text}" for text in VARIED_TEXTS], normalise=True)
+        body = {"inputs": VARIED_TEXTS, "prompt_name": name}
+        assert_close(client.post("/embed", json=body).json(), expected)
+        body = {"input": VARIED_TEXTS, "prompt_name": name}
+        response = client.post("/v1/embeddings", json=body).json()
+        assert_close([one["embedding"] for one in response["data"]], expected)
+    response = client.post("/embed", json={"inputs": "red", "prompt_name": "question"})
+    assert response.status_code == 422
+    assert "no prompt 'question': choose query, document" in response.json()["error"]
 
 
 def test_fill_mask_equals_the_model(serving, encoder) -> None:

@@ -54,6 +54,8 @@ def message(answer: Any) -> str:
         ("/v1/embeddings", {"input": [[1, 2]]}, 422, "send texts"),
         ("/v1/embeddings", {"input": "a", "dimensions": 33}, 422, "have 32: request at most 32"),
         ("/v1/embeddings", {"input": "a", "dimensions": 0}, 422, "must be 1 or more"),
+        ("/embed", {"inputs": "a", "dimensions": 33}, 422, "have 32: request at most 32"),
+        ("/embed", {"inputs": "a", "prompt_name": "query"}, 422, "it has none, leave prompt_name"),
         ("/embed", {"input": "a"}, 422, "has no key 'input': did you mean 'inputs'?"),
         ("/embed", {"inputs": []}, 422, "must hold 1 or more"),
         ("/embed", {"inputs": ["a", None]}, 422, "inputs.1: must be text, not None"),
@@ -279,9 +281,9 @@ def everything(serving, encoder, task_models):
 
 
 def test_no_body_is_an_internal_error(everything) -> None:
-    keys = st.sampled_from(
-        ["inputs", "input", "query", "texts", "text", "model", "truncate", "top_k", "dimensions"]
-    )
+    inputs = ["inputs", "input", "query", "texts", "text"]
+    options = ["model", "truncate", "top_k", "dimensions", "prompt_name"]
+    keys = st.sampled_from([*inputs, *options])
     paths = st.sampled_from(
         ["/embed", "/v1/embeddings", "/predict", "/rerank", "/fill-mask", "/tag", "/answer"]
     )

@@ -9,7 +9,6 @@ from pydantic import BaseModel, Field
 
 from bertwright.models.text_model import FloatMatrix
 from bertwright.serving.api.schemas import ApiRequest, TextList, json_response, l2_normalise
-from bertwright.serving.errors import ApiError
 from bertwright.serving.model_worker import ModelWorker
 from bertwright.serving.service import get_service
 from bertwright.tasks.fine_tuned_model import FineTunedModel
@@ -23,9 +22,13 @@ START_TIME = int(time.time())
 
 
 class EmbeddingsRequest(ApiRequest):
-    """``dimensions`` truncates embeddings, for models trained for that; ``user`` is ignored."""
+    """``dimensions`` truncates embeddings, for models trained for that; ``user`` is ignored.
+
+    ``prompt_name`` is the name of a prompt of the model, which is placed before each text.
+    """
 
     input: TextList
+    prompt_name: str | None = None
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: int | None = Field(default=None, ge=1)
     user: str | None = None
@@ -96,13 +99,10 @@ async def embeddings(body: EmbeddingsRequest, request: Request) -> Response:
     """Return an embedding of length 1 for every text."""
     service = get_service(request)
     worker = service.models.find(body.model, "embed")
-    vectors, num_tokens = await service.embed(request, worker, body.input, truncate=False)
-    width = vectors.shape[1]
-    if body.dimensions is not None and body.dimensions > width:
-        raise ApiError(
-            422, f"dimensions: embeddings of {worker.name} have {width}: request at most {width}"
-        )
-    encoded = _ENCODINGS[body.encoding_format](l2_normalise(vectors[:, : body.dimensions]))
+    vectors, num_tokens = await service.embed(
+        request, worker, body.input, False, body.prompt_name, body.dimensions
+    )
+    encoded = _ENCODINGS[body.encoding_format](l2_normalise(vectors))
     return json_response(
         {
             "object": "list",

@@ -62,10 +62,16 @@ class TruncatedRequest(ApiRequest):
 
 
 class EmbedRequest(TruncatedRequest):
-    """``normalize`` scales embeddings to length 1."""
+    """``normalize`` scales embeddings to length 1.
+
+    ``prompt_name`` is the name of a prompt of the model, which is placed before each text;
+    ``dimensions`` truncates embeddings, for models trained for that.
+    """
 
     inputs: TextList
     normalize: bool = True
+    prompt_name: str | None = None
+    dimensions: int | None = Field(default=None, ge=1)
 
 
 class TextPairsRequest(TruncatedRequest):
@@ -128,7 +134,9 @@ async def embed(body: EmbedRequest, request: Request) -> Response:
     """Return an embedding for every text."""
     service = get_service(request)
     worker = service.models.find(body.model, "embed")
-    vectors, _ = await service.embed(request, worker, body.inputs, body.truncate)
+    vectors, _ = await service.embed(
+        request, worker, body.inputs, body.truncate, body.prompt_name, body.dimensions
+    )
     if body.normalize:
         vectors = l2_normalise(vectors)
     return json_response(vectors)
