@@ -31,6 +31,9 @@ __all__ = ["preloaded_processes"]
 
 configure_process()
 
+# Files of tests need not survive the machine, and a disk can take long to write.
+os.fsync = lambda fd: None
+
 # Tests in the background would ignore Ctrl-C, and so would their child processes.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

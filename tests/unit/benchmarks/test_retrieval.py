@@ -54,7 +54,6 @@ def test_queries_are_held_out_and_name_their_texts() -> None:
 def test_every_system_has_a_row_per_task_that_is_measured_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)
     toy_text_model([synset["gloss"] for synset in SYNSETS]).save(tmp_path / "toy")
     compared = systems.systems_of([tmp_path / "toy"])
     tasks = wordnet.retrieval_tasks(SYNSETS, 5)
