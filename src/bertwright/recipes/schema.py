@@ -191,6 +191,11 @@ class Recipe(Settings):
         if not isinstance(objectives, dict):
             return objectives
         active = {name: s for name, s in objectives.items() if s is not None}
+        # The null of a known objective has removed it when the recipes were merged.
+        if unknown := [str(name) for name in objectives if name not in active]:
+            raise ValueError(
+                f"there is no objective {unknown[0]!r} to remove{did_you_mean(unknown[0], active)}"
+            )
         for name in active:
             if not MODULE_NAME.fullmatch(str(name)) or hasattr(nn.ModuleDict, str(name)):
                 raise ValueError(f"{name!r:.80} cannot be the name of an objective: choose another")

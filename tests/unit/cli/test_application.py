@@ -2,9 +2,12 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from bertwright import __version__
@@ -57,6 +60,37 @@ def test_help_breaks_lines_at_the_width_of_the_terminal(words: str) -> None:
     )
     description = help.stdout.split("╭")[0].strip().splitlines()[1:]
     assert len([line for line in description if line.strip()]) == 2
+
+
+def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[list[str], Any]]:
+    """Yield the words and the command of every verb."""
+    group = group or typer.main.get_command(application.app)
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*path, name))
+        else:
+            yield [*path, name], command
+
+
+def test_help_prints_every_bracket() -> None:
+    for words, command in commands():
+        texts = [getattr(parameter, "help", None) or "" for parameter in command.params]
+        with_brackets = [text.replace("\\[", "[") for text in texts if "[" in text]
+        if with_brackets:
+            output = CliRunner().invoke(
+                application.app, [*words, "--help"], terminal_width=300, env={"COLUMNS": "300"}
+            )
+            assert all(text in output.stdout for text in with_brackets), words
+
+
+def test_every_command_that_reads_a_model_takes_plugins() -> None:
+    without = [
+        words
+        for words, command in commands()
+        if {"model", "models"} & (names := {parameter.name for parameter in command.params})
+        and "plugin" not in names
+    ]
+    assert without == []
 
 
 def test_the_version_is_that_of_the_package() -> None:

@@ -82,6 +82,7 @@ def test_common_length_keeps_batch_tokens(system):
     [
         (["encoder.widht=3"], "encoder: has no key 'widht': did you mean 'width'"),
         (["encoder.norm.kind=layernrm"], "did you mean 'layernorm'"),
+        (["objectives={next-sentense: null}"], "to remove: did you mean 'next-sentence'"),
         (
             ["optimiser.learning_rat=3"],
             "optimiser: has no key 'learning_rat': did you mean 'learning_rate'",

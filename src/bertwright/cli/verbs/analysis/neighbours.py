@@ -23,7 +23,7 @@ def neighbours(
         list[str],
         typer.Argument(
             metavar="SENTENCE...",
-            help="Sentences with one word in brackets: 'He wrote a [play] in five acts'.",
+            help="Sentences with one word in brackets: 'He wrote a \\[play] in five acts'.",
         ),
     ],
     text: Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.options import CompareWithOption, MaxLengthOption, ModelArgument
+from bertwright.cli.options import CompareWithOption, MaxLengthOption, ModelArgument, PluginOption
 from bertwright.cli.output import JsonOption, check_output_file, log, print_result
 
 
@@ -18,9 +18,8 @@ def view(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="More texts, one per line, or a .conllu file; "
-            "nearest words are searched in all of "
-            "them."
+            help="More texts, one per line, or a .conllu file; nearest words are searched in all "
+            "of them."
         ),
     ] = None,
     max_examples: Annotated[int, typer.Option(min=1, help="Show at most N texts.")] = 10,
@@ -29,6 +28,7 @@ def view(
         Path, typer.Option("-o", "--output", help="Output file.", callback=check_output_file)
     ] = Path("view.html"),
     max_length: MaxLengthOption = 128,
+    plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a self-contained HTML page of attention, predictions and nearest words.

@@ -142,6 +142,7 @@ def prune_layers(
             "default all.",
         ),
     ] = None,
+    plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Keep some layers of a pre-trained model, evenly spaced: a student for pretrain --teacher."""

@@ -41,6 +41,7 @@ def show(
     text: TextOption = None,
     column: ColumnOption = "text",
     format: FormatOption = None,
+    plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the kind, the size and the special tokens of a vocabulary.

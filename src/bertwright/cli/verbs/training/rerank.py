@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from bertwright.cli.options import ModelArgument
+from bertwright.cli.options import ModelArgument, PluginOption
 from bertwright.cli.output import JsonOption, print_result
 
 
@@ -29,6 +29,7 @@ def rerank(
     learning_rate: Annotated[float, typer.Option(help="Highest learning rate.")] = 1e-3,
     dropout: Annotated[float, typer.Option(min=0, max=0.99, help="Dropout rate.")] = 0.1,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
+    plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Re-rank the recommendations of a model with a transformer over each list (PRM).
