@@ -1,6 +1,7 @@
 """Noised text and decoder targets together make up the text."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise, permutations
 
 import numpy as np
@@ -146,6 +147,7 @@ def test_infilling_masks_at_the_rate_in_spans_of_the_mean():
     covered, heads, inserted = Infilling()._sample_spans(words, 128, CounterRng(0, 0, index))
     assert (covered.sum(axis=1) == np.rint(0.3 * words)).all()
     num_masks = heads.sum() + inserted.sum()
+    assert (noised.token_ids == MASK).sum() == num_masks
     assert covered.sum() / num_masks == pytest.approx(3.0, rel=0.1)
     assert inserted.sum() / num_masks == pytest.approx(np.exp(-3.0), rel=0.25)
     assert (noised.token_ids == MASK).any(axis=1).all()
@@ -227,6 +229,15 @@ def test_fragment_is_half_of_the_text_at_its_positions(text, seed):
         assert np.array_equal(batch.token_ids[i][position], target)
         assert (noised.token_ids[i][position] == MASK).all()
         assert int((noised.token_ids[i] != batch.token_ids[i]).sum()) == len(target)
+
+
+def test_a_fragment_keeps_the_positions_of_its_tokens():
+    batch = long_sequences(10)
+    position_ids = np.broadcast_to(np.arange(128, 0, -1, dtype=np.int32), batch.token_ids.shape)
+    batch = replace(batch, token_info=replace(batch.token_info, position_ids=position_ids))
+    _, targets = add_noise(Fragment(), batch)
+    columns = targets.positions % 128
+    assert np.array_equal(targets.extra_inputs["decoder_position_ids"], 128 - columns)
 
 
 def test_fragments_of_one_and_of_all_tokens():

@@ -122,6 +122,17 @@ def test_single_sentences_have_a_random_second_text():
     assert all_sequences(source).relation.tolist() == [1, 1, 1]
 
 
+def test_a_chunk_of_one_sentence_has_a_random_second_text():
+    second = {"next": 0.3, "same-document": 0.4, "random": 0.3}
+    text = [[[LENGTH - 3]] * 6] * 8
+    source, split = plan_text(SegmentPair(length=LENGTH, short=0.0, second=second), text)
+    batch = all_sequences(source)
+    assert set(batch.relation.tolist()) == {RELATIONS.index("random")}
+    for i in range(len(batch.relation)):
+        a, b = split_pair(batch, i)
+        assert split.document_of(a[0]) != split.document_of(b[0])
+
+
 def test_next_pairs_of_sentences():
     source, _ = plan_text(SentencePair(length=12), [[[2], [1, 1]], [[3], [1]]])
     pairs = set()

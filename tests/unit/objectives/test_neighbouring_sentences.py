@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from bertwright.models import Model
+from bertwright.objectives.model_output import ModelOutput
 from toy_recipes import VOCABULARY, shaken, toy, toy_batch
 
 
@@ -62,6 +63,12 @@ def test_loss_follows_the_equations_of_the_paper(system):
     assert float(loss.sum.detach()) == pytest.approx(float(total.detach()), rel=1e-6)
     assert int(loss.num_correct) == num_correct
     objective = recipe.objectives["neighbouring-sentences"]
+    targets = batch.targets["neighbouring-sentences"]
+    states = model.encoder(batch.token_ids, batch.token_info)
+    output = ModelOutput(batch.token_ids, states, model.embedding_table, None, {}, batch.token_info)
+    logits = objective.logits(targets, output, model.heads["neighbouring-sentences"])
+    losses = torch.nn.functional.cross_entropy(logits, targets.labels, reduction="none")
+    assert torch.allclose((losses * targets.weights).sum(), total, rtol=1e-6)
     flops = objective.head_flops(recipe.encoder, VOCABULARY, 24, recipe.objectives)
     decoders = model.heads["neighbouring-sentences"].decoders
     num_weights = sum(weight.numel() for weight in decoders.parameters() if weight.ndim == 2)

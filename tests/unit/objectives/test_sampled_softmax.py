@@ -33,6 +33,9 @@ def test_draws_are_log_uniform_and_have_the_expected_number_of_tokens() -> None:
     token_ids, _ = draw_negatives(100_000, 50, RNG)
     counts = torch.bincount(token_ids, minlength=50) / 100_000
     torch.testing.assert_close(counts.double(), probabilities, atol=5e-3, rtol=0)
+    # Of three tokens the first has half of the probability.
+    few, _ = draw_negatives(100_000, 3, RNG)
+    assert float((few == 0).double().mean()) == pytest.approx(0.5, abs=5e-3)
     num_draws = draws_for(200, 5_000)
     distinct = [
         int((~draw_negatives(num_draws, 5_000, DropoutRng.for_step(0, step))[1]).sum())

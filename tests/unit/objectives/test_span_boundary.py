@@ -48,8 +48,9 @@ def test_targets_are_the_tokens_between_the_boundaries() -> None:
 
 
 @torch.no_grad()
-def test_head_is_two_layers_on_boundaries_and_offset() -> None:
-    recipe = toy("spanbert")
+@pytest.mark.parametrize("embeddings", ["{kind: tokens}", "{kind: factorised, width: 16}"])
+def test_head_is_two_layers_on_boundaries_and_offset(embeddings: str) -> None:
+    recipe = toy("spanbert", f"encoder.embeddings={embeddings}")
     model = Model.build(recipe, TOY_VOCAB_SIZE)
     randomise(model, 0.3)
     batch = DeviceBatch(toy_arrays(recipe, 0))

@@ -180,7 +180,7 @@ class _ContiguousPairSampler:
         high = np.searchsorted(self.boundaries, starts + self.num_pair, side="left")
         end, num_cuts = self.boundaries[high], high - low
         cut = integers(stream_key(self.rng_key, "part"), np.maximum(num_cuts, 1), epoch, index)
-        ends = np.where(num_cuts > 0, self.boundaries[np.minimum(low + cut, high)], end)
+        ends = self.boundaries[low + cut]
         coin = uniform(stream_key(self.rng_key, "relation"), epoch, index)
         is_next = (coin < self.next_fraction) & (num_cuts > 0)
         first_lengths = ends - starts
