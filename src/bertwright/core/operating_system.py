@@ -86,6 +86,22 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def reserve_space(file: Path) -> None:
+    """Reserve the space of a sparse file, which ``open_memmap`` creates.
+
+    Otherwise a full disk would kill the process that writes to the map. Errors: OSError if there is
+    not enough space.
+    """
+    size = file.stat().st_size
+    with open(file, "rb+") as opened:
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(opened.fileno(), 0, size)
+            return
+        while block := opened.read(1 << 20):
+            opened.seek(-len(block), os.SEEK_CUR)
+            opened.write(block)
+
+
 def rename_folder(folder: Path, target: Path) -> None:
     """Rename a folder; an empty one of the new name is replaced."""
     if IS_WINDOWS and target.is_dir():

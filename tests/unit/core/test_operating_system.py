@@ -60,6 +60,18 @@ def test_every_module_is_imported_without_unix() -> None:
     assert int(process.stdout) > 300
 
 
+@pytest.mark.linux
+def test_the_space_of_a_sparse_file_is_reserved(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    with open(file, "wb") as opened:
+        opened.write(b"header")
+        opened.truncate(1 << 20)
+    assert file.stat().st_blocks * 512 < 1 << 20
+    operating_system.reserve_space(file)
+    assert file.stat().st_blocks * 512 >= 1 << 20
+    assert file.read_bytes() == b"header".ljust(1 << 20, b"\0")
+
+
 class FakeLocks:
     """The locks of Windows: of bytes of open files, refused to others with OSError."""
 

@@ -69,7 +69,7 @@ def test_a_graph_finds_nearly_all_neighbours_and_is_reproducible(
     for name in ("first", "second"):
         (folder := tmp_path / name).mkdir()
         graphs.append(open_segment(folder, "dense", vectors, NUM_TEXTS, vector_type=vector_type))
-        assert [file.name for file in folder.iterdir()] == [dense.GRAPH_FILE]
+        assert {file.name for file in folder.iterdir()} == {dense.GRAPH_FILE, dense.COPIES_FILE}
     files = [(tmp_path / name / dense.GRAPH_FILE).read_bytes() for name in ("first", "second")]
     assert files[0] == files[1]
     num_equal = [
@@ -77,6 +77,34 @@ def test_a_graph_finds_nearly_all_neighbours_and_is_reproducible(
         for a, b in zip(exact.rank(queries, TOP), graphs[0].rank(queries, TOP), strict=True)
     ]
     assert sum(num_equal) >= 0.95 * TOP * len(queries)
+
+
+def test_a_graph_with_equal_vectors_finds_them_and_all_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(2)
+    vectors = rng.normal(size=(NUM_TEXTS, WIDTH)).astype(np.float32)
+    vectors[1::2] = vectors[5]
+    vectors[40:44] = vectors[0]
+    queries = np.concatenate((vectors[:12:2], vectors[5:6]))
+    exact = open_segment(tmp_path, "dense", vectors, NUM_TEXTS)
+    monkeypatch.setattr(dense, "MIN_GRAPH_TEXTS", NUM_TEXTS)
+    (folder := tmp_path / "graph").mkdir()
+    graph = open_segment(folder, "dense", vectors, NUM_TEXTS)
+    for top in (1, TOP, NUM_TEXTS):
+        rankings = zip(exact.rank(queries, top), graph.rank(queries, top), strict=True)
+        for expected, ranking in rankings:
+            np.testing.assert_allclose(ranking.scores, expected.scores, atol=2e-3)
+            assert len(set(ranking.positions.tolist())) == top
+    copies = graph.rank(vectors[5:6], 400)[0].positions[:148].tolist()
+    assert copies == [n for n in range(1, NUM_TEXTS, 2) if n not in (41, 43)]
+
+
+def test_vectors_with_equal_hashes_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "_hash_rows", lambda rows: np.zeros(len(rows), np.uint64))
+    monkeypatch.setattr(dense, "GRAPH_BATCH", 2)
+    vectors = np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0], [2.0, 0.0], [0.0, 1.0]], np.float16)
+    assert dense.find_copies(vectors).tolist() == [[0, 2], [0, 4]]
 
 
 @pytest.mark.parametrize("vector_type", VECTOR_TYPES)

@@ -18,6 +18,7 @@ from bertwright.analysis.core.activations import activation_batches
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.texts import SentenceWords, encode_sentences, texts_digest
 from bertwright.core.files import atomic_file
+from bertwright.core.operating_system import reserve_space
 
 WORD_STATE_TAPS = ("embeddings.output", "blocks.*.residual")
 
@@ -75,6 +76,7 @@ def compute_word_states(inputs: AnalysisInput) -> WordStates:
         return WordStates(cached, text_ids, words)
     with atomic_file(file) as temporary:
         mapped = np.lib.format.open_memmap(temporary, "w+", np.float32, shape)
+        reserve_space(temporary)
         _write_word_states(inputs, mapped)
         mapped.flush()
     return WordStates(np.load(file, mmap_mode="r"), text_ids, words)

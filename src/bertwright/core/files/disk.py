@@ -33,8 +33,8 @@ def explain_full_disk(path: Path) -> Generator[None]:
 
 def _errno_in_message(error: Exception) -> int | None:
     """Return the errno that a library states in its message; None if there is none."""
-    if re.fullmatch(r"\d+ requested and \d+ written", str(error)):
-        return errno.ENOSPC
+    if re.fullmatch(r"\d+ requested and \d+ written|Failed to serialize into stream", str(error)):
+        return errno.ENOSPC  # NumPy and usearch state no number
     number = re.search(r"os error (\d+)", str(error))
     return int(number[1]) if number else None
 
