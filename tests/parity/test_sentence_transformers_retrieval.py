@@ -1,11 +1,13 @@
 """Models for retrieval give the same in sentence-transformers: its other three model types."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import Tokenizer, WordPieceConfig
@@ -67,6 +69,29 @@ def test_sparse_encoders(
     assert abs(imported.encode_documents(DOCUMENTS) - documents).max() < 1e-5
     similarity = stock.similarity(*theirs).to_dense().numpy()
     np.testing.assert_allclose((queries @ documents.T).toarray(), similarity, rtol=1e-4)
+
+
+def test_static_queries_without_some_tokens_are_imported(
+    tmp_path: Path, wordpiece: Tokenizer
+) -> None:
+    model = retrieval_model(random_model("bert", wordpiece), kind="sparse", queries="static")
+    export_sentence_transformers(model, tmp_path / "export")
+    (file,) = (tmp_path / "export").glob("query*/model.safetensors")
+    weights = {"weight": load_file(file)["weight"]}
+    weights["weight"][::2] = 0
+    save_file(weights, file)
+    imported = load(tmp_path / "export", "float32")
+    imported.save(tmp_path / "imported")
+    queries = load(tmp_path / "imported", "float32").retrieval_encoder().encode_queries(QUERIES)
+    expected = model.retrieval_encoder().encode_queries(QUERIES).toarray()
+    expected[:, ::2] = 0
+    np.testing.assert_allclose(queries.toarray(), expected, atol=1e-5)
+    router = tmp_path / "export" / "router_config.json"
+    content = json.loads(router.read_text())
+    content["types"].popitem()
+    router.write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"router_config\.json does not describe its modules"):
+        load(tmp_path / "export")
 
 
 @pytest.mark.parametrize("system", ["bert with marks", "modern", "roberta"])

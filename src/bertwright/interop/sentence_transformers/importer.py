@@ -28,6 +28,7 @@ from bertwright.recipes import SentenceVectorSettings
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.heads.default_head import default_head
+from bertwright.tasks.heads.text_vectors import log_token_weights
 from bertwright.tasks.outputs import LateInteractionOutput, SparseOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_metadata import num_outputs
@@ -89,7 +90,7 @@ def _load_sparse_encoder(
         weights = read_tensors(queries[0].folder / WEIGHTS_FILE)["weight"].float()
         if bool((weights < 0).any()):
             raise _unsupported_error(queries[0].folder, "has negative weights of tokens")
-        new_tensors["head.classifier.log_weights"] = weights.log()
+        new_tensors["head.classifier.log_weights"] = log_token_weights(weights)
     return _build_model(source, output_type, new_tensors, precision)
 
 
@@ -152,10 +153,15 @@ def _read_routes(folder: Path) -> dict[str, list[ModuleFolder]]:
     if not router:
         modules = json.loads(read_text(folder / MODULES_FILE))
         return {"document": [_module(m["type"], folder / m.get("path", "")) for m in modules]}
-    return {
-        route: [_module(router["types"][name], folder / name) for name in names]
-        for route, names in router["structure"].items()
-    }
+    try:
+        return {
+            route: [_module(router["types"][name], folder / name) for name in names]
+            for route, names in router["structure"].items()
+        }
+    except (KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f"{folder / ROUTER_FILE} does not describe its modules ({error}): download it again"
+        ) from error
 
 
 def _module(class_name: str, folder: Path) -> ModuleFolder:

@@ -52,8 +52,17 @@ class TextVectorHead(TaskHead, ABC):
         """Map hidden states (B, L, W) of texts to their representations, float32."""
 
 
+MIN_LOG_WEIGHT = -128.0
+"""Logarithm of a weight of 0: its exponential is 0 in float32."""
+
+
+def log_token_weights(weights: Tensor) -> Tensor:
+    """Return the logarithms of weights (V,), none below 0."""
+    return weights.log().clamp(min=MIN_LOG_WEIGHT)
+
+
 class StaticTokenWeights(nn.Module):
-    """A positive weight for every token, which does not depend on the text.
+    """A weight for every token, 0 or more, which does not depend on the text.
 
     The logarithm of each weight is trained, so that weights stay positive and a step changes all of
     them by similar factors.
@@ -67,8 +76,8 @@ class StaticTokenWeights(nn.Module):
 
     @torch.no_grad()
     def set_weights(self, weights: Tensor) -> None:
-        """Set the weights (V,), all above 0."""
-        self.log_weights.copy_(weights.log())
+        """Set the weights (V,), none below 0."""
+        self.log_weights.copy_(log_token_weights(weights))
 
     @property
     def weights(self) -> Tensor:
