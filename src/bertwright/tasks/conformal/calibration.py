@@ -183,7 +183,7 @@ def labelled_scores(
             correct.append(float("inf") if target is None else float(decision[target]))
         example_numbers += [index] * len(scores)
         all_scores += scores
-        if output_type.level != "token":
+        if not isinstance(predictions[index].value, tuple):
             predicted = decision_index(predictions[index], model)
             confidences.append(float(probabilities[0][predicted]))
             is_correct.append(predicted == targets[0])

@@ -15,6 +15,7 @@ from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.examples import TaskExample
 from bertwright.tasks.outputs import (
     ClassificationOutput,
+    ClozeOutput,
     MultiLabelOutput,
     MultipleChoiceOutput,
     OutputType,
@@ -96,6 +97,14 @@ def test_withheld_predictions_are_the_least_confident(pretrained: Pretrained) ->
     assert model.predict(TEXTS)[0].abstains is None
 
 
+def test_a_cloze_abstains(pretrained: Pretrained) -> None:
+    words = {"old": "old", "new": "new"}
+    model = fine_tuned(pretrained, ClozeOutput(words=words), classes())
+    model.conformal = labelled_scores(model, classes()).calibrate()
+    predictions = model.predict(TEXTS, max_risk=0.5)
+    assert all(p.abstains is not None for p in predictions)
+
+
 def test_what_is_not_guaranteed_is_refused(pretrained: Pretrained) -> None:
     data = classes()
     model = fine_tuned(pretrained, ClassificationOutput(), data)
@@ -129,6 +138,10 @@ def test_the_command_line_calibrates_and_predicts(pretrained: Pretrained, tmp_pa
     finetune(pretrained(), task, output=tmp_path / "model", **settings)
 
     model, texts = str(tmp_path / "model"), str(data)
+    (tmp_path / "other").mkdir()
+    with pytest.raises(UserError, match=r"has no task\.json, into which calibrate writes"):
+        invoke_json("calibrate", str(tmp_path / "other"), "--data", texts)
+    assert not any((tmp_path / "other").iterdir())
     summary = invoke_json("calibrate", model, "--data", texts)
     assert summary["examples"] == 32
     assert summary["mean_set_sizes"]["0.8"] <= summary["mean_set_sizes"]["0.95"] <= 2

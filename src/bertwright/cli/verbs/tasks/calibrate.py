@@ -44,6 +44,11 @@ def calibrate(
             f"{model} is no folder, and calibrate changes the folder of a model: download {model} "
             f"into one first"
         )
+    if not (model / TASK_FILE).is_file():
+        raise UserError(
+            f"{model} has no {TASK_FILE}, into which calibrate writes: name a model folder of "
+            f"finetune, or convert a Hugging Face folder with 'bertwright import {model} -o DIR'"
+        )
     loaded = load_fine_tuned(model, needs_head_for="calibrate")
     scores = labelled_scores(loaded, task_examples(loaded.task, data), method)
     loaded.conformal = scores.calibrate()
