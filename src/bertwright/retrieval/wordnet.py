@@ -7,7 +7,7 @@ from zlib import crc32
 
 from bertwright.core.errors import UserError
 from bertwright.data.readers.identified_texts import IdentifiedText
-from bertwright.data.readers.text_lines import parse_json_object, read_located_lines
+from bertwright.data.readers.text_lines import parse_json_object, read_located_lines, require_key
 from bertwright.retrieval.evaluation import JudgedQuery, RetrievalTask
 
 SYNSETS_FILE = "synsets.jsonl.gz"
@@ -20,7 +20,14 @@ def load_synsets(folder: Path) -> list[dict[str, Any]]:
     file = folder / SYNSETS_FILE
     if not file.is_file():
         raise UserError(f"{folder} holds no {SYNSETS_FILE}: name the folder of WordNet with --data")
-    return [parse_json_object(location, line) for location, line in read_located_lines(file)]
+    return [_parse_synset(location, line) for location, line in read_located_lines(file)]
+
+
+def _parse_synset(location: str, line: str) -> dict[str, Any]:
+    synset = parse_json_object(location, line)
+    for key, kind in (("id", str), ("gloss", str), ("words", list), ("examples", list)):
+        require_key(location, synset, key, kind)
+    return synset
 
 
 def retrieval_tasks(synsets: Iterable[dict[str, Any]], num_queries: int) -> list[RetrievalTask]:

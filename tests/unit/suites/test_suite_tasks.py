@@ -1,5 +1,7 @@
 """Kinds of tasks in a suite: what they read, and that scores are those of independent sums."""
 
+import gzip
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -9,7 +11,9 @@ from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
+from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
+from bertwright.retrieval.wordnet import load_synsets
 from bertwright.suites.suite import EvaluationSuite
 from bertwright.suites.tasks import PreparedTask
 from bertwright.suites.tasks import probe as probes
@@ -121,3 +125,15 @@ def test_probe_selects_its_penalty_by_cross_validation() -> None:
     assert {*fit_probe(noise, rare).predict(noise)} == {"0"}
     assert {*fit_probe(noise, rare, "matthews").predict(noise)} == {"0", "1"}
     assert fit_probe(noise[:3], ["a", "a", "b"]).predict(noise[:3]).tolist() == ["a", "a", "b"]
+    with pytest.raises(UserError, match="have the class 'a': raise train_examples"):
+        fit_probe(noise[:2], ["a", "a"])
+
+
+@pytest.mark.parametrize("key", ["id", "words", "gloss", "examples"])
+def test_a_damaged_synset_is_named(tmp_path: Path, key: str) -> None:
+    synset = {"id": "1", "words": ["oak"], "gloss": "a tree", "examples": []}
+    del synset[key]
+    with gzip.open(tmp_path / "synsets.jsonl.gz", "wt") as stream:
+        stream.write(json.dumps(synset))
+    with pytest.raises(UserError, match=rf"line 1: no key '{key}'"):
+        load_synsets(tmp_path)

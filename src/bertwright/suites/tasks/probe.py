@@ -88,8 +88,14 @@ def fit_probe(features: FloatMatrix, labels: Sequence[str], metric: str = "") ->
     """Return logistic regression on standardised features.
 
     Cross-validation selects C by the log loss, or by a metric that counts rare classes as much as
-    frequent ones: the lowest loss may be that of always predicting the most frequent class.
+    frequent ones: the lowest loss may be that of always predicting the most frequent class. Errors:
+    UserError if all labels are equal.
     """
+    if len(set(labels)) == 1:
+        raise UserError(
+            f"all {len(labels)} training examples of the probe have the class {labels[0]!r}: raise "
+            f"train_examples"
+        )
     from sklearn.linear_model import LogisticRegression
     from sklearn.model_selection import GridSearchCV, StratifiedKFold
     from sklearn.pipeline import make_pipeline
