@@ -4,6 +4,7 @@
 other, and ``en,de=TABLE`` is a table with a column (or key) for each language.
 """
 
+import glob
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -34,7 +35,8 @@ def parse_input_languages(argument: str) -> tuple[tuple[str, ...], list[str]]:
     Errors: UserError for an invalid code, and for two codes with the wrong number of files.
     """
     stated, equals, path = argument.partition("=")
-    if not equals or "/" in stated or Path(argument).exists():
+    is_file = Path(argument).exists() or next(glob.iglob(argument, recursive=True), None)
+    if not equals or "/" in stated or is_file:
         return (), [argument]
     codes = tuple(language_code(code, argument) for code in stated.split(","))
     if len(codes) == 1:

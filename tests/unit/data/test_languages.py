@@ -100,6 +100,9 @@ def test_file_name_with_an_equals_sign(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     Path("a=b.txt").write_text("text")
     assert read("a=b.txt") == [Document("text")]
+    Path("year=2020").mkdir()
+    Path("year=2020/a.txt").write_text("text")
+    assert read("year=2020/*.txt") == [Document("text")]
 
 
 def test_empty_translations_are_counted(tmp_path: Path) -> None:

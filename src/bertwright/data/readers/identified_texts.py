@@ -1,12 +1,14 @@
 """Texts with an id and perhaps a title: one per line of plain text, or per row of a table."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import takewhile
 from typing import Any
 
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
+from bertwright.core.files import printable_name
 from bertwright.data.document import ReadCounts
 from bertwright.data.readers.sources import TextSource
 from bertwright.data.readers.streams import decode_text, read_bytes, split_lines
@@ -46,13 +48,13 @@ def read_identified_texts(
     """Yield the texts of all sources in order, in bounded memory; empty ones are left out.
 
     The id is that of the column ``id``, or else the file's name with the number of the line or row,
-    such as ``news.txt:17``; the title is that of the column ``title``.
+    such as ``news.txt:17``; the title is that of the column ``title``. Files of the same name have
+    the folders, too, in which they differ.
     Errors: UserError for translations, which are two texts.
     """
-    for source in sources:
+    for source, name in zip(sources, _distinct_names(sources), strict=True):
         if source.translation_path is not None or len(source.languages) == 2:
             raise UserError(f"{source.name} holds translations: name the file of one language")
-        name = Path(source.name).name
         rows = (
             _read_lines(source, counts) if source.format == "txt" else _read_table(source, counts)
         )
@@ -64,6 +66,16 @@ def read_identified_texts(
             identifier = _as_text(id_value, ID_COLUMN, location) or f"{name}:{number}"
             title = _as_text(title, TITLE_COLUMN, location).strip()
             yield IdentifiedText(identifier, text.strip(), title or None)
+
+
+def _distinct_names(sources: Sequence[TextSource]) -> list[str]:
+    """Return the name of each file, or the end of its path where several have the same name."""
+    paths = [printable_name(source.name).split("/") for source in sources]
+    num_files = Counter(path[-1] for path in paths)
+    repeated = [path[:-1] for path in paths if num_files[path[-1]] > 1]
+    levels = zip(*repeated, strict=False)
+    num_common = len(list(takewhile(lambda folders: len(set(folders)) == 1, levels)))
+    return ["/".join(path[num_common if num_files[path[-1]] > 1 else -1 :]) for path in paths]
 
 
 _Row = tuple[str, Any, Any, Any]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
-from bertwright.core.files import require_file
-from bertwright.core.object_storage import find_files, storage_url
+from bertwright.core.files import file_digests, require_file
+from bertwright.core.object_storage import find_files, storage_url, storage_version
 from bertwright.data.document import ReadCounts
 from bertwright.data.hub.reference import HubDataset
 from bertwright.data.languages import parse_input_languages
@@ -130,6 +130,21 @@ def find_sources(
             sources.setdefault((name, None), source)
     require_languages(list(sources.values()))
     return list(sources.values())
+
+
+def content_version(source: TextSource) -> object:
+    """Return what changes with the content of a source: digests, or a commit on the Hub.
+
+    It is None for standard input.
+    """
+    if source.format == HUB_FORMAT:
+        from bertwright.data.hub.rows import find_commit
+
+        return find_commit(HubDataset.parse(source.name))
+    if source.name == STANDARD_INPUT:
+        return None
+    url = storage_url(source.name)
+    return file_digests(Path(source.name)) if url is None else storage_version(url)
 
 
 def _require_language_support(source: TextSource) -> None:

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import BinaryIO
 
 from bertwright.core.errors import UserError
+from bertwright.core.files import printable_name
 from bertwright.data.document import ReadCounts, split_long_line
 
 _BLOCK_BYTES = 1 << 18
@@ -53,7 +54,9 @@ def read_bytes(raw: BinaryIO, name: str, counts: ReadCounts) -> Iterator[bytes]:
     counts.files += 1
     counts.empty_files += size == 0
     counts.raw_bytes += size
-    counts.sources.append({"name": name, "bytes": size, "sha256": digest.hexdigest()})
+    counts.sources.append(
+        {"name": printable_name(name), "bytes": size, "sha256": digest.hexdigest()}
+    )
 
 
 def decode_text(blocks: Iterable[bytes], name: str, counts: ReadCounts) -> Iterator[str]:

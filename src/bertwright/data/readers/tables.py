@@ -263,7 +263,8 @@ def _read_hub(source: TextSource, counts: ReadCounts) -> Iterator[TableRow]:
 
     rows = open_split(HubDataset.parse(source.name), source.split)
     languages = source.languages if len(source.languages) == 2 else ()
-    columns = [name for name in (*source.columns, source.column) if name in rows.columns]
+    names = (*source.columns, source.column, *source.optional_columns)
+    columns = [name for name in names if name in rows.columns]
     _select_columns(
         dict.fromkeys(rows.columns) | dict.fromkeys(languages), source.name, source, rows.columns
     )

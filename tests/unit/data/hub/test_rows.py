@@ -12,6 +12,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.document import ReadCounts
 from bertwright.data.hub.reference import HubDataset
 from bertwright.data.hub.rows import open_split
+from bertwright.data.readers.identified_texts import IdentifiedText, read_identified_texts
 from bertwright.data.readers.sources import find_sources
 from bertwright.data.readers.tables import read_documents
 from hub_server import TOKEN, Hub
@@ -58,6 +59,13 @@ def test_rows_are_read_in_order_from_one_commit(dataset_hub: Hub) -> None:
     repository.commit({"data/train-0.jsonl": jsonl(7, 1).encode()})
     assert read("hf:me/text")[0] == ["Text 7."]
     assert len(read(f"hf:me/text@{source['name'].rpartition(' ')[2]}")[0]) == 5
+
+
+def test_ids_and_titles_are_read(dataset_hub: Hub) -> None:
+    row = {"text": "A text.", "id": "a", "title": "Its title"}
+    dataset_hub.add("me/titles", {"train.jsonl": json.dumps(row)}, "dataset")
+    texts = read_identified_texts(find_sources(["hf:me/titles"]), ReadCounts())
+    assert list(texts) == [IdentifiedText("a", "A text.", "Its title")]
 
 
 def test_parquet_is_streamed_by_configuration_and_split(dataset_hub: Hub) -> None:

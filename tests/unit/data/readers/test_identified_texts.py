@@ -3,12 +3,13 @@
 import json
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from bertwright.core.errors import UserError
 from bertwright.data.document import ReadCounts
 from bertwright.data.readers.identified_texts import IdentifiedText, read_identified_texts
-from bertwright.data.readers.sources import find_sources
+from bertwright.data.readers.sources import content_version, find_sources
 
 ROWS = [
     {"id": "a", "text": "First text.", "title": "One"},
@@ -80,3 +81,24 @@ def test_unusable_rows_are_named(tmp_path: Path) -> None:
     (tmp_path / "en.txt").write_text("one\n")
     with pytest.raises(UserError, match="holds translations"):
         read(f"en,de={tmp_path}/en.txt,{tmp_path}/de.txt")
+
+
+def test_files_of_the_same_name_have_the_folders_in_which_they_differ(tmp_path: Path) -> None:
+    for name in ("x/a/notes.txt", "x/b/notes.txt", "x/b/other.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("text\n")
+    ids = [text.id for text in read(tmp_path)]
+    assert ids == ["a/notes.txt:1", "b/notes.txt:1", "other.txt:1"]
+
+
+def test_the_version_of_a_source_changes_with_its_content(tmp_path: Path) -> None:
+    memory = fsspec.filesystem("memory")
+    file, url = tmp_path / "t.txt", "memory://versions/t.txt"
+    versions = []
+    for content in (b"first", b"other"):
+        file.write_bytes(content)
+        memory.pipe("/versions/t.txt", content)
+        versions.append([content_version(s) for s in find_sources([file, url])])
+    for before, after in zip(*versions, strict=True):
+        assert before
+        assert before != after

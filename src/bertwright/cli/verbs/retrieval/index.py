@@ -97,10 +97,9 @@ def index(
     answering from its former texts.
     """
     from bertwright.core.errors import UserError
-    from bertwright.core.files import file_digests
     from bertwright.data.document import ReadCounts
     from bertwright.data.readers.identified_texts import read_identified_texts
-    from bertwright.data.readers.sources import STANDARD_INPUT, find_sources
+    from bertwright.data.readers.sources import STANDARD_INPUT, content_version, find_sources
     from bertwright.retrieval.search_index import SearchIndex
 
     settings_options = ("vector_type", "dimensions", "exact", "stop_words", "chunk_tokens")
@@ -108,10 +107,9 @@ def index(
         refuse_options(context, "--add keeps the settings of the index", "kind", *settings_options)
     counts = ReadCounts()
     sources = find_sources(texts, column, format, counts)
-    names = [source.name for source in sources]
-    if resume and STANDARD_INPUT in names:
+    if resume and any(source.name == STANDARD_INPUT for source in sources):
         raise UserError("--resume reads the texts again, and standard input is gone: name a file")
-    files = [Path(name) for name in names if name != STANDARD_INPUT]
+    versions = [(source.name, source.format, content_version(source)) for source in sources]
     settings = {name: value for name, value in context.params.items() if name in settings_options}
     built = SearchIndex.build(
         read_identified_texts(sources, counts),
@@ -121,7 +119,7 @@ def index(
         precision=precision,
         add=add,
         resume=resume,
-        provenance={"text": json.dumps([column, *map(file_digests, files)])},
+        provenance={"text": json.dumps([column, versions])},
         log=log,
         **({} if add else settings),
     )
