@@ -1,6 +1,7 @@
 """Exit codes and messages when a command line ends with an error."""
 
 import errno
+import io
 import os
 import re
 import sys
@@ -30,6 +31,9 @@ def run_app(app: typer.Typer, program: str = "bertwright") -> None:
     sys.stdin = sys.stdin or os.fdopen(os.open(os.devnull, os.O_RDONLY))
     sys.stdout = sys.stdout or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
     sys.stderr = sys.stderr or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Arguments and names of files may hold bytes that are not UTF-8.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         try:
             exit_code = app(standalone_mode=False)

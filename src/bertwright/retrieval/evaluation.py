@@ -94,14 +94,15 @@ def read_judged_queries(file: Path, column: str, format: str | None) -> Iterator
         for location, (text, *_, relevant) in read_rows(table, ReadCounts()):
             if not isinstance(text, str) or not text.strip():
                 raise UserError(f"{location}: {column!r} is not a text: {quote(text)}")
-            yield JudgedQuery(text.strip(), _parse_ids(relevant, location))
+            is_separated = source.format in ("csv", "tsv")
+            yield JudgedQuery(text.strip(), _parse_ids(relevant, is_separated, location))
 
 
-def _parse_ids(value: Any, location: str) -> frozenset[str]:
+def _parse_ids(value: Any, is_separated: bool, location: str) -> frozenset[str]:
     if value is None:
         raise UserError(f"{location}: no column {RELEVANT_COLUMN!r} with ids of relevant texts")
-    items: Any = value.split() if isinstance(value, str) else value
-    items = [items] if isinstance(items, int) else items
+    items: Any = value.split() if isinstance(value, str) and is_separated else value
+    items = [items] if isinstance(items, int) or (isinstance(items, str) and items) else items
     if not isinstance(items, list) or not items or not all(isinstance(i, str | int) for i in items):
         raise UserError(f"{location}: {RELEVANT_COLUMN!r} is not a list of ids: {quote(value)}")
     return frozenset(map(str, items))

@@ -1,6 +1,8 @@
 """``bertwright index`` and ``bertwright search`` on the command line."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -67,6 +69,36 @@ def test_files_of_queries_give_a_line_or_a_score_each(work: Path, tmp_path: Path
     assert scores["queries"] == 4
     assert scores["ndcg@10"] == {"mean": 1, "interval": [1, 1]}
     assert "no text shares a word" in invoke("search", index, "zebra").stdout
+    (tmp_path / "one.jsonl").write_text(json.dumps({"text": TEXTS[0], "relevant": "t0"}))
+    (tmp_path / "none.jsonl").touch()
+    scores = invoke_json("search", index, "--queries", tmp_path / "one.jsonl", "--evaluate")
+    assert scores["ndcg@10"] == {"mean": 1, "interval": None}
+    with pytest.raises(UserError, match=r"none\.jsonl holds no queries"):
+        invoke("search", index, "--queries", tmp_path / "none.jsonl", "--evaluate")
+
+
+def test_long_texts_are_shown_up_to_a_space_if_there_is_one(tmp_path: Path) -> None:
+    unspaced = "bird" + "\u9ce5" * 300
+    (tmp_path / "long.txt").write_text(f"bird {'word ' * 40}\n\n{unspaced}\n", encoding="utf-8")
+    invoke("index", tmp_path / "long.txt", "-o", tmp_path / "index", "--kind", "bm25")
+    for query, beginning in (("bird", "bird word"), (unspaced, unspaced[:50])):
+        (line,) = invoke("search", tmp_path / "index", query, "-n", 1).stdout.splitlines()
+        assert f"  {beginning}" in line
+        assert line.endswith(" ...")
+
+
+@pytest.mark.linux
+def test_bytes_that_are_not_utf8_are_escaped(tmp_path: Path) -> None:
+    names = [os.fsencode(tmp_path) + b"/caf\xe9.txt", os.fsencode(tmp_path / "index")]
+    with open(names[0], "w") as file:
+        file.write("a red bird\n")
+    program = [sys.executable, "-m", "bertwright"]
+    index = [*program, "index", names[0], "-o", names[1], "--kind", "bm25"]
+    subprocess.run(index, check=True, capture_output=True)
+    search = [*program, "search", names[1], b"caf\xe9", "bird"]
+    shown = subprocess.run(search, check=True, capture_output=True).stdout.decode()
+    assert shown.startswith("caf\\udce9\n")
+    assert "  caf\\xe9.txt:1  a red bird" in shown
 
 
 def test_a_cross_encoder_sorts_the_texts_again(work: Path, tmp_path: Path) -> None:

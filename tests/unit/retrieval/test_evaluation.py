@@ -39,6 +39,9 @@ def test_intervals_are_over_queries() -> None:
 def test_judged_queries_are_read_from_tables(tmp_path: Path) -> None:
     rows = [{"text": "one", "relevant": ["a", 2]}, {"text": "two", "relevant": "b"}]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "spaces.jsonl").write_text(json.dumps({"text": "one", "relevant": "doc 1"}))
+    (query,) = read_judged_queries(tmp_path / "spaces.jsonl", "text", None)
+    assert query.relevant == {"doc 1"}
     (tmp_path / "q.tsv").write_text("relevant\ttext\na 2\tone\nb\ttwo\n")
     expected = [JudgedQuery("one", frozenset({"a", "2"})), JudgedQuery("two", frozenset({"b"}))]
     for name in ("q.jsonl", "q.tsv"):
@@ -46,6 +49,7 @@ def test_judged_queries_are_read_from_tables(tmp_path: Path) -> None:
     for content, message in (
         ({"text": "one"}, "line 1: no column 'relevant' with ids"),
         ({"text": "one", "relevant": 0.5}, "line 1: 'relevant' is not a list of ids: 0.5"),
+        ({"text": "one", "relevant": ""}, "line 1: 'relevant' is not a list of ids: ''"),
         ({"text": "", "relevant": "a"}, "line 1: 'text' is not a text"),
     ):
         (tmp_path / "bad.jsonl").write_text(json.dumps(content) + "\n")

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from textwrap import shorten
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -126,7 +125,9 @@ def _read_queries(file: Path, column: str, format: str | None) -> Iterator[str]:
 def _evaluate(
     index: "SearchIndex", find: Any, file: Path, column: str, format: str | None
 ) -> dict[str, Any]:
+    from bertwright.core.errors import UserError
     from bertwright.retrieval.evaluation import DEPTH, ranking_scores, read_judged_queries
+    from bertwright.tasks.evaluation.bootstrap import finite_bounds
 
     judged = read_judged_queries(file, column, format)
     rankings: list[list[str]] = []
@@ -137,12 +138,14 @@ def _evaluate(
             list(dict.fromkeys(h.id for h in hits)) for hits in find([q.text for q in batch], DEPTH)
         ]
         relevant += [query.relevant for query in batch]
+    if not rankings:
+        raise UserError(f"{file} holds no queries: write one in each row, with its relevant texts")
     scores = ranking_scores(rankings, relevant)
     return {
         "queries": len(rankings),
         "texts": index.manifest.num_texts,
         **{
-            name: {"mean": interval.value, "interval": [interval.low, interval.high]}
+            name: {"mean": interval.value, "interval": finite_bounds(interval)}
             for name, interval in scores.items()
         },
     }
@@ -153,6 +156,14 @@ def _as_dict(query: str, hits: "list[SearchHit]") -> dict[str, Any]:
     return {"query": query, "hits": [{k: v for k, v in hit if v is not None} for hit in fields]}
 
 
+def _shortened(text: str) -> str:
+    """Return the beginning of a text that is too long, up to a space if there is one."""
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    beginning = text[: SHOWN_CHARACTERS - 4]
+    return f"{beginning.rpartition(' ')[0] or beginning} ..."
+
+
 def _result_lines(results: Sequence[dict[str, Any]]) -> Iterator[str]:
     for number, result in enumerate(results):
         if len(results) > 1:
@@ -160,7 +171,7 @@ def _result_lines(results: Sequence[dict[str, Any]]) -> Iterator[str]:
             yield result["query"]
         for hit in result["hits"]:
             content = f"{hit['title']}: {hit['text']}" if "title" in hit else hit["text"]
-            text = shorten(content, SHOWN_CHARACTERS, placeholder=" ...")
+            text = _shortened(" ".join(content.split()))
             span = f" [{hit['start']}:{hit['stop']}]" if "start" in hit else ""
             yield f"{hit['score']:8.4f}  {hit['id']}{span}  {text}"
         if not result["hits"]:
