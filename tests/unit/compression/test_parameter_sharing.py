@@ -89,6 +89,12 @@ def test_embeddings_are_reduced_to_a_width_of_at_least_two(pretrained: Pretraine
             factorise_embeddings(model.model, width)
 
 
+@pytest.mark.parametrize("change", ["embeddings.scaled=true", "embeddings.query_vector=true"])
+def test_embeddings_that_are_no_sum_of_tables_are_refused(change: str) -> None:
+    with pytest.raises(UserError, match="only embeddings that are a sum of learned tables"):
+        factorise_embeddings(random_model("bert", f"encoder.{change}"), 8)
+
+
 @pytest.mark.parametrize(
     ("system", "sharing", "message"),
     [

@@ -40,15 +40,17 @@ def test_whitened_vectors_are_uncorrelated(model: TextModel) -> None:
     assert (whitened.num_texts, whitened.explained_variance) == (len(TEXTS), pytest.approx(1.0))
 
 
-def test_the_directions_of_largest_variance_are_kept(model: TextModel) -> None:
-    whitened = whiten(model, TEXTS, 6)
+@pytest.mark.parametrize("width", [1, 6])
+def test_the_directions_of_largest_variance_are_kept(model: TextModel, width: int) -> None:
+    whitened = whiten(model, TEXTS, width)
     vectors, original = whitened.model.embed(TEXTS), model.embed(TEXTS).astype(np.float64)
     centred = original - original.mean(0)
     _, scales, directions = np.linalg.svd(centred, full_matrices=False)
-    expected = centred @ directions[:6].T / (scales[:6] / len(TEXTS) ** 0.5)
+    expected = centred @ directions[:width].T / (scales[:width] / len(TEXTS) ** 0.5)
     # A direction has no sign.
     np.testing.assert_allclose(np.abs(vectors), np.abs(expected), atol=2e-3)
-    assert whitened.explained_variance == pytest.approx((scales[:6] ** 2).sum() / (scales**2).sum())
+    explained = (scales[:width] ** 2).sum() / (scales**2).sum()
+    assert whitened.explained_variance == pytest.approx(explained)
 
 
 def test_texts_are_read_in_batches(model: TextModel, monkeypatch: pytest.MonkeyPatch) -> None:

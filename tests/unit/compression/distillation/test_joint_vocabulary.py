@@ -208,6 +208,18 @@ def test_mixed_sequences_are_the_same_text(few: Dataset, teacher: TextModel) -> 
     assert min(num_words) > 0.3 * sum(num_words)
 
 
+def test_rows_without_a_token_are_not_drawn(few: Dataset, teacher: TextModel) -> None:
+    size = teacher.tokenizer.vocab_size
+    recipe = fit_recipe_to_data(small("bert", *BERT), few)
+    padded = TextModel(Model.build(recipe, size + 500), teacher.tokenizer, "float32")
+    corruption = "objectives.masked.corruption={mask: 0, random: 1, keep: 0}"
+    (batch,) = Step(few, padded, joint_recipe(), corruption).teacher_batches
+    is_changed = unmask(batch, "masked").token_ids != batch.token_ids
+    drawn = batch.token_ids[is_changed]
+    assert len(drawn) > 20
+    assert not ((drawn >= size) & (drawn < size + 500)).any()
+
+
 def test_masked_tokens_are_restored(few: Dataset, teacher: TextModel) -> None:
     (batch,) = Step(few, teacher, joint_recipe()).plain.micro_batches
     targets, text = batch.targets["masked"], unmask(batch, "masked")
@@ -337,6 +349,17 @@ def test_all_layers_share_their_projections() -> None:
         assert lengths.mean().item() == pytest.approx(1.0, rel=0.25)
     projections().backward()
     assert all(p.grad.any() for p in projections.parameters())
+
+
+def test_rows_and_columns_have_projections_of_their_own() -> None:
+    small, large = torch.randn(4, 6), torch.randn(8, 10)
+    projections = SharedProjections({"matrix": (small, 1)}, {"matrix": (large, 1)})
+    projections.init(0)
+    rows, columns = projections.rows["4-of-8"], projections.columns["6-of-10"]
+    assert len(list(projections.parameters())) == 2
+    down = rows @ large @ columns.T - small
+    up = rows.T @ small @ columns - large
+    torch.testing.assert_close(projections(), down.square().mean() + up.square().mean())
 
 
 def test_orthogonal_projections_have_no_distance() -> None:

@@ -28,6 +28,7 @@ from bertwright.compression.distillation.transfer.dataset import (
     TEXTS,
     TransferWriter,
 )
+from bertwright.compression.distillation.transfer.examples import from_json_line, to_json_line
 from bertwright.compression.method import CompressionMethod
 from bertwright.compression.pruning.layers import prune_layers
 from bertwright.core.errors import UserError
@@ -38,7 +39,7 @@ from bertwright.tasks.data import lazy_examples
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
-from bertwright.tasks.formats.examples import Example, TaskExample
+from bertwright.tasks.formats.examples import Example, TaggedSentence, TaskExample
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.task import Task
 from small_tasks import classes, numbers, pairs, questions, several_labels, tagged
@@ -218,6 +219,16 @@ def test_folders_are_named_by_all_that_copies_depend_on(pretrained, tmp_path: Pa
     unchanged = {replace(plain, seed=seed)._folder_name("task", None, "a") for seed in (0, 1)}
     assert len(unchanged) == 1
     assert unchanged != {plain._folder_name("task", None, "b")}
+
+
+def test_a_line_is_readable_and_read_again() -> None:
+    for example in (
+        Example("\u00e9t\u00e9", "\u96e8", label="\u00fc"),
+        TaggedSentence(("\u96e8",), ("N",)),
+    ):
+        line = to_json_line(example)
+        assert "\u96e8" in line
+        assert from_json_line(line) == example
 
 
 def test_outputs_of_other_texts_are_not_reused(pretrained, tmp_path: Path) -> None:

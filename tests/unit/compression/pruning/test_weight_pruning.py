@@ -219,6 +219,14 @@ def test_movement_starts_from_magnitudes_and_then_counts() -> None:
     assert not zero.init_scores(weight).any()
 
 
+def test_nothing_is_pruned_before_the_first_step() -> None:
+    weight = torch.randn(6, 5, generator=torch.Generator().manual_seed(0))
+    for kind in ("magnitude", "movement"):
+        gates = PruningGates(WeightPruning.parse(KINDS[kind]), {"w": weight.shape})
+        gates.init_parameters(0, {"w": weight})
+        assert torch.equal(gates({"w": weight})["w"], weight)
+
+
 @pytest.mark.parametrize("kind", TRAINED_SCORES)
 def test_scores_get_the_gradient_of_the_gates(kind: str) -> None:
     pruning = partly_pruned(kind)
