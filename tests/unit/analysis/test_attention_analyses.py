@@ -42,6 +42,20 @@ def test_neighbours_in_a_batch_change_nothing(kind: str) -> None:
         assert finding.value == pytest.approx(mean, rel=1e-9)
 
 
+def test_the_map_of_rollout_is_that_of_the_last_layer() -> None:
+    inputs = make_inputs()
+    (first,) = encode_texts(inputs.model, [Example(SENTENCES[0])])
+    model = inputs.model.text_model.model
+    with torch.no_grad(), model.record("blocks.*.attention.weights") as recorded:
+        model(torch.tensor([first.token_ids]))
+    product = torch.eye(len(first)).double()
+    for layer in range(inputs.model.num_layers):
+        weights = recorded[f"blocks.{layer}.attention.weights"][0].double().mean(0)
+        product = (weights + torch.eye(len(first))) / 2 @ product
+    rolled = Analysis.parse("attention-rollout").run(inputs).arrays["first_text"]
+    np.testing.assert_allclose(rolled, product.numpy(), atol=1e-5)
+
+
 def test_planted_weights_are_distributions_over_allowed_keys() -> None:
     allowed = torch.zeros(1, len(get_args(AttentionPointer)), 5, 5)
     allowed[..., :4] = 0.25

@@ -75,6 +75,13 @@ def test_rules_resolve_by_word_then_form_then_distance() -> None:
         assert {name: resolve(story, RESOLUTION_RULES[name]) for name in indices} == indices
 
 
+def test_a_sieve_reads_the_antecedent_and_then_the_anaphor() -> None:
+    story = make_story(("king", "man", 1), ("queen", "woman", 1), ("he", "man", 1))
+    first = story.antecedents[0]
+    assert resolve(story, [lambda mention, _: mention == first]) == 0
+    assert resolve(story, [lambda _, anaphor: anaphor == story.anaphor]) == 1
+
+
 def test_short_sequences_and_models_without_attention_are_not_analysed() -> None:
     analysis = Analysis.parse({"kind": "coreference", "num_stories": 20})
     changes = ("encoder.positions.size=16", "phases=[{length: 16, fraction: 1}]")

@@ -119,6 +119,12 @@ def test_a_cycle_is_no_noun_phrase() -> None:
     assert chunk_spans(cycle) == {(2, 3): "noun phrase"}
 
 
+def test_a_name_of_several_words_is_one_noun_phrase() -> None:
+    relations, tags = ("nsubj", "flat", "flat", "root"), ("PROPN", "PROPN", "PROPN", "VERB")
+    tree = DependencyTree(("Mary", "Ann", "Lee", "sings"), (3, 0, 0, -1), relations, tags)
+    assert chunk_spans(tree) == {(0, 3): "noun phrase", (3, 4): "verb group"}
+
+
 def test_spans_that_are_no_chunks_are_as_long_as_chunks(trees: list[DependencyTree]) -> None:
     for tree in trees:
         examples, chunks = chunk_examples(tree), chunk_spans(tree)

@@ -44,6 +44,7 @@ def test_order_matters_to_a_reader_of_the_first_word(
     model = small_model()
     result = Analysis.parse("malformed-input").run(AnalysisInput(model, encode_texts(model, TEXTS)))
     values = {finding.metric: finding.value for finding in result.findings}
+    assert {array.shape for array in result.arrays.values()} == {(len(TEXTS),)}
     # "lamp" is in two of six sentences, and four begin with "the".
     (chance,) = {f.baseline.value for f in result.findings if f.baseline is not None}
     assert chance == pytest.approx((1 / 3) ** 2 + (2 / 3) ** 2)

@@ -93,6 +93,7 @@ def test_sentiment_labels_are_known_names() -> None:
     assert sentiment_labels("reviews", ("Neg", "Pos")) == SentimentLabels("Pos", "Neg")
     assert sentiment_labels("sst-2", ("0", "1")) == SentimentLabels("1", "0")
     assert sentiment_labels("cola", ("0", "1")) is None
+    assert sentiment_labels("reviews", ("neg", "neutral")) is None
     assert split_text(join_parts([["a", "b"], ["c"]])) == [["a", "b"], ["c"]]
 
 
