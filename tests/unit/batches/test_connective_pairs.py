@@ -42,7 +42,11 @@ def data(request: pytest.FixtureRequest) -> Iterator[Dataset]:
         yield dataset
 
 
-def test_connectives_are_detected_with_every_tokenizer(data: Dataset) -> None:
+@pytest.mark.parametrize("block_size", [1, 2, 1000])
+def test_connectives_are_detected_with_every_tokenizer(
+    data: Dataset, block_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bertwright.batches.formats.connective_pairs._BLOCK_SIZE", block_size)
     split, tokenizer = data.split("train"), data.tokenizer
     source = ConnectedPair(length=64, connectives=CONNECTIVES).plan(
         split, tokenizer.special_tokens, 0

@@ -126,6 +126,8 @@ def test_partition_spends_the_budget_in_spans_of_the_mean():
 def test_infilling_keeps_order_and_predicts_everything(text, seed):
     batch = full_sentences(text)
     noised, targets = add_noise(Infilling(permuted=False), batch, seed)
+    is_special = np.isin(noised.token_ids, [CLS, SEP, PAD]) | (noised.token_ids == MASK)
+    assert np.array_equal(noised.is_special | (noised.token_ids == MASK), is_special)
     assert np.array_equal(targets.labels.reshape(batch.token_ids.shape), batch.token_ids)
     assert np.array_equal(targets.weights.reshape(batch.token_ids.shape) > 0, batch.is_real)
     for i in range(len(batch.token_ids)):

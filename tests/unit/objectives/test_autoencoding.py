@@ -11,9 +11,11 @@ from hypothesis import strategies as some
 from bertwright.batches.formats import InputFormat
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.errors import UserError
-from bertwright.objectives.autoencoding import repeat_text
+from bertwright.objectives.autoencoding import Autoencoding, repeat_text
 from bertwright.recipes import Recipe
+from bertwright.testing.toy import toy_sequences
 from numbered_text import SPECIALS, NumberedSplit, documents
+from toy_recipes import toy
 
 VOCABULARY = Vocabulary(1000, SPECIALS)
 
@@ -52,6 +54,14 @@ def test_first_text_is_repeated(text: Any, length: int, kind: str, has_documents
             == reversed_targets.labels[is_scored].tolist()
             == first[1:]
         )
+
+
+def test_the_cost_counts_the_targets_of_a_full_sequence() -> None:
+    batch = toy_sequences(toy("lstm-autoencoder"))
+    length = batch.token_ids.shape[1]
+    _, targets = repeat_text(batch, False, VOCABULARY)
+    num_targets = np.bincount(targets.positions[targets.weights > 0] // length)
+    assert Autoencoding().targets_per_token(length) * length == num_targets.max()
 
 
 def test_autoencoding_excludes_other_objectives() -> None:

@@ -48,6 +48,8 @@ def test_loss_compares_with_the_sample_only() -> None:
     head, table = build(12)
     labels, weights = torch.tensor([0, 7, 39, 7]), torch.tensor([1.0, 1.0, 0.5, 0.0])
     states = torch.randn(4, head.table.weight.shape[1])
+    # The first label has the largest logit.
+    states[0] = 9 * head.table.weight[0].detach()
     n = draws_for(12, VOCABULARY)
     sample = set(draw_negatives(n, VOCABULARY, RNG)[0].tolist())
     assert 3 < len(sample) < VOCABULARY
@@ -57,11 +59,13 @@ def test_loss_compares_with_the_sample_only() -> None:
         inclusion = 1 - (1 - p) ** n
         return head.table.weight[token] @ state + head.bias[token] - math.log(inclusion)
 
-    expected = torch.zeros(())
+    expected, num_expected = torch.zeros(()), 0.0
     for state, label, weight in zip(states, labels.tolist(), weights, strict=True):
         logits = torch.stack([logit(state, k) for k in (label, *(sample - {label}))])
         expected = expected - weight * logits.log_softmax(0)[0]
-    loss, _ = head.loss(states, table, labels, weights, RNG)
+        num_expected += float(weight) * (logits.argmax() == 0).item()
+    loss, num_correct = head.loss(states, table, labels, weights, RNG)
+    assert float(num_correct) == num_expected
     torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-4)
     # Other tokens have no gradient.
     loss.backward()

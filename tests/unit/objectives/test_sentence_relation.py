@@ -60,6 +60,10 @@ def test_labels_say_in_which_order_the_texts_stood(objective, second, label) -> 
     assert objective.num_classes(100) == len(second)
 
 
+def test_the_cost_counts_one_hidden_state_for_each_sequence() -> None:
+    assert SentenceOrder().states_per_token(24, {}) * 24 == 1
+
+
 def test_distance_of_sentences_is_adjacent_same_document_or_other() -> None:
     """Sun et al. 2019b, section 4.2.2: 0 for adjacent, 1 for one document, 2 for two documents."""
     second = {"next": 0.3, "same-document": 0.3, "random": 0.4}
