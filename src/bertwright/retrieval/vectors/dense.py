@@ -101,8 +101,8 @@ class DenseSegment(VectorSegment):
             matches = self._graph.search(vectors, min(top, len(self._graph)), threads=threads)
         by_query = [matches] if isinstance(matches, Matches) else matches
         return [
-            self._with_copies(found.keys.astype(np.int64), 1 - found.distances, top)
-            for found in by_query
+            self._with_copies(match.keys.astype(np.int64), 1 - match.distances, top)
+            for match in by_query
         ]
 
     def _with_copies(
