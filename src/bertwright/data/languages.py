@@ -35,8 +35,8 @@ def parse_input_languages(argument: str) -> tuple[tuple[str, ...], list[str]]:
     Errors: UserError for an invalid code, and for two codes with the wrong number of files.
     """
     stated, equals, path = argument.partition("=")
-    is_file = Path(argument).exists() or next(glob.iglob(argument, recursive=True), None)
-    if not equals or "/" in stated or is_file:
+    exists = Path(argument).exists() or any(glob.iglob(argument, recursive=True))
+    if not equals or "/" in stated or exists:
         return (), [argument]
     codes = tuple(language_code(code, argument) for code in stated.split(","))
     if len(codes) == 1:
