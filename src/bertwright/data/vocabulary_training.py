@@ -226,7 +226,9 @@ def _train_wordpiece(
     By default the trainer numbers continuation characters (``##e``) in the order of a hash map,
     which differs between processes, and breaks ties between merges by these numbers.
     """
-    word_counts = _restrict_alphabet(word_counts, vocab_size // 2)
+    # A character may be two tokens, at the beginning of words and within.
+    num_characters = (vocab_size - len(BERT_SPECIAL_TOKENS)) // 2
+    word_counts = _restrict_alphabet(word_counts, num_characters)
     firsts = sorted({word[0] for word in word_counts})
     continuing = sorted({character for word in word_counts for character in word[1:]})
     alphabet = [*firsts, *(f"##{character}" for character in continuing)]

@@ -1,6 +1,7 @@
 """Texts, and data folders, in object storage: as on the local disk, in spite of cut connections."""
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,6 +161,14 @@ def test_the_disk_is_bounded(
     second = Dataset.open(urls[1]).path
     assert second.exists()
     assert not first.exists(), "the copy used least recently makes room"
+    (second / remote.COMPLETE).unlink()
+    assert Dataset.open(urls[0]).path == first
+    assert not second.exists(), "so does a copy that broke off"
+    storage, path = object_storage.open_storage(urls[1])
+    storage.pipe(f"{path}/manifest.json", b"{")
+    with pytest.raises(UserError, match=r"^memory://bucket/31/manifest\.json is damaged"):
+        Dataset.open(urls[1])
+    shutil.rmtree(first)
     monkeypatch.setenv(remote.LIMIT_VARIABLE, "1e-6")
     with pytest.raises(UserError, match=r"has room for 0\.0 GB: set XDG_CACHE_HOME"):
         Dataset.open(urls[0])

@@ -87,9 +87,26 @@ def test_training_on_lines_without_spaces() -> None:
     assert tokenizer.special_tokens.unknown not in tokenizer.encode(texts[1])
 
 
-def test_too_small_alphabet_raises() -> None:
-    with pytest.raises(UserError, match="raise the vocabulary size"):
-        train_tokenizer(["abcdefghijklmnop"] * 3, make_config("wordpiece", 16))
+def test_every_script_has_its_characters_though_its_runs_are_rare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("bertwright.data.tokenization.unigram.MAX_RUNS", 60)
+    generator = random.Random(0)
+    words = ["".join(generator.choices("abcdefgh", k=4)) for _ in range(100)]
+    ideographs = [chr(0x4E00 + 40 * number) for number in range(60)]
+    clauses = ["".join(generator.choices(ideographs, k=12)) for _ in range(100)]
+    tokenizer = train_tokenizer(
+        [*(f"{word} {word}" for word in words), *clauses], make_config("unigram", 300)
+    )
+    unknown = tokenizer.special_tokens.unknown
+    assert all(unknown not in tokenizer.encode(text) for text in (*words, *clauses))
+
+
+def test_the_characters_of_a_text_leave_room_for_special_tokens() -> None:
+    letters = [chr(0x4E00 + number) for number in range(252)]
+    texts = [f"{a}{b}" for a in letters for b in random.Random(0).choices(letters, k=3)]
+    for vocab_size in (60, 200, 205, 300):
+        assert train_tokenizer(texts, make_config("wordpiece", vocab_size)).vocab_size <= vocab_size
 
 
 @pytest.mark.parametrize("system", system_names())

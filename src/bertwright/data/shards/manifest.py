@@ -169,25 +169,29 @@ def dataset_hash(
     return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def read_manifest(file: Path) -> DatasetManifest:
-    """Read a manifest; UserError if it is damaged or of another schema version."""
+def read_manifest(file: Path, name: str | None = None) -> DatasetManifest:
+    """Read a manifest; UserError if it is damaged or of another schema version.
+
+    ``name`` is the name of the file in errors, by default its path.
+    """
+    name = name or str(file)
     try:
         settings = loads_json(file.read_text())
         version = settings["schema_version"]
     except (ValueError, KeyError, TypeError):
-        raise damage_error(file, "it is not a manifest") from None
+        raise damage_error(name, "it is not a manifest") from None
     if version != SCHEMA_VERSION:
         raise UserError(
-            f"{file}: the data has format {version}, this version reads {SCHEMA_VERSION}: "
+            f"{name}: the data has format {version}, this version reads {SCHEMA_VERSION}: "
             "prepare it again"
         )
     try:
         return DatasetManifest.model_validate(settings)
     except ValidationError as error:
         key = ".".join(map(str, error.errors()[0]["loc"]))
-        raise damage_error(file, f"{key} is wrong") from None
+        raise damage_error(name, f"{key} is wrong") from None
 
 
-def damage_error(file: Path, reason: str) -> UserError:
+def damage_error(file: str | Path, reason: str) -> UserError:
     """Return the error for a file that changed since it was written."""
     return UserError(f"{file} is damaged ({reason}): prepare the data again")

@@ -4,7 +4,7 @@ Shards are memory-mapped, as batches read them in random order, so a data folder
 local disk when it is opened, once for all processes and runs: every file is compared with its
 checksum in the manifest, and a copy that broke off is continued. When a new copy does not fit into
 ``BERTWRIGHT_DATA_GIGABYTES`` (or on the disk), copies that were not used for the longest time are
-removed.
+removed, broken-off ones too.
 
 A data folder is written without a copy: shards are uploaded while they are made, and the manifest,
 without which a folder is no data, comes last.
@@ -73,7 +73,7 @@ def remote_manifest(url: str) -> DatasetManifest:
     with TemporaryDirectory() as folder:
         file = Path(folder) / MANIFEST
         file.write_bytes(read_file(join_url(url, MANIFEST)))
-        return read_manifest(file)
+        return read_manifest(file, join_url(url, MANIFEST))
 
 
 def _copy_file(url: str, path: Path, expected: FileInfo) -> None:
@@ -100,8 +100,8 @@ def _make_room(copies: Path, folder: Path, manifest: DatasetManifest) -> None:
     """
     num_bytes = sum(file.bytes for file in manifest.files.values()) - _size(folder)
     limit = _limit_bytes()
-    others = [path for path in copies.iterdir() if path != folder and (path / COMPLETE).exists()]
-    others.sort(key=lambda path: (path / COMPLETE).stat().st_mtime)
+    others = [path for path in copies.iterdir() if path != folder]
+    others.sort(key=_last_use)
     while (free := _free_bytes(copies, limit)) < num_bytes and others:
         oldest = others.pop(0)
         with suppress(BlockingIOError), file_lock(oldest):
@@ -112,6 +112,12 @@ def _make_room(copies: Path, folder: Path, manifest: DatasetManifest) -> None:
             f"{max(free, 0) / 1e9:,.1f} GB: set XDG_CACHE_HOME to a larger disk, or raise "
             f"{LIMIT_VARIABLE}"
         )
+
+
+def _last_use(copy: Path) -> float:
+    """Return the time of the last use of a copy, or the start of one that broke off."""
+    complete = copy / COMPLETE
+    return (complete if complete.exists() else copy).stat().st_mtime
 
 
 def _limit_bytes() -> float:

@@ -9,8 +9,10 @@ vocabulary size. No token mixes punctuation with other characters.
 
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ MAX_RUN_LENGTH = 31
 """Maximum length of a run; longer ones, as in languages without spaces, are split."""
 
 MAX_RUNS = 60_000
-"""Maximum number of runs; the most frequent ones are used."""
+"""Maximum number of runs; those that cover the most text are used."""
 
 _RUN = re.compile(
     rf"\u2581?[{PUNCTUATION}]{{1,{MAX_RUN_LENGTH}}}"
@@ -41,15 +43,19 @@ IndexArray = NDArray[np.int64]
 def learn_unigram_tokens(word_counts: Counter[str], vocab_size: int) -> list[tuple[str, float]]:
     """Return at most ``vocab_size`` tokens with log probabilities, the most probable first.
 
-    Every character of the runs used for training is a token.
+    Every character is a token.
     """
     runs: Counter[str] = Counter()
     for word, count in word_counts.items():
         for run in _RUN.findall(word):
             runs[run] += count
-    usable = sorted(runs.items(), key=lambda pair: (-pair[1], pair[0]))[:MAX_RUNS]
+    characters: Counter[str] = Counter()
+    for run, count in runs.items():
+        for character in run:
+            characters[character] += count
+    usable = _runs_with_most_text(runs)
     counts = np.array([count for _, count in usable], dtype=np.float64)
-    tokens, frequency = _seed_tokens(usable, _SEEDS_PER_TOKEN * vocab_size)
+    tokens, frequency = _seed_tokens(usable, characters, _SEEDS_PER_TOKEN * vocab_size)
     lattice = _build_lattice([word for word, _ in usable], tokens)
     alternatives = _drop_whole_words(_build_lattice(tokens, tokens))
     alive = np.arange(len(tokens))
@@ -70,6 +76,18 @@ def learn_unigram_tokens(word_counts: Counter[str], vocab_size: int) -> list[tup
     logarithms = np.log(probability).round(_DECIMALS).tolist()
     scored = [(tokens[index], score) for index, score in zip(alive, logarithms, strict=True)]
     return sorted(scored, key=lambda pair: (-pair[1], pair[0]))
+
+
+def _runs_with_most_text(runs: Mapping[str, int]) -> list[tuple[str, int]]:
+    """Return the runs that cover the most text, the most frequent first.
+
+    Of runs that cover as much a random sample is taken, by a hash: text without spaces consists of
+    runs that occur once, and in the order of characters some scripts would have none.
+    """
+    by_text = sorted(
+        runs.items(), key=lambda pair: (-pair[1] * len(pair[0]), crc32(pair[0].encode()), pair[0])
+    )
+    return sorted(by_text[:MAX_RUNS], key=lambda pair: (-pair[1], pair[0]))
 
 
 def is_uniform_run(token: str) -> bool:
@@ -94,17 +112,19 @@ class _Lattice:
     num_positions: int
 
 
-def _seed_tokens(words: list[tuple[str, int]], max_tokens: int) -> tuple[list[str], FloatArray]:
+def _seed_tokens(
+    words: list[tuple[str, int]], characters: Counter[str], max_tokens: int
+) -> tuple[list[str], FloatArray]:
     """Return all characters and the substrings that cover the most text, with their frequencies."""
     frequency: Counter[str] = Counter()
     for word, count in words:
         for begin in range(len(word)):
             for end in range(begin + 1, min(len(word), begin + MAX_TOKEN_LENGTH) + 1):
                 frequency[word[begin:end]] += count
-    characters = sorted(token for token in frequency if len(token) == 1)
+    frequency |= characters
     longer = [token for token, count in frequency.items() if len(token) > 1 and count > 1]
     longer.sort(key=lambda token: (-len(token) * frequency[token], token))
-    tokens = characters + longer[: max(0, max_tokens - len(characters))]
+    tokens = sorted(characters) + longer[: max(0, max_tokens - len(characters))]
     return tokens, np.array([frequency[token] for token in tokens], dtype=np.float64)
 
 
