@@ -6,6 +6,7 @@ Checkpoints are written only after pending steps have been checked.
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -126,13 +127,12 @@ class StepMonitor:
 
     def _save_and_describe(self, pending: PendingStep, subject: str) -> str:
         name = f"not-finite-step-{pending.progress.step:08d}-process-{self._process_group.rank}"
-        file = self._dump_folder / f"{name}.safetensors"
-        self._dump_folder.mkdir(parents=True, exist_ok=True)
-        save_nested_tensors(file, pending.batch)
-        return (
-            f"{subject} is not finite at step {pending.progress.step} (the batch is saved as "
-            f"{file}): {self._remedy}"
-        )
+        file, where = self._dump_folder / f"{name}.safetensors", ""
+        with suppress(OSError, UserError):  # a full disk must not hide the cause
+            self._dump_folder.mkdir(parents=True, exist_ok=True)
+            save_nested_tensors(file, pending.batch)
+            where = f" (the batch is saved as {file})"
+        return f"{subject} is not finite at step {pending.progress.step}{where}: {self._remedy}"
 
 
 def save_nested_tensors(file: Path, value: Any) -> None:

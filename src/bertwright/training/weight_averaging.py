@@ -92,7 +92,8 @@ def average_models(paths: Sequence[Path], output: Path) -> int:
 def mean_weights(sources: Sequence[WeightSource]) -> dict[str, Tensor]:
     """Return the float32 mean of every tensor, summed in float64; integers must be equal.
 
-    Errors: UserError if names, shapes or integer tensors differ.
+    Random features are those of the last source: a mean of several draws is none. Errors: UserError
+    if names, shapes or integer tensors differ.
     """
     sums: dict[str, Tensor] = {}
     for source in sources:
@@ -104,12 +105,12 @@ def mean_weights(sources: Sequence[WeightSource]) -> dict[str, Tensor]:
                 f"{source.path} has other parameters than {sources[0].path}: {different[0]} differs"
             )
         for name, tensor in weights.items():
-            if tensor.is_floating_point():
+            if tensor.is_floating_point() and not name.endswith(".random_features"):
                 sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
             else:
                 sums[name] = tensor
     return {
-        name: (total / len(sources)).float() if total.is_floating_point() else total
+        name: (total / len(sources)).float() if total.dtype == torch.float64 else total
         for name, total in sums.items()
     }
 

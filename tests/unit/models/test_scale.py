@@ -79,3 +79,7 @@ def test_sizes_need_text(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["count", "bert-base", "--text-gigabytes", "1"])
     assert isinstance(result.exception, UserError)
     assert "--text-gigabytes and --data belong together" in str(result.exception)
+    for amount in ("0", "-1", "nan", "inf"):
+        words = ["count", "bert-base", "--text-gigabytes", amount, "--data", str(tmp_path)]
+        result = CliRunner().invoke(app, words)
+        assert "an amount of text is more than 0" in str(result.exception)

@@ -103,6 +103,17 @@ def test_evaluations_run_when_due() -> None:
     assert [step for step, _ in reporter.metrics] == [4, 8]
 
 
+def test_a_non_finite_loss_is_named_though_its_batch_cannot_be_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("bertwright.training.step_monitor.save_nested_tensors", full)
+    with pytest.raises(UserError, match="'fit' is not finite at step 7: "):
+        train(Toy(tmp_path, poisoned_step=7).job())
+
+
 def test_a_non_finite_loss_stops_and_saves_its_batch(tmp_path: Path) -> None:
     toy = Toy(tmp_path, poisoned_step=7)
     with pytest.raises(UserError, match=r"'fit' is not finite at step 7 .*start again in a new"):

@@ -12,6 +12,8 @@ from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
 from bertwright.models.saving import load_model, save_model
+from bertwright.training.callbacks.feature_redraw import FeatureRedraw
+from bertwright.training.clock import Progress
 from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.weight_averaging import average_models
 from small_recipe import small
@@ -35,6 +37,19 @@ def test_the_mean_of_three_models(data: Dataset, tmp_path: Path) -> None:
     model, tokenizer = load_model(tmp_path / "mean")
     assert tokenizer.hash == data.tokenizer.hash
     assert model.recipe == load_model(folders[0])[0].recipe
+
+
+def test_random_features_are_those_of_the_last_model(data: Dataset, tmp_path: Path) -> None:
+    recipe = toy("performer", "text.tokenizer.kind=wordpiece", "encoder.positions.size=64")
+    for name in ("first", "last"):
+        model = Model.build(recipe, data.tokenizer.vocab_size)
+        FeatureRedraw(model, 1, seed=1).before_step(Progress(int(name == "last"), 0.0))
+        save_model(tmp_path / name, model, data.tokenizer)
+    average_models([tmp_path / "first", tmp_path / "last"], tmp_path / "mean")
+    mean, last = (load_file(tmp_path / n / "model.safetensors") for n in ("mean", "last"))
+    features = [name for name in mean if name.endswith(".random_features")]
+    assert features
+    assert all(torch.equal(mean[name], last[name]) for name in features)
 
 
 def test_the_last_checkpoints_of_a_run(

@@ -1,5 +1,7 @@
 """New random features for attention after a number of steps (Choromanski et al. 2021)."""
 
+from collections.abc import Mapping
+
 from torch import Tensor
 
 from bertwright.models.model import Model
@@ -12,7 +14,7 @@ class FeatureRedraw(Callback):
     """A callback that draws the features of every block again after ``num_steps`` steps.
 
     They depend on the seed, the block and the number of the draw, so a resumed run draws the same.
-    The state is for the model of a checkpoint.
+    The state is for the model of a checkpoint, and for a run that ended with it.
     """
 
     name = "features"
@@ -38,3 +40,7 @@ class FeatureRedraw(Callback):
         return {
             f"{name}.random_features": a.random_features for name, a in self._attentions.items()
         }
+
+    def load(self, state: Mapping[str, Tensor]) -> None:
+        for name, attention in self._attentions.items():
+            attention.random_features.copy_(state[f"{name}.random_features"])

@@ -153,7 +153,8 @@ def require_agreement(
 
     Errors: CompilationError if they differ, or compiling fails.
     """
-    agreement = agreements.get(variant)
+    # The caches of processes may differ, and all processes compare, or none.
+    agreement = job.process_group.broadcast(agreements.get(variant))
     if agreement is None:
         try:
             agreement = job.process_group.broadcast(compare_compiled_step(job, progress))

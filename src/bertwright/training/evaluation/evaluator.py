@@ -117,7 +117,8 @@ class HeldOutEvaluator:
         """Return the metrics of the trained model, on more text if there is time."""
         try:
             metrics = evaluate(self._model, self._data, self._recipe, self._size_at_end()[0])
-        except UserError:
+        except UserError as error:
+            self.warn(f"the model is not evaluated: {error}")
             return {}
         self._warn_of_plateau(self._last_phase, metrics)
         return metrics

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 
 from bertwright.core.errors import UserError
-from bertwright.core.files import atomic_folder, output_lock, write_text
+from bertwright.core.files import atomic_folder, output_lock, read_json_lines, write_text
 from bertwright.data.shards.dataset import Dataset
 from bertwright.data.tokenization.tokenizer import (
     TOKENIZER_FILE,
@@ -57,7 +57,8 @@ class RunFolder:
     @property
     def start_from(self) -> Path | None:
         """Return the model folder with the initial weights of the run, if any."""
-        entries = DecisionLog(self.path / DECISIONS_FILE).entries
+        # Another process may be writing the log, so it is not truncated to its last whole line.
+        entries = read_json_lines(self.path / DECISIONS_FILE)
         return next(
             (Path(entry[START_FROM_KEY]) for entry in entries if START_FROM_KEY in entry), None
         )

@@ -42,6 +42,14 @@ def test_every_block_has_new_features_after_some_steps() -> None:
     assert all(map(torch.equal, features(model), by_step[3]))
 
 
+def test_a_run_that_ended_with_its_last_checkpoint_has_its_features() -> None:
+    model, other = (Model.build(toy("performer", *RECIPE), VOCABULARY) for _ in range(2))
+    callback = FeatureRedraw(model, 3, seed=1)
+    callback.before_step(Progress(6, 0.0))
+    FeatureRedraw(other, 3, seed=1).load(callback.state())
+    assert all(map(torch.equal, features(other), features(model)))
+
+
 def test_a_resumed_run_is_the_same_and_the_model_has_the_last_features(
     data: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,8 @@ def count(
     flops = costs.flops_per_token(resolved)
     training_flops = costs.training_flops(resolved)
     hours = costs.training_hours(training_flops, gpu, utilisation) / devices
+    if text_gigabytes is not None and not 0.0 < text_gigabytes < math.inf:
+        raise UserError(f"--text-gigabytes {text_gigabytes}: an amount of text is more than 0")
     if (text_gigabytes is None) != (data is None):
         raise UserError("--text-gigabytes and --data belong together: state both, or neither")
     scale: dict[str, Any] = {}
