@@ -14,11 +14,25 @@ from bertwright.tasks.formats.examples import (
     MultipleChoice,
     TaggedSentence,
 )
-from bertwright.tasks.outputs import ClassificationOutput, OutputType, Prediction
+from bertwright.tasks.outputs import ClassificationOutput, MultiLabelOutput, OutputType, Prediction
 from bertwright.tasks.task import Task
 
 NUMBER = 60
 DRAW = np.random.default_rng(0)
+
+
+def test_examples_without_any_label_have_a_score() -> None:
+    examples = [Example(str(n), label=()) for n in range(4)]
+    predictions = [Prediction(()) for _ in examples]
+    task = Task("labels", MultiLabelOutput(), labels=("a", "b"))
+    scores = {
+        name: task.output_type.metrics[name](
+            [e.label for e in examples], [p.value for p in predictions]
+        )
+        for name in ("micro-f1",)
+    }
+    intervals = bootstrap_intervals(task, examples, predictions, scores)
+    assert intervals.keys() == scores.keys()
 
 
 def drawn(names: list[str]) -> list[str]:

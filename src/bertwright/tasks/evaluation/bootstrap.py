@@ -81,7 +81,7 @@ def finite_bounds(interval: ConfidenceInterval) -> list[float] | None:
 def _num_units(sums: MetricSums) -> int:
     """Return the number of units to resample: examples, or groups of many."""
     number, width = sums.values.shape
-    return min(number, MAX_UNITS, max(MAX_NUMBERS // width, 2))
+    return min(number, MAX_UNITS, max(MAX_NUMBERS // max(width, 1), 2))
 
 
 def _bounded_sums(sums: MetricSums, num_units: int) -> MetricSums:

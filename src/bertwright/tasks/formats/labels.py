@@ -13,6 +13,7 @@ import numpy as np
 
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
+from bertwright.core.files import loads_json
 
 LabelKind = Literal["class", "number", "labels", "text"]
 
@@ -63,7 +64,7 @@ def parse_number(location: str, value: Any) -> float:
         _require_present(location, value)
     try:
         number = math.nan if isinstance(value, bool | np.bool_) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not abs(number) < MAX_NUMBER:
         raise UserError(f"{location}: expected a number, got {_format_value(value)}")
@@ -136,7 +137,7 @@ def _as_list(location: str, value: Any, separator: str) -> list[Any]:
                 _require_present(location, text)
             return [part.strip() for part in text.split(separator) if part.strip()]
         try:
-            value = json.loads(text)
+            value = loads_json(text)
         except ValueError:
             raise UserError(
                 f"{location}: {text[:80]!r} is not a JSON list: separate names by {separator!r}, "

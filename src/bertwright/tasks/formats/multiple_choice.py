@@ -15,7 +15,7 @@ from bertwright.data.readers.text_lines import (
 from bertwright.tasks.formats.example_reader import ExampleReader
 from bertwright.tasks.formats.examples import MultipleChoice
 from bertwright.tasks.formats.squad import read_json
-from bertwright.tasks.formats.tables import read_table
+from bertwright.tasks.formats.tables import parse_text, read_table
 
 
 class MultipleChoiceReader(ExampleReader):
@@ -98,8 +98,11 @@ class CodahReader(MultipleChoiceReader):
         header = ("category", "beginning", "0", "1", "2", "3", "right")
         for location, row in read_table(path, header, list(header)):
             label = _parse_index(location, row["right"], 4) if with_labels else None
-            options = tuple(row[str(number)].strip() for number in range(4))
-            yield MultipleChoice(row["beginning"].strip(), options, label=label, location=location)
+            start, *options = (
+                parse_text(location, row, column, allow_empty=False)
+                for column in ("beginning", "0", "1", "2", "3")
+            )
+            yield MultipleChoice(start, tuple(options), label=label, location=location)
 
 
 class DreamReader(MultipleChoiceReader):

@@ -104,10 +104,10 @@ class TableReader(ExampleReader):
     ) -> Example:
         columns, allow_empty = self.columns, allow_empty or self.allow_empty
         return Example(
-            _parse_text(location, row, columns.text, allow_empty),
-            None if columns.pair is None else _parse_text(location, row, columns.pair, allow_empty),
+            parse_text(location, row, columns.text, allow_empty),
+            None if columns.pair is None else parse_text(location, row, columns.pair, allow_empty),
             negatives=tuple(
-                _parse_text(location, row, column, allow_empty)
+                parse_text(location, row, column, allow_empty)
                 for column in columns.negatives * with_labels
             ),
             location=location,
@@ -142,7 +142,7 @@ def read_pairs(path: Path, text: str, pair: str) -> Iterator[tuple[str, str]]:
     Errors: UserError with file, line and column, as for examples.
     """
     for location, row in read_table(path, None, [text, pair]):
-        first, second = (_parse_text(location, row, column, False) for column in (text, pair))
+        first, second = (parse_text(location, row, column, False) for column in (text, pair))
         yield first, second
 
 
@@ -200,7 +200,8 @@ def _require_columns(location: str, columns: Iterable[str], present: Iterable[st
             )
 
 
-def _parse_text(location: str, row: Mapping[str, Any], column: str, allow_empty: bool) -> str:
+def parse_text(location: str, row: Mapping[str, Any], column: str, allow_empty: bool) -> str:
+    """Return the text of a column; UserError if it is no text, or empty."""
     value = row[column]
     if not isinstance(value, str):
         kind = type(value).__name__

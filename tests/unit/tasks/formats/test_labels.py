@@ -71,6 +71,7 @@ def test_several_labels_are_names_or_an_indicator_vector(
         (None, "expected a list of labels, got null"),
         ("NaN", "got 'NaN', which means a missing one"),
         ("['a', 'b']", "is not a JSON list"),
+        ("[" * 100_000, "is not a JSON list"),
     ],
 )
 def test_invalid_labels_in_a_row_are_refused(tmp_path: Path, value: Any, sentence: str) -> None:

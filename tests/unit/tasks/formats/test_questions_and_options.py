@@ -109,6 +109,10 @@ def test_multiple_choice_formats(tmp_path: Path) -> None:
     assert CodahReader().read(codah) == [
         MultipleChoice("A bird", ("flies.", "reads.", "pays.", "cooks."), label=0)
     ]
+    row = {"category": "o", "beginning": 0, "0": "a", "1": "b", "2": 1.5, "3": "d", "right": 0}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row))
+    with pytest.raises(UserError, match="column 'beginning': expected a text, got int 0"):
+        CodahReader().read(tmp_path / "a.jsonl")
     swag = written(
         tmp_path / "a.csv",
         "sent1,sent2,ending0,ending1,ending2,ending3,label\nA bird.,It,flies,reads,pays,cooks,2\n",
