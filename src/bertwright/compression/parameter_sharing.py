@@ -61,7 +61,9 @@ class ParameterSharing(Settings):
         names_by_parameter: dict[int, list[str]] = {}
         for name, parameter in shared.named_parameters(remove_duplicate=False):
             names_by_parameter.setdefault(id(parameter), []).append(name)
-        tensors = dict(model.named_parameters(remove_duplicate=False)) | dict(model.named_buffers())
+        kept_buffers = dict(shared.named_buffers())
+        tensors = dict(model.named_parameters(remove_duplicate=False))
+        tensors |= {name: b for name, b in model.named_buffers() if name in kept_buffers}
         weights = {
             names[0]: self._initial_value([tensors.pop(name) for name in names])
             for names in names_by_parameter.values()

@@ -25,9 +25,9 @@ def states(model: Model) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("modules", ["all", "attention", "feed-forward"])
-@pytest.mark.parametrize("init", ["mean", 2])
-def test_equal_blocks_lose_nothing(modules: str, init: str | int) -> None:
-    model = random_model("bert")
+@pytest.mark.parametrize(("system", "init"), [("bert", "mean"), ("bert", 2), ("performer", "mean")])
+def test_equal_blocks_lose_nothing(system: str, modules: str, init: str | int) -> None:
+    model = random_model(system)
     first = model.encoder.blocks[0].state_dict()
     for block in model.encoder.blocks:
         block.load_state_dict(first)
@@ -54,14 +54,14 @@ def test_shared_weights_start_as_the_mean_or_as_one_block() -> None:
             assert block[feed_forward].equal(before[feed_forward])
 
 
-@pytest.mark.parametrize("system", ["bert", "roberta", "gpt", "modernbert"])
+@pytest.mark.parametrize("system", ["bert", "roberta", "gpt", "modernbert", "t5", "performer"])
 def test_low_rank_tables_lose_nothing(system: str) -> None:
     model = random_model(system)
     width, rank = model.recipe.encoder.width, 6
     generator = torch.Generator().manual_seed(1)
     basis = torch.randn(rank, width, generator=generator)
     for table in model.encoder.embeddings.parameters():
-        if table.ndim == 2:
+        if table.shape[1:] == (width,):
             table.data = torch.randn(len(table), rank, generator=generator) @ basis
     # Centred vectors have at most the same rank.
     factorised = factorise_embeddings(model, rank + 1)

@@ -15,6 +15,7 @@ from bertwright.models.saving import model_from_tensors
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.text_encoder import ENCODER_ONLY
 
 LayerStrategy = Literal["first", "last", "even"]
 
@@ -58,6 +59,7 @@ def select_layers(
 def prune_layers(model: TextModel, layers: Sequence[int]) -> TextModel:
     """Return a model with some layers of another one, with its embeddings and LM head.
 
+    A decoder and a generator, whose depth follows the encoder's, are left out with all objectives.
     Raises UserError for an encoder whose blocks differ in kind or share their parameters.
     """
     return TextModel(prune_model_layers(model.model, layers), model.tokenizer, model.precision)
@@ -65,11 +67,15 @@ def prune_layers(model: TextModel, layers: Sequence[int]) -> TextModel:
 
 def prune_model_layers(model: Model, layers: Sequence[int]) -> Model:
     """Prune the layers of a model without a tokenizer, like :func:`prune_layers`."""
-    recipe = model.recipe
+    recipe, tensors = model.recipe, model.state_dict()
     encoder = prune_config_layers(recipe.encoder, layers)
+    has_generator = any(o.capabilities.is_generator for o in recipe.objectives.values())
+    if recipe.decoder is not None or has_generator:
+        recipe = recipe.model_copy(update=ENCODER_ONLY)
+        tensors = {name: t for name, t in tensors.items() if name.startswith("encoder.")}
     new_index: dict[str, int] = {f"encoder.blocks.{old}.": new for new, old in enumerate(layers)}
     weights = {}
-    for name, tensor in model.state_dict().items():
+    for name, tensor in tensors.items():
         block = next((prefix for prefix in new_index if name.startswith(prefix)), None)
         if block is not None:
             weights[f"encoder.blocks.{new_index[block]}.{name.removeprefix(block)}"] = tensor
@@ -90,11 +96,12 @@ def prune_config_layers(config: EncoderConfig, layers: Sequence[int]) -> Encoder
         or depth.sharing != "none"
         or config.sliding_window is not None
         or config.value_embeddings is not None
+        or len({*config.hidden_widths[1:]}) > 1
     ):
         raise UserError(
             "layers can be kept of a stack whose blocks are alike and share no parameters: choose "
-            "a model without encoder.sliding_window and encoder.value_embeddings, and with another "
-            "encoder.depth"
+            "a model without encoder.sliding_window and encoder.value_embeddings, with blocks of "
+            "equal width, and with another encoder.depth"
         )
     pruned_sizes = config.pruned_sizes
     if pruned_sizes is not None:

@@ -34,7 +34,8 @@ def factorise_embeddings(model: Model, width: int) -> Model:
     recipe = model.recipe.model_copy(
         update={**ENCODER_ONLY, "encoder": _factorised_config(config, width)}
     )
-    tables = {n: t.double() for n, t in encoder.embeddings.named_parameters() if t.ndim == 2}
+    embeddings = dict(encoder.embeddings.named_parameters())
+    tables = {n: t.double() for n, t in embeddings.items() if t.shape[1:] == (config.width,)}
     rows = torch.cat(list(tables.values()))
     if config.embeddings.norm:
         rows -= rows.mean(1, keepdim=True)
@@ -42,7 +43,8 @@ def factorise_embeddings(model: Model, width: int) -> Model:
     else:
         axes = principal_axes(rows, width)
     parts = (rows @ axes).split([len(table) for table in tables.values()])
-    parameters: dict[str, Tensor] = dict(zip(tables, parts, strict=True))
+    others = {n: t for n, t in embeddings.items() if t.ndim == 2 and n not in tables}
+    parameters: dict[str, Tensor] = {**others, **dict(zip(tables, parts, strict=True))}
     norm = encoder.embeddings.sum.norm
     gain, bias = torch.ones(config.width).to(rows), torch.zeros(config.width).to(rows)
     if isinstance(norm, LayerNorm):
@@ -54,7 +56,8 @@ def factorise_embeddings(model: Model, width: int) -> Model:
             for name, _ in norm.named_parameters()
         }
     parameters |= {"up_projection.weight": gain[:, None] * axes, "up_projection.bias": bias}
-    weights = {f"encoder.{name}": tensor for name, tensor in encoder.named_parameters()}
+    tensors = {**dict(encoder.named_parameters()), **dict(encoder.named_buffers())}
+    weights = {f"encoder.{name}": tensor for name, tensor in tensors.items()}
     weights = {n: t for n, t in weights.items() if not n.startswith("encoder.embeddings.")}
     weights |= {f"encoder.embeddings.{name}": tensor.float() for name, tensor in parameters.items()}
     return model_from_tensors(recipe, model.vocab_size, weights, recipe.name)

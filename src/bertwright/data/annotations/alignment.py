@@ -1,7 +1,8 @@
 """Annotated phrases and entities, from a column, a sidecar file or a list of phrases.
 
-Annotations have character offsets in the original text. They are mapped to the cleaned text, and
-then to its tokens.
+Annotations have character offsets in the original text; those of a sidecar file count a line end
+as one character, and a byte order mark not, as text mode reads a file. They are mapped to the
+cleaned text, and then to its tokens.
 """
 
 from bisect import bisect_left

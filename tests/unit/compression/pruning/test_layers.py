@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 
 from bertwright.compression.distillation.transfer import TransferSets
 from bertwright.compression.initial_student import student_factory
@@ -18,6 +19,7 @@ from bertwright.compression.pruning.layers import (
 from bertwright.compression.pruning.structured import Subnetwork
 from bertwright.compression.task_loss import example_batches, losses_and_counts
 from bertwright.core.errors import UserError
+from bertwright.models.model import Model
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
@@ -25,7 +27,7 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.task_model import TaskModel
 from small_encoders import Pretrained
 from small_tasks import classes
-from toy_recipes import toy
+from toy_recipes import VOCABULARY, shaken, toy
 
 LAYERS = 3
 
@@ -116,3 +118,21 @@ def test_half_of_the_layers_are_kept_and_at_least_one() -> None:
             require_layers(number, 12)
     with pytest.raises(UserError, match="the model has no layers to keep"):
         require_layers(1, 0)
+
+
+@pytest.mark.parametrize("system", ["bert", "electra", "t5", "performer", "transformer-xl"])
+def test_kept_layers_are_those_of_the_model(system: str) -> None:
+    model = shaken(Model.build(toy(system, f"encoder.depth.layers={LAYERS}"), VOCABULARY), 0.1)
+    pruned = prune_model_layers(model, [0, 2])
+    weights = model.encoder.state_dict()
+    for name, tensor in pruned.encoder.state_dict().items():
+        assert torch.equal(tensor, weights[name.replace("blocks.1.", "blocks.2.")]), name
+    follows_depth = system in ("electra", "t5")
+    assert bool(pruned.recipe.objectives) == (not follows_depth)
+    assert pruned.recipe.decoder is None
+
+
+def test_blocks_of_different_widths_are_refused() -> None:
+    model = Model.build(toy("awd-lstm", f"encoder.depth.layers={LAYERS}"), VOCABULARY)
+    with pytest.raises(UserError, match="blocks of equal width"):
+        prune_model_layers(model, [0, 2])
