@@ -128,7 +128,7 @@ class StepMonitor:
     def _save_and_describe(self, pending: PendingStep, subject: str) -> str:
         name = f"not-finite-step-{pending.progress.step:08d}-process-{self._process_group.rank}"
         file, where = self._dump_folder / f"{name}.safetensors", ""
-        with suppress(OSError, UserError):  # a full disk must not hide the cause
+        with suppress(OSError, UserError):  # the cause is reported on a full disk, too
             self._dump_folder.mkdir(parents=True, exist_ok=True)
             save_nested_tensors(file, pending.batch)
             where = f" (the batch is saved as {file})"
