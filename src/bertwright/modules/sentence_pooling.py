@@ -16,7 +16,8 @@ def pool_sentences(
 ) -> Tensor:
     """Pool hidden states (B, L, D) into vectors (B, D) float32.
 
-    ``document_ids`` (B, L) are negative at padding; None means no padding. ``cls`` reads the start
+    ``document_ids`` (B, L) are negative at padding; None means no padding. The mean of a row of
+    padding is zero. ``cls`` reads the start
     token, the first of a text or, with ``ends_with_start_token``, the last.
     """
     if pooling == "cls" and not ends_with_start_token:
@@ -27,7 +28,8 @@ def pool_sentences(
     if pooling == "cls":
         last = mask.sum(1).long() - 1
         return hidden_states[torch.arange(len(last), device=last.device), last].float()
-    return torch.einsum("bld,bl->bd", hidden_states.float(), mask) / mask.sum(1, keepdim=True)
+    num_tokens = mask.sum(1, keepdim=True).clamp(min=1)
+    return torch.einsum("bld,bl->bd", hidden_states.float(), mask) / num_tokens
 
 
 def pool_documents(

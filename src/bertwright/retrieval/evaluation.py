@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
-from bertwright.core.significance import ConfidenceInterval, bootstrap_statistic
+from bertwright.core.significance import ConfidenceInterval
 from bertwright.data.document import ReadCounts
 from bertwright.data.readers.identified_texts import IdentifiedText
 from bertwright.data.readers.sources import find_sources
 from bertwright.data.readers.tables import read_rows
+from bertwright.tasks.evaluation.bootstrap import score_interval
 from bertwright.tasks.metrics.metrics import MetricSums
 from bertwright.tasks.metrics.ranking import RANKING_METRICS, recall_at
 
@@ -53,8 +54,7 @@ def ranking_scores(
     """
     intervals: dict[str, ConfidenceInterval] = {}
     for name in METRICS:
-        sums = ranking_sums(name, rankings, relevant)
-        intervals[name] = bootstrap_statistic(sums.statistic, sums.values)[0]
+        intervals[name] = score_interval(ranking_sums(name, rankings, relevant))
     return intervals
 
 

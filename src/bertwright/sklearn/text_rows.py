@@ -1,7 +1,7 @@
 """The inputs of estimators: texts, or tables whose cells are texts or numbers."""
 
 from collections.abc import Sequence
-from numbers import Number
+from numbers import Number, Real
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +15,7 @@ TextRow = tuple[str, ...]
 """The texts of a row, one for each column."""
 
 SIGNIFICANT_DIGITS = 4
-"""Digits with which a number is written as text."""
+"""Digits with which a number that is no integer is written as text."""
 
 
 def read_rows(
@@ -72,4 +72,6 @@ def _as_text(cell: Any) -> str:
         raise TypeError(f"argument must be a string or a number, not {type(cell).__name__}")
     if not np.isfinite(complex(cast(Any, cell))):
         raise ValueError("Input X contains infinity or NaN: fill these cells, or leave rows out")
+    if isinstance(cell, Real) and float(cell).is_integer():
+        return str(int(cast(Any, cell)))
     return f"{cell:.{SIGNIFICANT_DIGITS}g}"

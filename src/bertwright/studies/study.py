@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from bertwright.core.config import Settings, did_you_mean, to_user_error
+from bertwright.core.config import Settings, did_you_mean, quote, to_user_error
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import TokenizerConfig, WordPieceConfig
 from bertwright.models.costs import training_flops
@@ -296,6 +296,8 @@ def _read_yaml(name: str | Path, children: tuple[Path, ...] = ()) -> dict[str, A
     parent = settings.pop("extends", None)
     if parent is None:
         return settings
+    if not isinstance(parent, str):
+        raise UserError(f"{path}: extends is {quote(parent)}: name a study or a YAML file")
     if path.resolve() in children:
         raise UserError(f"{path}: extends {parent}, which extends it in turn")
     return merge(_read_yaml(parent, (*children, path.resolve())), settings)

@@ -17,8 +17,13 @@ from bertwright.tasks.task import Task
 from bertwright.testing.toy import randomise, toy_text_model
 from stock_models import saved, stock_model
 
-SEARCHES = [{}, {"num_beams": 3, "length_penalty": 0.6}, {"num_beams": 4, "length_penalty": 2.0}]
-every_search = pytest.mark.parametrize("search", SEARCHES, ids=["greedy", "short", "long"])
+SEARCHES = {
+    "greedy": {},
+    "short": {"num_beams": 3, "length_penalty": 0.6},
+    "long": {"num_beams": 4, "length_penalty": 2.0},
+    "penalised": {"num_beams": 3, "repetition_penalty": 1.8},
+}
+every_search = pytest.mark.parametrize("search", SEARCHES.values(), ids=SEARCHES)
 MODELS = pytest.mark.parametrize("model_type", ["T5", "Bart"])
 TEXTS = ["the ship", "a", "the ship sees the sea, and the sea", "ships see a sea"]
 

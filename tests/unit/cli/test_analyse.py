@@ -10,6 +10,8 @@ from typer.testing import CliRunner, Result
 
 from bertwright.analysis.core.analysis import Analysis
 from bertwright.core.errors import UserError
+from bertwright.models import Model
+from bertwright.models.saving import save_model
 from commands import invoke, invoke_json
 from experiments.__main__ import app as experiments
 from experiments.analyses import checking
@@ -50,6 +52,15 @@ def test_the_heads_to_keep_are_written(folder: Path, tmp_path: Path) -> None:
     invoke("analyse", folder / "model", "head-importance", *options)
     kept = json.loads((output / "kept_heads.json").read_text())
     assert sum(map(len, kept["heads"])) == 4
+    model = small_model("bert").text_model.model
+    headless = model.recipe.model_copy(update={"objectives": {}})
+    tokenizer = small_model("bert").text_model.tokenizer
+    save_model(tmp_path / "headless", Model.build(headless, model.vocab_size), tokenizer)
+    with pytest.raises(
+        UserError, match="--keep-heads needs head-importance: the model has neither"
+    ):
+        invoke("analyse", tmp_path / "headless", "head-importance", *options)
+    assert json.loads((output / "kept_heads.json").read_text()) == kept
 
 
 def test_generated_text_is_compared_with_the_training_data(tmp_path: Path) -> None:

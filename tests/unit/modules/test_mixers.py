@@ -54,6 +54,14 @@ def test_more_features_approximate_attention_better(causal: bool) -> None:
     assert errors[2] < errors[0] / 10
 
 
+def test_padding_does_not_change_the_features_of_keys() -> None:
+    keys, features = 3 * random_tensor(1, 2, 6, 16), orthogonal_features(64, 16, seed=0).double()
+    keys[:, :, 4:] = 0.0
+    is_real = torch.tensor([[True] * 4 + [False] * 2])
+    padded = softmax_features(keys, features, (-2, -1), is_real)[:, :, :4]
+    torch.testing.assert_close(padded, softmax_features(keys[:, :, :4], features, (-2, -1)))
+
+
 def test_causal_sums_equal_explicit_weights() -> None:
     query_features, key_features = random_tensor(2, 1, 2, 150, 8).exp().unbind(0)
     value = random_tensor(1, 2, 150, 4)

@@ -214,7 +214,7 @@ NUM_CHARACTERS = 2**24
             {"inputs": "a", "model": "a " * (NUM_CHARACTERS // 2)},
             "there is no model 'a a a",
         ),
-        ("/embed", {"inputs": "a", "b" * NUM_CHARACTERS: 1}, "(known: inputs, model, normalize, "),
+        ("/embed", {"inputs": "a", "b" * NUM_CHARACTERS: 1}, "(known: dimensions, inputs, model, "),
         (
             "/embed",
             {"inputs": "a", "truncate": "b" * NUM_CHARACTERS},

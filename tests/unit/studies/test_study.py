@@ -113,6 +113,9 @@ def test_study_that_extends_itself_raises(tmp_path: Path) -> None:
     file.write_text(f"extends: {file}\n")
     with pytest.raises(UserError, match="which extends it in turn"):
         Study.load(file)
+    file.write_text("extends: [bench]\n")
+    with pytest.raises(UserError, match=r"extends is \['bench'\]: name a study or a YAML file"):
+        Study.load(file)
 
 
 def test_unknown_study_raises() -> None:

@@ -96,7 +96,9 @@ def test_it_generates_and_scores(kind: str) -> None:
 
 @PLUGINS
 def test_it_ranks_the_next_item(kind: str, items: Dataset) -> None:
-    model = Model.build(toy("bert4rec", *changes(kind)), items.tokenizer.vocab_size).eval()
+    objective = f"objectives={{masked: null, {kind}: {{}}}}"
+    recipe = toy("bert4rec", objective, "phases=[{}]")
+    model = Model.build(recipe, items.tokenizer.vocab_size).eval()
     metrics = next_item_metrics(model, model.recipe.objectives, items)
     assert 0 < metrics["mrr"] <= 1
 

@@ -56,7 +56,7 @@ class EffectiveAttention(StreamingAnalysis):
     plots = (
         LayerCurves(
             "correlation of raw and effective attention",
-            lambda r: {"mean of texts": r.arrays["correlations"].mean(0)},
+            lambda r: {"mean of texts": np.nanmean(r.arrays["correlations"], 0)},
             has_embeddings=False,
         ),
         LayerCurves(
@@ -95,7 +95,7 @@ class EffectiveAttention(StreamingAnalysis):
         arrays = {name: np.array(values) for name, values in measured.items()}
         lengths = np.array([float(len(text)) for text in inputs.texts])
         findings = Findings(inputs.seed)
-        means = arrays["correlations"].mean((1, 2))
+        means = np.nanmean(arrays["correlations"], (1, 2))
         for lower, upper in pairwise((0, *LENGTH_BINS)):
             inside = (lengths > lower) & (lengths <= upper)
             if inside.any():
@@ -158,7 +158,10 @@ def effective_attention(
 
 
 def weight_correlation(first: Tensor, second: Tensor, allowed: Tensor) -> Tensor:
-    """Return Pearson's correlation (H,) between the allowed weights (H, S, S)."""
+    """Return Pearson's correlation (H,) between the allowed weights (H, S, S).
+
+    It is NaN for a head with constant weights.
+    """
     correlations = [
         torch.corrcoef(torch.stack((a[mask], b[mask])))[0, 1]
         for a, b, mask in zip(first, second, allowed.expand_as(first), strict=True)

@@ -57,7 +57,7 @@ class RelationHeads(StreamingAnalysis):
 
     A head predicts the most attended word, or the word that attends most. The baseline is the best
     fixed offset. Both are selected on half of the sentences and tested on the other half. Relations
-    with fewer than ``min_words`` words there are skipped; subtypes are separate relations.
+    with fewer than ``min_words`` words there are skipped; subtypes are not distinguished.
     """
 
     kind: Literal["relation-heads"] = "relation-heads"

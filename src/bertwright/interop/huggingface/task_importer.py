@@ -65,7 +65,9 @@ def _build_task(source: "HuggingFaceFolder") -> Task:
         return Task("imported", SpanOutput(), SquadReader())
     if source.head_type == MULTIPLE_CHOICE:
         return Task("imported", MultipleChoiceOutput())
-    names: dict[str, str] = source.config.get("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+    names: dict[str, str] = source.config.get("id2label") or {
+        str(index): f"LABEL_{index}" for index in range(source.config.get("num_labels", 2))
+    }
     labels = tuple(names[index] for index in sorted(names, key=int))
     problem_type = source.config.get("problem_type")
     model_config = read_json_file(source.folder, MODEL_CONFIG_FILE)

@@ -1,6 +1,5 @@
 """Import sparse and multi-vector encoders of sentence-transformers."""
 
-import json
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,6 @@ from torch import Tensor
 
 from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
-from bertwright.core.files import parse_json, read_text
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.interop.huggingface import CONFIG_FILE, ROUTER_FILE
 from bertwright.interop.huggingface.importer import HuggingFaceFolder, read_huggingface_folder
@@ -21,7 +19,7 @@ from bertwright.interop.huggingface.sentence_transformers_config import (
     MODULES_FILE,
     TRANSFORMER_CONFIG_FILES,
 )
-from bertwright.interop.huggingface.tokenizer.settings import read_model_max_length
+from bertwright.interop.huggingface.tokenizer.settings import read_json_file, read_model_max_length
 from bertwright.interop.huggingface.weights import WEIGHTS_FILE
 from bertwright.models.saving import load_tensors, read_tensors
 from bertwright.recipes import SentenceVectorSettings
@@ -151,7 +149,7 @@ def _read_routes(folder: Path) -> dict[str, list[ModuleFolder]]:
     """Return the modules of documents and, if a router has others for queries, of queries."""
     router = _read_json(folder / ROUTER_FILE)
     if not router:
-        modules = json.loads(read_text(folder / MODULES_FILE))
+        modules = read_json_file(folder, MODULES_FILE, list)
         return {"document": [_module(m["type"], folder / m.get("path", "")) for m in modules]}
     try:
         return {
@@ -182,11 +180,8 @@ def _read_prefix(folder: Path, tokenizer: Tokenizer, prompt: str) -> str:
 
 
 def _read_json(file: Path) -> Mapping[str, Any]:
-    """Return the content of a JSON file; empty if there is none."""
-    if not file.is_file():
-        return {}
-    content: Mapping[str, Any] = parse_json(read_text(file), str(file), "copy it again")
-    return content
+    """Return the object in a JSON file; empty if there is none."""
+    return read_json_file(file.parent, file.name)
 
 
 def _unsupported_error(folder: Path, reason: str) -> UserError:

@@ -62,7 +62,7 @@ def _advance(
     allowed = np.isfinite(mask_special_logits(tokenizer, logits, tokenizer.special_tokens.end))
     present_ids = [beam.text.token_ids for search in searches for beam in search.active]
     penalised = config.penalise_repetition(log_probabilities, present_ids)
-    scores = np.where(allowed, log_softmax(penalised), -np.inf)
+    scores = np.where(allowed, penalised, -np.inf)
     parents, token_ids, first = list[int](), list[int](), 0
     for search in searches:
         beams = slice(first, first + len(search.active))

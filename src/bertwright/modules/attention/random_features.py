@@ -21,6 +21,9 @@ CHUNK_LENGTH = 64
 EPSILON = 1e-6
 """Constant that is added to every feature, so that no sum of features is 0."""
 
+MASKED_EXPONENT = -1e30
+"""Exponent of the features of padding: below all others, and finite in float32."""
+
 
 class RandomFeaturesConfig(MultiHeadConfig):
     """Attention with exp(q . k) approximated by ``features`` positive random features (FAVOR+).
@@ -100,7 +103,7 @@ class RandomFeatureAttention(MultiHeadModule):
             query_features, key_features = (relu_features(x, random_features) for x in (query, key))
         else:
             query_features = softmax_features(query, random_features, (-1,))
-            key_features = softmax_features(key, random_features, (-2, -1))
+            key_features = softmax_features(key, random_features, (-2, -1), mask.is_real)
         if mask.is_real is not None:
             key_features = key_features * mask.is_real[:, None, :, None]
         if hooks is not None and hooks.is_requested("weights"):
@@ -126,15 +129,20 @@ def orthogonal_features(num_features: int, width: int, seed: int, *stream: int) 
     return torch.cat(groups)[:num_features]
 
 
-def softmax_features(x: Tensor, random_features: Tensor, max_dims: tuple[int, ...]) -> Tensor:
+def softmax_features(
+    x: Tensor, random_features: Tensor, max_dims: tuple[int, ...], is_real: Tensor | None = None
+) -> Tensor:
     """Return positive features (B, H, L, m) of queries or keys x (B, H, L, d).
 
     A feature is exp(w . x - |x|^2 / 2) for a row w of ``random_features``, with x divided by the
     fourth root of its width. To avoid overflow, the largest exponent over ``max_dims`` is
     subtracted. It cancels if all keys of a head have the same one; each query may have its own.
+    Padding, where ``is_real`` (B, L) is False, does not count.
     """
     scaled = x * x.shape[-1] ** -0.25
     exponent = scaled @ random_features.T - scaled.square().sum(-1, keepdim=True) / 2
+    if is_real is not None:
+        exponent = exponent.masked_fill(~is_real[:, None, :, None], MASKED_EXPONENT)
     largest = exponent.detach().amax(max_dims, keepdim=True)
     return torch.exp(exponent - largest) + EPSILON
 

@@ -130,6 +130,9 @@ def analyse(
     all_reports = [*reports, *stored_reports(inputs, analyses, output, other_inputs, log)]
     page = write_report(inputs, all_reports, output, run_provenance())
     if keep_heads is not None:
+        report = next(r for r in reports if r.analysis.kind_name() == HEAD_IMPORTANCE)
+        if report.not_applicable is not None:
+            raise UserError(f"--keep-heads needs {HEAD_IMPORTANCE}: {report.not_applicable}")
         _write_kept_heads(output, keep_heads)
     result = {"analyses": [report.as_dict() for report in reports], "page": str(page)}
     print_result(result, as_json, _report_lines(reports))
