@@ -1,13 +1,20 @@
-"""Messages on stderr."""
+"""Messages on stderr, and what they name."""
 
+import os
 import sys
 from functools import cache
+from pathlib import Path
 
 
 @cache
 def print_once(message: str) -> None:
     """Print a message on stderr, once per process."""
     print(message, file=sys.stderr, flush=True)
+
+
+def printable_name(path: str | Path) -> str:
+    """Return a path as text; bytes that are not UTF-8 are escaped, such as ``\\xe9``."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def count_noun(number: int, noun: str) -> str:

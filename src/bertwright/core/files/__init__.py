@@ -7,7 +7,6 @@ the next process that writes the same output removes the folder.
 
 from bertwright.core.files.atomic import atomic_file, atomic_folder, remove_unfinished, write_text
 from bertwright.core.files.checks import (
-    printable_name,
     require_creatable,
     require_different_file,
     require_file,
@@ -42,7 +41,6 @@ __all__ = [
     "open_stream",
     "output_lock",
     "parse_json",
-    "printable_name",
     "read_json_lines",
     "read_results",
     "read_text",

@@ -9,11 +9,6 @@ from bertwright.core.files.destination import is_stream, resolve_output
 from bertwright.core.object_storage import storage_url
 
 
-def printable_name(path: str | Path) -> str:
-    """Return a path as text; bytes that are not UTF-8 are escaped, such as ``\\xe9``."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 def require_file(path: Path) -> None:
     """Raise UserError unless a path is a regular file."""
     if path.is_dir():

@@ -8,7 +8,7 @@ from typing import Any
 
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
-from bertwright.core.files import printable_name
+from bertwright.core.messages import printable_name
 from bertwright.data.document import ReadCounts
 from bertwright.data.readers.sources import TextSource
 from bertwright.data.readers.streams import decode_text, read_bytes, split_lines

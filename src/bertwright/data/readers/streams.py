@@ -8,7 +8,7 @@ from itertools import chain
 from typing import BinaryIO
 
 from bertwright.core.errors import UserError
-from bertwright.core.files import printable_name
+from bertwright.core.messages import printable_name
 from bertwright.data.document import ReadCounts, split_long_line
 
 _BLOCK_BYTES = 1 << 18
