@@ -77,11 +77,13 @@ def average_models(paths: Sequence[Path], output: Path) -> int:
     first = sources[0]
     for other in sources[1:]:
         _check_compatible(first, other)
-    mean = mean_weights(sources)
+    mean, last = mean_weights(sources)
     origin = str(first.path)
     model = model_from_tensors(
         first.recipe, stored_vocab_size(mean, first.tokenizer, origin), mean, origin
     )
+    for name, buffer in model.named_buffers():
+        buffer.copy_(last[name])  # a mean of random features is none
     metadata = {"recipe": first.recipe.name, "averaged_models": [str(path) for path in paths]}
     with atomic_folder(output) as folder:
         save_model(folder, model, first.tokenizer, metadata)
@@ -89,13 +91,16 @@ def average_models(paths: Sequence[Path], output: Path) -> int:
 
 
 @torch.no_grad()
-def mean_weights(sources: Sequence[WeightSource]) -> dict[str, Tensor]:
-    """Return the float32 mean of every tensor, summed in float64; integers must be equal.
+def mean_weights(
+    sources: Sequence[WeightSource],
+) -> tuple[dict[str, Tensor], Mapping[str, Tensor]]:
+    """Return the float32 mean of every tensor, and the tensors of the last source.
 
-    Random features are those of the last source: a mean of several draws is none. Errors: UserError
-    if names, shapes or integer tensors differ.
+    Means are summed in float64; integers must be equal. Errors: UserError if names, shapes or
+    integer tensors differ.
     """
     sums: dict[str, Tensor] = {}
+    weights: Mapping[str, Tensor] = {}
     for source in sources:
         weights = source.load_weights()
         different = sorted(weights.keys() ^ sums.keys()) if sums else []
@@ -105,14 +110,15 @@ def mean_weights(sources: Sequence[WeightSource]) -> dict[str, Tensor]:
                 f"{source.path} has other parameters than {sources[0].path}: {different[0]} differs"
             )
         for name, tensor in weights.items():
-            if tensor.is_floating_point() and not name.endswith(".random_features"):
+            if tensor.is_floating_point():
                 sums[name] = sums[name] + tensor.double() if name in sums else tensor.double()
             else:
                 sums[name] = tensor
-    return {
-        name: (total / len(sources)).float() if total.dtype == torch.float64 else total
+    mean = {
+        name: (total / len(sources)).float() if total.is_floating_point() else total
         for name, total in sums.items()
     }
+    return mean, weights
 
 
 def _can_average(tensor: Tensor, other: Tensor) -> bool:
