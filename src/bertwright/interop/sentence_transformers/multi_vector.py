@@ -14,7 +14,7 @@ from bertwright.core.files import atomic_folder
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE
 from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.exporter import HuggingFaceExport
-from bertwright.interop.huggingface.tokenizer.classes import TOKENIZER_CONFIG_FILE
+from bertwright.interop.huggingface.tokenizer.stock_class import TOKENIZER_CONFIG_FILE
 from bertwright.interop.huggingface.weights import WEIGHTS_FILE
 from bertwright.interop.parity import Parity
 from bertwright.interop.sentence_transformers.dense import standalone_encoder

@@ -9,12 +9,11 @@ import tokenizers as library
 
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE
-from bertwright.interop.huggingface.tokenizer.classes import (
-    DEFAULT_CLASSES,
+from bertwright.interop.huggingface.tokenizer.classes import DEFAULT_CLASSES, conform
+from bertwright.interop.huggingface.tokenizer.stock_class import (
     TOKENIZER_CONFIG_FILE,
     TokenizerConflict,
     TokenizerJson,
-    conform,
 )
 
 ADDED_TOKEN_FLAGS = ("single_word", "lstrip", "rstrip", "normalized")
@@ -43,13 +42,19 @@ def require_default_class(tokenizer_json: TokenizerJson, file: Path, model_type:
     except (TokenizerConflict, KeyError):
         return  # written for another class, so it is complete
     for part in ("normalizer", "pre_tokenizer"):
-        for key, value in (conformed[part] or {}).items():
-            if (actual := tokenizer_json[part].get(key)) != value:
+        actual = tokenizer_json[part] or {"type": "none"}
+        for key, value in (conformed[part] or {"type": "none"}).items():
+            if actual.get(key) != value:
                 raise UserError(
-                    f"{file}: {key} of its {part} is {actual}, and without a "
-                    f"{TOKENIZER_CONFIG_FILE} Transformers uses {value}: add one that states it, "
-                    f"or the tokenizer_class PreTrainedTokenizerFast"
+                    f"{file}: {key} of its {part} is {_short(actual.get(key))}, and without a "
+                    f"{TOKENIZER_CONFIG_FILE} Transformers uses {_short(value)}: add one that "
+                    f"states it, or the tokenizer_class PreTrainedTokenizerFast"
                 )
+
+
+def _short(setting: Any) -> Any:
+    """Return a setting, or the types of a list of parts."""
+    return [part["type"] for part in setting] if isinstance(setting, list) else setting
 
 
 def tokens_by_id(added_tokens: Any, origin: str) -> dict[int, dict[str, Any]]:

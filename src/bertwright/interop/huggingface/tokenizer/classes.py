@@ -4,35 +4,19 @@ Some classes use tokenizer.json as it is. Others read only its vocabulary and ta
 tokenizer_config.json or from defaults.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from bertwright.core.errors import UserError
-from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, lowercases
-
-TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
-
-TokenizerJson = dict[str, Any]
-"""The content of a tokenizer.json."""
-
-
-@dataclass(frozen=True)
-class StockTokenizerClass:
-    """A tokenizer class that reads only the vocabulary from tokenizer.json.
-
-    ``conform`` changes a tokenizer.json to match the class and its configuration; ``files`` are
-    read if there is no tokenizer.json.
-    """
-
-    model_type: str
-    conform: Callable[[TokenizerJson, Mapping[str, Any]], None]
-    files: tuple[str, ...] = ()
-
-
-class TokenizerConflict(UserError):
-    """A setting of tokenizer.json that contradicts its class or configuration."""
+from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE
+from bertwright.interop.huggingface.tokenizer.stock_class import (
+    TOKENIZER_CONFIG_FILE,
+    StockTokenizerClass,
+    TokenizerConflict,
+    TokenizerJson,
+)
+from bertwright.interop.huggingface.tokenizer.unigram_classes import UNIGRAM_CLASSES
 
 
 def find_class_name(
@@ -123,57 +107,6 @@ def _conform_gpt(tokenizer_json: TokenizerJson, config: Mapping[str, Any]) -> No
         raise TokenizerConflict("lowercase of its normalizer is false")
 
 
-def _lowercase_check(default: bool) -> Callable[[TokenizerJson, Mapping[str, Any]], None]:
-    def check(settings: TokenizerJson, config: Mapping[str, Any]) -> None:
-        _require_equal("do_lower_case", config, default, lowercases(settings["normalizer"]))
-
-    return check
-
-
-def _check_accents(tokenizer_json: TokenizerJson, config: Mapping[str, Any]) -> None:
-    keeps_accents = not any(
-        part["type"] == "StripAccents" for part in _flatten_sequence(tokenizer_json["normalizer"])
-    )
-    _require_equal("keep_accents", config, False, keeps_accents)
-
-
-def _check_prefix_space(tokenizer_json: TokenizerJson, config: Mapping[str, Any]) -> None:
-    metaspaces = [
-        part
-        for part in _flatten_sequence(tokenizer_json["pre_tokenizer"])
-        if part["type"] == "Metaspace"
-    ]
-    has_prefix_space = any(part.get("prepend_scheme", "always") != "never" for part in metaspaces)
-    _require_equal("add_prefix_space", config, True, has_prefix_space)
-
-
-def _check_sentinels(tokenizer_json: TokenizerJson, config: Mapping[str, Any]) -> None:
-    tokens = [token for token, _ in tokenizer_json["model"]["vocab"]]
-    tokens += [token["content"] for token in tokenizer_json["added_tokens"]]
-    num_sentinels = len({token for token in tokens if token.startswith("<extra_id_")})
-    _require_equal("extra_ids", config, num_sentinels, num_sentinels)
-
-
-def _sentencepiece_class(
-    *checks: Callable[[TokenizerJson, Mapping[str, Any]], None],
-) -> StockTokenizerClass:
-    def check(settings: TokenizerJson, config: Mapping[str, Any]) -> None:
-        for run_check in checks:
-            run_check(settings, config)
-
-    return StockTokenizerClass("Unigram", check)
-
-
-def _require_equal(key: str, config: Mapping[str, Any], default: Any, actual: Any) -> None:
-    """Raise TokenizerConflict if a configuration value, or the class's default, differs."""
-    if config.get(key, default) != actual:
-        stated = "states" if key in config else "leaves out, which means"
-        raise TokenizerConflict(
-            f"{TOKENIZER_CONFIG_FILE} {stated} {key}: {str(config.get(key, default)).lower()}, and "
-            f"{TOKENIZER_FILE} differs"
-        )
-
-
 def _require_type(tokenizer_json: TokenizerJson, part: str, kind: str) -> None:
     if _type_name(tokenizer_json[part]) != kind:
         raise TokenizerConflict(
@@ -183,16 +116,6 @@ def _require_type(tokenizer_json: TokenizerJson, part: str, kind: str) -> None:
 
 def _type_name(part: TokenizerJson | None) -> str:
     return "none" if part is None else part["type"]
-
-
-def _flatten_sequence(part: TokenizerJson | None) -> list[TokenizerJson]:
-    """Return the parts of a normaliser or pre-tokenizer."""
-    if part is None:
-        return []
-    if part["type"] != "Sequence":
-        return [part]
-    inner = part.get("normalizers") or part.get("pretokenizers") or []
-    return [leaf for child in inner for leaf in _flatten_sequence(child)]
 
 
 GENERIC_CLASSES = ("PreTrainedTokenizer", "TokenizersBackend")
@@ -214,13 +137,7 @@ STOCK_CLASSES: dict[str, StockTokenizerClass] = {
     "BartTokenizer": _ROBERTA,
     "GPT2Tokenizer": _ROBERTA,
     "OpenAIGPTTokenizer": StockTokenizerClass("BPE", _conform_gpt, ("vocab.json", "merges.txt")),
-    "AlbertTokenizer": _sentencepiece_class(
-        _lowercase_check(True), _check_accents, _check_prefix_space
-    ),
-    "XLNetTokenizer": _sentencepiece_class(_lowercase_check(False)),
-    "XLMRobertaTokenizer": _sentencepiece_class(_check_prefix_space),
-    "BigBirdTokenizer": _sentencepiece_class(_check_prefix_space),
-    "T5Tokenizer": _sentencepiece_class(_check_sentinels),
+    **UNIGRAM_CLASSES,
 }
 
 _BPE: TokenizerJson = {

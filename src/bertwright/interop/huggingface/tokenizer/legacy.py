@@ -10,13 +10,13 @@ from bertwright.core.errors import UserError
 from bertwright.data.tokenization.backend import is_library_error, require_small_ids
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE
 from bertwright.interop.huggingface import CONFIG_FILE
-from bertwright.interop.huggingface.tokenizer.classes import StockTokenizerClass
 from bertwright.interop.huggingface.tokenizer.settings import (
     ADDED_TOKENS_FILE,
     read_json_file,
     read_tokenizer_settings,
     token_text,
 )
+from bertwright.interop.huggingface.tokenizer.stock_class import StockTokenizerClass
 
 VOCAB_FILE = "vocab.txt"
 VOCAB_JSON_FILE, MERGES_FILE = "vocab.json", "merges.txt"

@@ -20,8 +20,6 @@ from bertwright.interop.huggingface.tokenizer.checks import (
 )
 from bertwright.interop.huggingface.tokenizer.classes import (
     STOCK_CLASSES,
-    TOKENIZER_CONFIG_FILE,
-    TokenizerConflict,
     conform,
     find_class_name,
     find_stock_class,
@@ -32,6 +30,10 @@ from bertwright.interop.huggingface.tokenizer.settings import (
     read_json_file,
     read_tokenizer_settings,
     token_text,
+)
+from bertwright.interop.huggingface.tokenizer.stock_class import (
+    TOKENIZER_CONFIG_FILE,
+    TokenizerConflict,
 )
 
 SPECIAL_TOKEN_KEYS = {

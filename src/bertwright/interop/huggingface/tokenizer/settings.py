@@ -6,7 +6,7 @@ from typing import Any
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
 from bertwright.core.files import parse_json, read_text
-from bertwright.interop.huggingface.tokenizer.classes import TOKENIZER_CONFIG_FILE
+from bertwright.interop.huggingface.tokenizer.stock_class import TOKENIZER_CONFIG_FILE
 
 SPECIAL_TOKENS_FILE, ADDED_TOKENS_FILE = "special_tokens_map.json", "added_tokens.json"
 

@@ -9,8 +9,8 @@ from tokenizers import models, processors
 
 from bertwright.batches.formats import InputFormat
 from bertwright.data.tokenization.tokenizer import TOKENIZER_FILE, Tokenizer
-from bertwright.interop.huggingface.tokenizer.classes import TOKENIZER_CONFIG_FILE
 from bertwright.interop.huggingface.tokenizer.legacy import VOCAB_FILE
+from bertwright.interop.huggingface.tokenizer.stock_class import TOKENIZER_CONFIG_FILE
 
 SPECIAL_TOKEN_PROCESSORS = ("TemplateProcessing", "BertProcessing", "RobertaProcessing")
 """Post-processors that add special tokens."""
