@@ -138,7 +138,7 @@ class ChunkEncoder:
         if size > available:
             windows = word_windows(range(size), size, available, max(available // 2, 1))
             spans = [(window.words, window.tagged) for window in windows]
-        text_start = len(prompt_ids) + (0 if self.input_format.ends_with_start_token else 1)
+        text_start = len(prompt_ids) + self.input_format.text_start
         ids = np.repeat(np.arange(len(chunks)), [len(chunk) for chunk in chunks]) + first_chunk
         for read, pooled in spans:
             sequence = self.input_format.add_special_tokens(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bertwright.batches.formats import InputFormat
 from bertwright.batches.formats.arrangement.text_layout import truncate_longest_first
 from bertwright.batches.formats.pairs import TextPair
 from bertwright.batches.word_windows import word_windows
@@ -64,17 +65,16 @@ class ExampleEncoder:
             global attention that excludes them (Longformer).
         has_segments: whether the encoder distinguishes the texts of a pair by segment.
         is_siamese: whether the texts of a pair are encoded independently.
-        ends_with_start_token: whether the start token is the last token, in the segment of the last
-            text.
+        input_format: the special tokens around texts; one at the end is in the last text's segment.
     """
 
     tokenizer: Tokenizer
+    input_format: InputFormat
     max_length: int
     num_separators: int
     separator_segment: int
     has_segments: bool
     is_siamese: bool = False
-    ends_with_start_token: bool = False
 
     @staticmethod
     def from_recipe(
@@ -99,18 +99,18 @@ class ExampleEncoder:
         )
         return ExampleEncoder(
             tokenizer,
+            recipe.assembly,
             limit,
             num_separators,
             separator_segment,
             encoder.distinguishes_segments,
             is_siamese,
-            recipe.assembly.ends_with_start_token,
         )
 
     @property
     def text_start(self) -> int:
         """Return the position of the first token of a text."""
-        return 0 if self.ends_with_start_token else 1
+        return self.input_format.text_start
 
     def encode(
         self,
@@ -186,7 +186,8 @@ class ExampleEncoder:
             text_start = self.text_start + len(first) + self.num_separators
             for start, stop in _window_bounds(len(text_ids), available - len(first), stride):
                 sequence = self._build_sequence(index, [first, text_ids[start:stop]])
-                start_token = len(sequence.token_ids) - 1 if self.ends_with_start_token else 0
+                is_last = self.input_format.ends_with_start_token
+                start_token = len(sequence.token_ids) - 1 if is_last else 0
                 sequences.append(
                     replace(
                         sequence,
@@ -234,10 +235,11 @@ class ExampleEncoder:
         for ids in token_ids[1:]:
             joined += [self.tokenizer.special_tokens.end] * self.num_separators + ids
             segment_ids += [self.separator_segment] * self.num_separators + [1] * len(ids)
-        specials, last = self.tokenizer.special_tokens, len(token_ids) - 1
-        if self.ends_with_start_token:
-            return [*joined, specials.end, specials.start], [*segment_ids, last, last]
-        return [specials.start, *joined, specials.end], [0, *segment_ids, last]
+        last = len(token_ids) - 1
+        joined = self.input_format.add_special_tokens(joined, self.tokenizer.special_tokens)
+        if self.input_format.ends_with_start_token:
+            return joined, [*segment_ids, last, last]
+        return joined, [0, *segment_ids, last]
 
     def _build_sequence(
         self, example_index: int, token_ids: Sequence[list[int]], num_truncated: int = 0

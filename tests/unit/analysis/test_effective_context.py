@@ -34,7 +34,7 @@ def texts(number: int = 20, size: int = 20) -> list[Example]:
     return [Example(" ".join(np.tile(words, size // LAG))) for words in samples]
 
 
-@pytest.mark.parametrize("system", ["bert", "gpt-2"])
+@pytest.mark.parametrize("system", ["bert", "gpt-2", "xlnet", "transformer-xl"])
 def test_the_loss_drops_when_the_copied_token_is_visible(
     system: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,17 +42,20 @@ def test_the_loss_drops_when_the_copied_token_is_visible(
     inputs = AnalysisInput(model, encode_texts(model, texts()))
     module = "bertwright.analysis.dynamics.effective_context"
 
-    targets = [set(text.token_ids[17:-1]) for text in inputs.texts]
+    assembly, specials = model.text_model.model.recipe.assembly, model.tokenizer.special_tokens
+    start, opening = assembly.text_start, [assembly.start_token(specials)][: assembly.text_start]
+    targets = [set(text.token_ids[16 + start : 20 + start]) for text in inputs.texts]
 
     def scores(sequences: list[list[int]], index: int) -> list[list[float]]:
+        assert all(ids[:start] == opening for ids in sequences)
         # What is predicted comes behind the longest context, and differs with the text.
         assert all(any(ids[index] in of_text for of_text in targets) for ids in sequences)
-        is_visible = [len(tokens) + index - LAG >= 1 for tokens in sequences]
+        is_visible = [len(tokens) + index - LAG >= start for tokens in sequences]
         return [[0.0 if visible else -3.0] for visible in is_visible]
 
     monkeypatch.setattr(f"{module}.token_log_probabilities", lambda _, ids, __: scores(ids, -1))
     monkeypatch.setattr(
-        f"{module}.cloze_log_probabilities", lambda _, __, ids, ___: scores(ids, -2)
+        f"{module}.cloze_log_probabilities", lambda _, __, ids, ___: scores(ids, start - 3)
     )
     result = Analysis.parse({"kind": "effective-context", "max_context": 16}).run(inputs)
     values = {finding.metric: finding.value for finding in result.findings}

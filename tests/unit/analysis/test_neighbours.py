@@ -22,17 +22,17 @@ from toy_recipes import shaken, toy
 QUERY = MarkedWord.parse("The unbelievably [old] bird is red")
 
 
-@pytest.fixture(scope="module")
-def model() -> TextModel:
+@pytest.fixture(scope="module", params=["bert", "xlnet", "transformer-xl"])
+def model(request: pytest.FixtureRequest) -> TextModel:
     tokenizer = train_tokenizer([ENGLISH], WordPieceConfig(vocab_size=60))
-    built = shaken(Model.build(toy("bert"), tokenizer.vocab_size), 0.2)
+    built = shaken(Model.build(toy(request.param), tokenizer.vocab_size), 0.2)
     return TextModel(built, tokenizer, "float32")
 
 
 def word_vector(model: TextModel, text: str, index: int) -> np.ndarray:
     """Return the unit vector of a word of a text without punctuation, in layer 1."""
     tokens = [model.tokenizer.encode(word) for word in text.split()]
-    start = 1 + sum(map(len, tokens[:index]))
+    start = model.model.recipe.assembly.text_start + sum(map(len, tokens[:index]))
     vector = model.encode(text, layers="1")[0][start : start + len(tokens[index])].mean(0)
     return vector / np.linalg.norm(vector)
 
@@ -92,6 +92,7 @@ def test_other_marks_are_errors(text):
         MarkedWord.parse(text)
 
 
+@pytest.mark.parametrize("model", ["bert"], indirect=True)
 def test_truncated_words_are_errors(model):
     long = MarkedWord.parse("bird " * 600 + "[old]")
     with pytest.raises(UserError, match="shorten the sentence"):

@@ -42,6 +42,14 @@ def test_categories_of_tokens() -> None:
     assert pair.segment_ids == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
+def test_the_start_token_of_xlnet_closes_a_sequence() -> None:
+    (text,) = encode_texts(small_model("xlnet"), [Example("the keeper near a ship .")])
+    positions = {name: mask.nonzero()[0].tolist() for name, mask in text.category_masks.items()}
+    assert positions["opening"] == [len(text) - 1]
+    assert positions["separator"] == [len(text) - 2]
+    assert positions["first"] == list(range(len(text) - 2))
+
+
 def test_truncation_keeps_whole_words() -> None:
     model = small_model()
     (text,) = encode_texts(model, [Example("the keeper sees a ship")], max_length=5)

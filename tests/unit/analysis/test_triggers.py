@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from bertwright.analysis.behaviour.triggers.trigger_search import (
     MASKED_TOKENS,
@@ -66,19 +67,23 @@ def test_triggers_have_no_special_tokens_or_labels() -> None:
     assert not set(trigger) & model.tokenizer.special_tokens.all
 
 
-def test_a_trigger_keeps_the_masked_positions() -> None:
-    model = small_model()
+@pytest.mark.parametrize("system", ["bert", "xlnet"])
+def test_a_trigger_keeps_the_masked_positions(system: str) -> None:
+    model = small_model(system)
+    start = model.text_model.model.recipe.assembly.text_start
     texts = encode_texts(model, [Example("the old keeper lights the lamp", "a ship leaves .")])
     for trigger in ((), (9,), (9, 10, 11)):
         (text,) = triggered = [prepend_trigger(trigger, text) for text in texts]
-        assert text.token_ids[1 : 1 + len(trigger)] == list(trigger)
+        assert text.token_ids[start : start + len(trigger)] == list(trigger)
         assert (
             len(text.token_ids)
             == len(text.segment_ids)
             == len(text.word_ids)
             == len(text.category_masks["first"])
         )
-        assert text.category_masks["opening"].nonzero()[0].tolist() == [0]
+        opening = 0 if start else len(text) - 1
+        assert text.category_masks["opening"].nonzero()[0].tolist() == [opening]
+        assert text.token_ids[opening] == model.tokenizer.special_tokens.start
         positions = MaskedLMProbe(model, triggered).target_positions(0)
         expected = MaskedLMProbe(model, texts).target_positions(0)
         assert [position - len(trigger) for position in positions] == expected

@@ -12,6 +12,7 @@ from transformers import BertConfig, BertModel
 from benchmarks.finetuning import compare as finetuning
 from benchmarks.finetuning import trainer as peer
 from benchmarks.finetuning.plan import FineTuningPlan
+from bertwright.batches.formats.pairs import SegmentPair
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
@@ -36,7 +37,7 @@ def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pad_token_id=tokenizer.special_tokens.pad,
     )
     BertModel(config).save_pretrained(folder)
-    write_tokenizer(folder, tokenizer, True, 512, 1, None)
+    write_tokenizer(folder, tokenizer, SegmentPair(), True, 512)
     return folder
 
 

@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 
+from bertwright.recipes.loading import recipe_names
 from bertwright.tasks.example_encoder import ExampleEncoder
 from bertwright.tasks.formats.examples import Example, ExtractiveQuestion, TaggedSentence
 from toy_recipes import toy
@@ -25,6 +26,26 @@ def test_xlnet_has_relative_segments_and_its_start_token_last(wordpiece) -> None
     assert spell(encoder, window.token_ids) == "the tree [SEP] the red bird [SEP] [CLS]"
     # The start token, which means no answer, then the text.
     assert window.positions == (7, 3, 4, 5)
+
+
+def test_a_text_begins_with_the_token_before_documents_in_training(wordpiece) -> None:
+    encoder = ExampleEncoder.from_recipe(toy("transformer-xl"), wordpiece, 16)
+    (sequence,) = encoder.encode([Example("the red bird")])
+    assert spell(encoder, sequence.token_ids) == "[SEP] the red bird [SEP]"
+    recipe = toy("transformer-xl", "assembly.isolated=true")
+    (sequence,) = ExampleEncoder.from_recipe(recipe, wordpiece, 16).encode([Example("the")])
+    assert spell(encoder, sequence.token_ids) == "[CLS] the [SEP]"
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_one_text_has_the_same_special_tokens_everywhere(name: str, wordpiece) -> None:
+    recipe, ids = toy(name), wordpiece.encode("the red bird")
+    encoder = ExampleEncoder.from_recipe(recipe, wordpiece, 16)
+    joined = encoder.join_texts([ids])[0]
+    assert joined == recipe.assembly.add_special_tokens(ids, wordpiece.special_tokens)
+    assert joined[encoder.text_start :][: len(ids)] == ids
+    if encoder.text_start:
+        assert joined[0] == recipe.assembly.start_token(wordpiece.special_tokens)
 
 
 def test_pairs_of_bert_have_one_separator_and_segments(wordpiece) -> None:

@@ -25,8 +25,8 @@ from bertwright.tasks.formats.examples import Example, TaggedSentence
 from bertwright.tasks.formats.tagged_sentences import TaggedSentenceReader
 
 TokenCategory = Literal["opening", "separator", "punctuation", "first"]
-"""Categories of positions: the special token that opens a sequence; special tokens that end a text;
-full stops and commas (Clark et al. 2019); the first token of a word."""
+"""Categories of positions: the special token that opens a sequence, or in XLNet closes it; special
+tokens that end a text; full stops and commas (Clark et al. 2019); the first token of a word."""
 
 TOKEN_CATEGORIES: tuple[TokenCategory, ...] = get_args(TokenCategory)
 
@@ -243,7 +243,7 @@ def _encode_text(model: AnalysedModel, encoder: ExampleEncoder, text: SourceText
         source if part == whole and isinstance(source, str) else _raw_text(model, source, part)
         for source, whole, part in zip(sources, parts, kept, strict=True)
     )
-    masks = _category_masks(word_ids, words)
+    masks = _category_masks(word_ids, words, 0 if encoder.text_start else len(word_ids) - 1)
     return AnalysedText(
         token_ids, segments, encoder.has_segments, word_ids, tuple(words), raw, masks, text
     )
@@ -297,10 +297,10 @@ def _truncate_words(
 
 
 def _category_masks(
-    word_ids: NDArray[np.int64], words: Sequence[str]
+    word_ids: NDArray[np.int64], words: Sequence[str], opening_position: int
 ) -> dict[TokenCategory, NDArray[np.bool_]]:
     is_punctuation = np.array([*(word in PUNCTUATION for word in words), False])
-    opening = np.arange(len(word_ids)) == 0
+    opening = np.arange(len(word_ids)) == opening_position
     return {
         "opening": opening,
         "separator": (word_ids < 0) & ~opening,

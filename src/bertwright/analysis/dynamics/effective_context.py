@@ -104,7 +104,8 @@ class EffectiveContext(Analysis):
         targets: list[tuple[int, list[int]]] = []
         generator = np.random.default_rng(stream_key(inputs.seed, "effective context"))
         for number, text in enumerate(inputs.texts):
-            tokens = text.token_ids[1:-1]
+            of_words = np.flatnonzero(text.word_ids >= 0)
+            tokens = text.token_ids[of_words[0] : of_words[-1] + 1]
             positions = np.arange(contexts[-1], len(tokens))
             sample = generator.permutation(positions)[: self.positions_per_text]
             targets += [(number, tokens[last - contexts[-1] : last + 1]) for last in sample]
@@ -168,19 +169,22 @@ def context_losses(
     A context beyond the maximum length of the model is truncated.
     """
     model, special = analysed.text_model.model, analysed.tokenizer.special_tokens
+    assembly = model.recipe.assembly
     limit = analysed.encoder.max_length
     losses = np.zeros((len(contexts), len(targets)))
     for index, context in enumerate(contexts):
         if index and limit is not None and context > limit - 3:
             losses[index] = losses[index - 1]
             continue
-        sequences = [[special.start, *tokens[-context - 1 :]] for tokens in targets]
+        texts = [tokens[-context - 1 :] for tokens in targets]
         if analysed.text_model.is_causal:
+            sequences = [[assembly.start_token(special), *tokens] for tokens in texts]
             by_sequence = token_log_probabilities(model, sequences, special.pad)
             scores = [of_tokens[-1] for of_tokens in by_sequence]
         else:
-            sequences = [[*tokens, special.end] for tokens in sequences]
-            spans = [slice(len(tokens) - 2, len(tokens) - 1) for tokens in sequences]
+            sequences = [assembly.add_special_tokens(tokens, special) for tokens in texts]
+            ends = [assembly.text_start + len(tokens) for tokens in texts]
+            spans = [slice(end - 1, end) for end in ends]
             by_sequence = cloze_log_probabilities(model, analysed.tokenizer, sequences, spans)
             scores = [of_span[0] for of_span in by_sequence]
         losses[index] = -np.array(scores)

@@ -14,7 +14,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.tokenization.sentences import sentence_ends
 from bertwright.data.tokenization.words import word_spans
 from bertwright.models.layer_selection import LayerSelection, select_layers
-from bertwright.models.text_batches import text_batches
+from bertwright.models.text_batches import add_special_tokens, text_batches
 from bertwright.models.text_model import TextModel
 
 SENTENCES_PER_CHUNK = 512
@@ -194,8 +194,8 @@ def _words_in_sentences(
     """Return the words of each sentence with their vectors, leaving out truncated words."""
     specials, max_length = model.tokenizer.special_tokens, model.max_length
     encodings = [model.tokenizer.encode_with_offsets(words[0].text) for words in sentences]
-    num_kept = None if max_length is None else max_length - 2
-    token_ids = [[specials.start, *ids[:num_kept], specials.end] for ids, _ in encodings]
+    assembly = model.model.recipe.assembly
+    token_ids = [add_special_tokens(ids, specials, max_length, assembly) for ids, _ in encodings]
     occurrences: list[MarkedWord] = []
     vectors: list[Tensor] = []
     for batch in text_batches(token_ids, specials.pad, model.device):
@@ -209,7 +209,8 @@ def _words_in_sentences(
                 sentences[index], _token_ranges(offsets, sentences[index]), strict=True
             ):
                 if tokens and tokens.stop < batch.lengths[row] - 1:
-                    positions += [row * states.shape[1] + 1 + token for token in tokens]
+                    first_position = row * states.shape[1] + assembly.text_start
+                    positions += [first_position + token for token in tokens]
                     owners += [len(occurrences) - first] * len(tokens)
                     occurrences.append(word)
         sums = states.new_zeros(len(occurrences) - first, states.shape[2])

@@ -68,10 +68,10 @@ class InputFormat(Config):
         return 0 if self.ends_with_start_token else 1
 
     def add_special_tokens(self, token_ids: Sequence[int], specials: SpecialTokens) -> list[int]:
-        """Return [CLS] text [SEP], or text [SEP] [CLS]."""
+        """Return [CLS] text [SEP], text [SEP] [CLS], or what surrounds documents in training."""
         if self.ends_with_start_token:
             return [*token_ids, specials.end, specials.start]
-        return [specials.start, *token_ids, specials.end]
+        return [self.start_token(specials), *token_ids, specials.end]
 
     @property
     def data_requirements(self) -> frozenset[DataRequirement]:

@@ -64,7 +64,10 @@ def _token_vectors(
     model: TextModel, token_ids: NDArray[np.int64], specials: SpecialTokens
 ) -> NDArray[np.float64]:
     """Return the vector of each token between start and end tokens, (N, D)."""
-    sequences = [[specials.start, token_id, specials.end] for token_id in token_ids.tolist()]
+    assembly = model.model.recipe.assembly
+    sequences = [
+        assembly.add_special_tokens([token_id], specials) for token_id in token_ids.tolist()
+    ]
     return model.embed_ids(sequences, "mean").astype(np.float64)
 
 

@@ -107,11 +107,11 @@ def export_huggingface(
         write_tokenizer(
             temporary,
             tokenizer,
+            net.recipe.assembly,
             encoder.has_segments,
             max_length,
             separators,
             bos_id,
-            net.recipe.assembly.ends_with_start_token,
         )
         usage = family.usage_note(encoder.visibility)
         threshold = ""

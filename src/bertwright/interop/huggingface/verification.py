@@ -103,9 +103,7 @@ def _encode_sample_texts(
 ) -> tuple[list[list[int]], list[list[int]]]:
     """Return token and segment ids of the samples; UserError if the stock tokenizer differs."""
     specials = tokenizer.special_tokens
-    encoder = ExampleEncoder(
-        tokenizer, 0, 1, 0, True, ends_with_start_token=input_format.ends_with_start_token
-    )
+    encoder = ExampleEncoder(tokenizer, input_format, 0, 1, 0, True)
     sequences: list[list[int]] = []
     segments: list[list[int]] = []
     for texts in SAMPLE_TEXTS:

@@ -49,14 +49,13 @@ def write_pipeline_files(folder: Path, model: TextModel) -> None:
     _write_json(folder / CONFIG_FILE, config)
     max_length = _max_length(model)
     separators = num_pair_separators(recipe, tokenizer)
-    ends_with_start_token = recipe.assembly.ends_with_start_token
     write_tokenizer(
         folder,
         tokenizer,
+        recipe.assembly,
         recipe.encoder.distinguishes_segments,
         max_length or NO_MAX_LENGTH,
         separators,
-        ends_with_start_token=ends_with_start_token,
     )
     set_special_token_positions(folder, tokenizer, recipe.assembly)
     Tokenizer.load(folder).save(folder)  # with its kind and roles

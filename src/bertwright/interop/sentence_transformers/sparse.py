@@ -134,8 +134,9 @@ def _write_static_weights(
         )
     folder.mkdir()
     # Its queries have no special tokens.
-    write_tokenizer(folder, tokenizer, False, model.example_encoder.max_length - 2)
-    set_special_token_positions(folder, tokenizer, model.model.recipe.assembly)
+    assembly, max_length = model.model.recipe.assembly, model.example_encoder.max_length
+    write_tokenizer(folder, tokenizer, assembly, False, max_length - 2)
+    set_special_token_positions(folder, tokenizer, assembly)
     save_file({"weight": weights}, str(folder / WEIGHTS_FILE))
     write_json(folder / CONFIG_FILE, {"frozen": False})
 

@@ -88,11 +88,12 @@ def truncate_for_trigger(
 
 
 def prepend_trigger(trigger: TriggerTokens, text: AnalysedText) -> AnalysedText:
-    """Insert a trigger after the opening token; its tokens belong to no word."""
-    positions = [1] * len(trigger)
+    """Insert a trigger before the first word; its tokens belong to no word."""
+    start = int((text.word_ids >= 0).argmax())
+    positions = [start] * len(trigger)
     return replace(
         text,
-        token_ids=[text.token_ids[0], *trigger, *text.token_ids[1:]],
+        token_ids=[*text.token_ids[:start], *trigger, *text.token_ids[start:]],
         segment_ids=[0] * len(trigger) + text.segment_ids,
         word_ids=np.insert(text.word_ids, positions, -1),
         category_masks={
@@ -147,12 +148,13 @@ def trigger_gradient(probe: TriggerProbe, trigger: TriggerTokens) -> Tensor:
     def within(batch: TextBatch) -> AbstractContextManager[None]:
         return probe.model.encoder.replace(TOKEN_EMBEDDINGS_TAP, replace_embeddings)
 
+    start = probe.model.text_model.model.recipe.assembly.text_start
     sums: list[Tensor] = []
     total = 0.0
     with torch.enable_grad():
         for _, loss, _, num_targets in probe.with_trigger(trigger).scored_batches(within):
             (gradient,) = torch.autograd.grad(loss.sum(), inputs)
-            sums.append(gradient[:, 1 : 1 + len(trigger)].sum(0))
+            sums.append(gradient[:, start : start + len(trigger)].sum(0))
             total += float(num_targets.sum())
     return torch.stack(sums).sum(0) / total
 

@@ -19,30 +19,31 @@ SPECIAL_TOKEN_PROCESSORS = ("TemplateProcessing", "BertProcessing", "RobertaProc
 def write_tokenizer(
     folder: Path,
     tokenizer: Tokenizer,
+    input_format: InputFormat,
     has_segments: bool,
     max_length: int,
     num_separators: int = 1,
     bos_token_id: int | None = None,
-    ends_with_start_token: bool = False,
 ) -> None:
     """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt.
 
     ``num_separators`` is the number of separators between the texts of a pair. ``bos_token_id`` is
-    for causal models: texts then begin with that token and have no end token. If
-    ``ends_with_start_token``, the start token comes last.
+    for causal models: texts then begin with that token and have no end token.
     """
+    specials = tokenizer.special_tokens
+    is_last = input_format.ends_with_start_token
+    start_id = specials.start if is_last else input_format.start_token(specials)
     template = (
         _bos_template(tokenizer, bos_token_id)
         if bos_token_id is not None
-        else _pair_template(tokenizer, num_separators, has_segments, ends_with_start_token)
+        else _pair_template(tokenizer, start_id, num_separators, has_segments, is_last)
     )
-    is_usual = bos_token_id is None and not ends_with_start_token
+    is_usual = bos_token_id is None and not is_last and start_id == specials.start
     backend = _with_post_processor(tokenizer, template, num_separators, has_segments, is_usual)
     backend.save(str(folder / TOKENIZER_FILE))
     inputs = ["input_ids", "token_type_ids", "attention_mask"]
     if not has_segments:
         inputs.remove("token_type_ids")
-    specials = tokenizer.special_tokens
     config = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": max_length,
@@ -52,9 +53,7 @@ def write_tokenizer(
         "cls_token": tokenizer.id_to_token(specials.start),
         "sep_token": tokenizer.id_to_token(specials.end),
         "mask_token": tokenizer.id_to_token(specials.mask),
-        **_bert_tokenizer_config(
-            json.loads(backend.to_str()), has_segments and not ends_with_start_token
-        ),
+        **_bert_tokenizer_config(json.loads(backend.to_str()), has_segments and is_usual),
     }
     (folder / TOKENIZER_CONFIG_FILE).write_text(
         json.dumps(config, indent=2, ensure_ascii=False) + "\n"
@@ -75,10 +74,11 @@ def set_special_token_positions(
     special_ids = input_format.add_special_tokens([], ids)
     if backend.encode("").ids == special_ids:
         return
-    start, end = tokenizer.id_to_token(ids.start), tokenizer.id_to_token(ids.end)
-    single = f"$A {end} {start}" if special_ids[0] == ids.end else f"{start} $A {end}"
+    first, second = map(tokenizer.id_to_token, special_ids)
+    is_last = input_format.ends_with_start_token
     backend.post_processor = processors.TemplateProcessing(
-        single=single, special_tokens=[(start, ids.start), (end, ids.end)]
+        single=f"$A {first} {second}" if is_last else f"{first} $A {second}",
+        special_tokens=[*{first: special_ids[0], second: special_ids[1]}.items()],
     )
     backend.save(str(file))
 
@@ -130,9 +130,9 @@ def _with_post_processor(
     its own, and an equivalent one stays if special tokens have their usual positions.
     """
     backend = library.Tokenizer.from_str(tokenizer.backend.to_str())
-    processor = tokenizer.settings["post_processor"]
-    like_roberta = processor == _processor_json(_pair_template(tokenizer, 2, False))
-    like_bert = processor == _processor_json(_pair_template(tokenizer, 1, True))
+    processor, start_id = tokenizer.settings["post_processor"], tokenizer.special_tokens.start
+    like_roberta = processor == _processor_json(_pair_template(tokenizer, start_id, 2, False))
+    like_bert = processor == _processor_json(_pair_template(tokenizer, start_id, 1, True))
     if tokenizer.roles:
         return backend  # a published tokenizer keeps its post-processor
     differs = not is_usual or has_segments or num_separators != 2
@@ -149,19 +149,20 @@ def _with_post_processor(
 
 def _pair_template(
     tokenizer: Tokenizer,
+    start_id: int,
     num_separators: int,
     has_segments: bool,
     ends_with_start_token: bool = False,
 ) -> Any:
-    ids = tokenizer.special_tokens.start, tokenizer.special_tokens.end
-    start, end = map(tokenizer.id_to_token, ids)
+    end_id = tokenizer.special_tokens.end
+    start, end = tokenizer.id_to_token(start_id), tokenizer.id_to_token(end_id)
     second_id = int(has_segments)
     separators = " ".join([f"{end}:0"] * num_separators)
     single, pair = f"$A:0 {end}:0", f"$A:0 {separators} $B:{second_id} {end}:{second_id}"
     return processors.TemplateProcessing(
         single=f"{single} {start}:0" if ends_with_start_token else f"{start}:0 {single}",
         pair=f"{pair} {start}:{second_id}" if ends_with_start_token else f"{start}:0 {pair}",
-        special_tokens=[(start, ids[0]), (end, ids[1])],
+        special_tokens=[*{start: start_id, end: end_id}.items()],
     )
 
 
