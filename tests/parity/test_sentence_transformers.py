@@ -1,6 +1,7 @@
 """Exported encoders give the same vectors in sentence-transformers."""
 
 import json
+from contextlib import nullcontext
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -208,6 +209,22 @@ def test_the_pooling_is_imported_or_refused(
         return
     with pytest.raises(UserError, match=expected):
         load(tmp_path / "ours")
+
+
+def test_the_start_token_of_xlnet_is_the_last(tmp_path: Path) -> None:
+    model = any_encoder("xlnet")
+    network, vectors = model.model, SentenceVectorSettings(pooling="cls")
+    network.recipe = network.recipe.model_copy(update={"vectors": vectors})
+    model = TextModel(network, model.tokenizer, "float32")
+    export_sentence_transformers(model, tmp_path / "ours", verify=True)
+    imported = load(tmp_path / "ours", "float32")
+    assert imported.model.recipe.vectors.pooling == "cls"
+    assert np.abs(imported.embed(SAMPLE_TEXTS) - model.embed(SAMPLE_TEXTS)).max() < 1e-5
+    file = tmp_path / "ours" / "1_Pooling" / "config.json"
+    for pooling, message in (("lasttoken", ""), ("cls", "which here is a word")):
+        file.write_text(json.dumps({"pooling_mode": pooling}))
+        with pytest.raises(UserError, match=message) if message else nullcontext():
+            load(tmp_path / "ours")
 
 
 def test_unsupported_modules_are_refused(tmp_path: Path, encoder: TextModel) -> None:

@@ -118,7 +118,9 @@ def read_huggingface_folder(
     start_id = config.get("decoder_start_token_id")
     recipe = _build_recipe(folder, family, settings, head_type, tensors, tokenizer, start_id)
     if vectors is None:
-        vectors = read_embedding_settings(folder, config, tokenizer.lowercase)
+        vectors = read_embedding_settings(
+            folder, config, tokenizer.lowercase, recipe.assembly.ends_with_start_token
+        )
         if vectors.projection is not None and head_type in family.task_heads:
             vectors = vectors.without_projection()
         elif vectors.projection is not None:

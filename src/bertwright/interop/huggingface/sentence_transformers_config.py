@@ -54,18 +54,28 @@ DENSE_ACTIVATIONS: dict[str, Activation] = {
 
 DEFAULT_DENSE_ACTIVATION = "torch.nn.modules.activation.Tanh"
 
-POOLINGS: dict[str, Pooling] = {"mean": "mean", "cls": "cls"}
-LEGACY_POOLING_KEYS = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+START_TOKEN_POOLINGS = {False: "cls", True: "lasttoken"}
+"""The pooling by the start token, by whether it is the last token of a text."""
+
+LEGACY_POOLING_KEYS = {
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_lasttoken": "lasttoken",
+}
 """Keys before sentence-transformers 6, which has a single key for the pooling."""
 
 
 def read_embedding_settings(
-    folder: Path, config: Mapping[str, Any], lowercase: bool
+    folder: Path,
+    config: Mapping[str, Any],
+    lowercase: bool,
+    ends_with_start_token: bool = False,
 ) -> SentenceVectorSettings:
     """Return the embedding settings of a folder; the defaults if it has no modules.json.
 
     ``config`` is the stock class's configuration; ``lowercase`` tells whether the tokenizer
-    lowercases. Raises UserError for embeddings that ``embed`` cannot compute.
+    lowercases, and ``ends_with_start_token`` whether [CLS] is the last token. Raises UserError for
+    embeddings that ``embed`` cannot compute.
     """
     if not (folder / MODULES_FILE).is_file():
         return SentenceVectorSettings()
@@ -99,7 +109,7 @@ def read_embedding_settings(
         raise _unsupported_error(folder, "pools without its prompts")
     try:
         return SentenceVectorSettings(
-            pooling=_read_pooling(folder, pooling_config),
+            pooling=_read_pooling(folder, pooling_config, ends_with_start_token),
             projection=_read_projection(folder, modules.get("Dense")),
             longest=_read_max_length(folder, config, settings.get("max_seq_length")),
             normalise="Normalize" in modules,
@@ -162,7 +172,9 @@ def _has_prompts(prompts: Any) -> bool:
     return isinstance(prompts, Mapping) and any(cast(Mapping[str, Any], prompts).values())
 
 
-def _read_pooling(folder: Path, pooling_config: Mapping[str, Any]) -> Pooling:
+def _read_pooling(
+    folder: Path, pooling_config: Mapping[str, Any], ends_with_start_token: bool
+) -> Pooling:
     legacy_keys = [
         key for key, is_set in pooling_config.items() if key.startswith("pooling_mode_") and is_set
     ]
@@ -172,9 +184,14 @@ def _read_pooling(folder: Path, pooling_config: Mapping[str, Any]) -> Pooling:
         or "mean"
     )
     names: list[str] = [stated] if isinstance(stated, str) else stated
-    if len(names) != 1 or names[0] not in POOLINGS:
-        raise _unsupported_error(folder, f"pools by {' and '.join(names)}")
-    return POOLINGS[names[0]]
+    start_token_pooling = START_TOKEN_POOLINGS[ends_with_start_token]
+    if names == ["mean"]:
+        return "mean"
+    if names == [start_token_pooling]:
+        return "cls"
+    if names == ["cls"]:
+        raise _unsupported_error(folder, "pools by cls, the first token, which here is a word")
+    raise _unsupported_error(folder, f"pools by {' and '.join(names)}")
 
 
 def _read_max_length(

@@ -15,6 +15,8 @@ from bertwright.interop.huggingface.families.registry import find_family
 from bertwright.interop.huggingface.sentence_transformers_config import (
     DENSE_ACTIVATIONS,
     EXPORTED_KEYS,
+    LEGACY_POOLING_KEYS,
+    START_TOKEN_POOLINGS,
 )
 from bertwright.interop.huggingface.tokenizer.settings import NO_MAX_LENGTH
 from bertwright.interop.huggingface.weights import WEIGHTS_FILE
@@ -118,7 +120,8 @@ def write_module_files(folder: Path, model: TextModel) -> None:
     """Write the modules of sentence-transformers: pooling, scaling, prompts and maximum length."""
     recipe = model.model.recipe
     width, vectors = recipe.encoder.width, recipe.vectors
-    pooling, ends_with_start_token = vectors.pooling, recipe.assembly.ends_with_start_token
+    start_token_pooling = START_TOKEN_POOLINGS[recipe.assembly.ends_with_start_token]
+    pooling = start_token_pooling if vectors.pooling == "cls" else vectors.pooling
     paths = {"Transformer": "", "Pooling": "1_Pooling"}
     projection = model.model.vector_projection
     if projection is not None:
@@ -130,13 +133,10 @@ def write_module_files(folder: Path, model: TextModel) -> None:
     write_modules(folder, [(p, f"{_MODULE_PACKAGE}.{kind}") for kind, p in paths.items()])
     pooling_config = {
         "word_embedding_dimension": width,
-        "pooling_mode_cls_token": pooling == "cls" and not ends_with_start_token,
-        "pooling_mode_mean_tokens": pooling == "mean",
+        **{key: name == pooling for key, name in LEGACY_POOLING_KEYS.items()},
         "pooling_mode_max_tokens": False,
         "pooling_mode_mean_sqrt_len_tokens": False,
     }
-    if pooling == "cls" and ends_with_start_token:
-        pooling_config["pooling_mode_lasttoken"] = True
     max_length = model.max_length or NO_MAX_LENGTH
     write_json(folder / "1_Pooling" / CONFIG_FILE, pooling_config)
     write_model_config(
