@@ -73,7 +73,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor, context: BlockContext) -> Tensor:
         """Map x (B, L, D) to (B, L, D), or (M, D) at the output positions."""
         x = tap(context.hooks, "input", x)
-        return tap(context.hooks, "residual", self.run_sublayers(x, context))
+        return self.run_sublayers(x, context)
 
     def run_sublayers(
         self, x: Tensor, context: BlockContext, attention_input: Tensor | None = None

@@ -170,7 +170,7 @@ class Encoder(nn.Module):
 
         documents = token_info.document_ids
         is_real = None if documents is None else documents >= 0
-        context = StackContext(get_call, dropout_rng, is_real, aux_outputs)
+        context = StackContext(get_call, dropout_rng, is_real, aux_outputs, hooks is not None)
         x = self.layer_stack(x, blocks, context)
         if stop_after is None or stop_after >= self.num_running_blocks:
             x = self.norm(x)

@@ -11,6 +11,7 @@ from bertwright.encoder.block import Block
 from bertwright.modules.attention.cache import Past
 from bertwright.modules.context import BlockContext
 from bertwright.modules.dropout_rng import DropoutRng, uniform_for_step
+from bertwright.modules.hooks import tap
 from bertwright.modules.parameter_roles import ParameterRole
 
 AuxOutputs = dict[str, Tensor]
@@ -33,13 +34,20 @@ class BlockCall:
     position_signal: Tensor | None = None
     get_past: Callable[[Tensor], Past] | None = None
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """Map hidden states (B, L, D) to (B, L, D), or (M, D)."""
+    def __call__(self, x: Tensor, is_running: Tensor | None = None) -> Tensor:
+        """Map hidden states (B, L, D) to (B, L, D), or (M, D).
+
+        Positions at which ``is_running`` (B, L) bool is False keep their states.
+        """
+        block_input = x
         if self.position_signal is not None:
-            x = x + self.position_signal.to(x.dtype)
+            block_input = x + self.position_signal.to(x.dtype)
         # Hooks work only in the uncompiled block.
         run = self.block if self.context.hooks is None else self.block.forward
-        return run(x, self._context_with_past(x))
+        output = run(block_input, self._context_with_past(block_input))
+        if is_running is not None:
+            output = torch.where(is_running[..., None], output, x)
+        return tap(self.context.hooks, "residual", output)
 
     def run_sublayer(
         self, dtype: torch.dtype, sublayer_number: int, hidden_states: Tensor
@@ -60,13 +68,15 @@ class StackContext:
     """Inputs of a layer stack in one pass, except the hidden states.
 
     ``get_call`` returns the call of a block by its index. ``is_real`` (B, L) bool is False at
-    padding. The stack adds its auxiliary outputs to ``aux_outputs``.
+    padding. The stack adds its auxiliary outputs to ``aux_outputs``. If ``has_hooks``, every block
+    must run.
     """
 
     get_call: Callable[[int], BlockCall]
     dropout_rng: DropoutRng | None = None
     is_real: Tensor | None = None
     aux_outputs: AuxOutputs | None = None
+    has_hooks: bool = False
 
 
 class LayerStack(nn.Module):
@@ -140,20 +150,21 @@ class AdaptiveComputationTime(LayerStack):
         halted, mean = torch.zeros_like(is_running), torch.zeros_like(x)
         # In float32 at least, because a sum of many probabilities is compared with 1.
         total = x.new_zeros(x.shape[:2], dtype=torch.promote_types(x.dtype, torch.float32))
+        # Halted tokens pass through blocks unchanged, so that all blocks can run.
+        runs_all_blocks = context.has_hooks or torch.compiler.is_exporting()
         ponder = total
         for index in blocks:
             probability = torch.sigmoid(self.halting_unit(x).squeeze(-1).to(total.dtype))
             is_done = total + probability > 1 - self.epsilon
             ends = is_done if index != blocks[-1] else torch.ones_like(is_done)
             weight = torch.where(ends, 1 - total, probability) * is_running
-            x = torch.where(is_running[..., None], context.get_call(index)(x), x)
+            x = context.get_call(index)(x, is_running)
             mean = mean + weight[..., None].to(x.dtype) * x
             ponder = ponder + is_running + weight * ends
             halted = halted | (is_running & is_done) if index != blocks[-1] else halted
             total = total + weight
             is_running = is_running & ~ends
-            # An exported graph runs all blocks; halted tokens pass through them unchanged.
-            if not torch.compiler.is_exporting() and not is_running.any():
+            if not runs_all_blocks and not is_running.any():
                 break
         if context.aux_outputs is not None:
             context.aux_outputs.update({"ponder": ponder, "halted": halted})

@@ -40,6 +40,11 @@ class LayerSelection:
         """Return whether nothing but the output of an encoder is selected."""
         return self.indices == (len(encoder.blocks),) and not self.num_adapters
 
+    def num_blocks(self, encoder: Encoder) -> int:
+        """Return the number of blocks, from the first, that the selection reads."""
+        adapters = _knowledge_adapters(encoder)[: self.num_adapters]
+        return max((*self.indices, *(n for adapter in adapters for n in adapter.shape.layers)))
+
     def hidden_states(
         self,
         encoder: Encoder,
@@ -51,12 +56,12 @@ class LayerSelection:
     ) -> Tensor:
         """Return hidden states (B, L, width), or (M, width) at flat ``output_positions`` (M,).
 
-        Blocks above the highest selected layer are not computed. ``memory`` is the text before the
-        sequences.
+        Blocks above the highest selected layer are not computed, unless a hook may need them.
+        ``memory`` is the text before the sequences.
         """
         adapters = _knowledge_adapters(encoder)[: self.num_adapters]
         adapter_layers = [layer for adapter in adapters for layer in adapter.shape.layers]
-        depth, highest = len(encoder.blocks), max((*self.indices, *adapter_layers))
+        depth, highest = len(encoder.blocks), self.num_blocks(encoder)
         if self.is_output(encoder):
             return encoder(
                 token_ids,
@@ -66,7 +71,8 @@ class LayerSelection:
                 output_positions=output_positions,
             )
         names = {index: _tap_name(index, depth) for index in (*self.indices, *adapter_layers)}
-        stop_after = None if highest == depth else max(highest - 1, 0)
+        runs_all_blocks = highest == depth or not encoder.taps.is_idle
+        stop_after = None if runs_all_blocks else max(highest - 1, 0)
         with encoder.record(*names.values(), output_gradients=torch.is_grad_enabled()) as values:
             encoder(
                 token_ids,

@@ -183,8 +183,23 @@ def test_halting_keeps_hidden_states_in_bfloat16() -> None:
     x = torch.randn(2, LENGTH, WIDTH, dtype=torch.bfloat16)
     with torch.no_grad():
         halting.to(torch.bfloat16)
-        mean = halting(x, range(4), StackContext(lambda index: lambda states: states))
+        mean = halting(x, range(4), StackContext(lambda index: lambda states, is_running: states))
     torch.testing.assert_close(mean, x, atol=3e-2, rtol=3e-2)
+
+
+def test_all_blocks_are_recorded_after_every_token_halts() -> None:
+    recipe = toy("universal-transformer")
+    encoder = shaken(Model.build(recipe, 40), 0.1).eval().encoder
+    torch.nn.init.constant_(encoder.layer_stack.halting_unit.bias, 30.0)
+    token_ids = torch.randint(5, 40, (2, 6), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        expected = encoder(token_ids)
+        with encoder.record("blocks.*.residual") as values:
+            actual = encoder(token_ids)
+    assert len(values) == encoder.num_running_blocks > 1
+    torch.testing.assert_close(actual, expected, atol=0, rtol=0)
+    first = values["blocks.0.residual"]
+    assert all(torch.equal(state, first) for state in values.values())
 
 
 @pytest.mark.parametrize(

@@ -94,10 +94,9 @@ def attention_gradient_sizes(probe: PredictionProbe) -> FloatArray:
     with torch.enable_grad():
         for indices, loss, _, _ in probe.scored_batches(within):
             leaves = [offsets[layer] for layer in range(model.num_layers)]
-            sizes = [
-                gradient.abs() * allowed[layer]
-                for layer, gradient in enumerate(torch.autograd.grad(loss.sum(), leaves))
-            ]
+            # Layers that the prediction does not read have a gradient of zero.
+            gradients = torch.autograd.grad(loss.sum(), leaves, materialize_grads=True)
+            sizes = [gradient.abs() * allowed[layer] for layer, gradient in enumerate(gradients)]
             for index, text_index in enumerate(indices):
                 columns = _token_group_masks(probe.texts[text_index]).to(leaves[0])
                 span = slice(len(columns))

@@ -183,7 +183,7 @@ class MaskableText:
         prediction = TextPrediction.from_text(model, text, seed, text_index)
         with model.encoder.record(EMBEDDINGS_TAP, "blocks.*.residual") as values:
             prediction.predict()
-        states = [values[f"blocks.{n}.residual"][0] for n in range(model.num_layers)]
+        states = [values[f"blocks.{n}.residual"][0] for n in range(prediction.num_layers)]
         embeddings = values[EMBEDDINGS_TAP][0]
         is_maskable = torch.from_numpy(text.word_ids >= 0).to(embeddings.device)
         if prediction.masked_position is not None:

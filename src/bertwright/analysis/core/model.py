@@ -45,6 +45,14 @@ class AnalysedModel:
         """Number of block applications, which may share weights."""
         return self.encoder.num_running_blocks
 
+    @property
+    def num_layers_read(self) -> int:
+        """Number of layers, from the first, that the predictions depend on."""
+        if not isinstance(self.text_model, FineTunedModel):
+            return self.num_layers
+        num_blocks = self.text_model.task_model.head.layers.num_blocks(self.encoder)
+        return min(num_blocks, self.num_layers)
+
     @cached_property
     def heads_per_layer(self) -> tuple[int, ...]:
         """Number of attention heads of each layer."""

@@ -8,6 +8,7 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 
 IN_POSITION_PREDICTION = "masked tokens in their own positions"
+EMBEDDINGS_ALONE = "its head reads the embeddings alone, so no layer has an effect"
 
 
 def missing_long_texts(inputs: AnalysisInput) -> str | None:
@@ -62,6 +63,8 @@ def missing_classes(inputs: AnalysisInput) -> str | None:
 def missing_predictions(inputs: AnalysisInput) -> str | None:
     """Require predictions that can be scored."""
     text_model = inputs.model.text_model
+    if not inputs.model.num_layers_read:
+        return EMBEDDINGS_ALONE
     if is_classifier(inputs.model):
         assert isinstance(text_model, FineTunedModel)
         if text_model.task.output_type.level != "sequence":
@@ -94,6 +97,8 @@ def missing_masked_prediction(inputs: AnalysisInput) -> str | None:
 
 def missing_text_prediction(inputs: AnalysisInput) -> str | None:
     """Require a classifier, or predictions of masked tokens at their own positions."""
+    if not inputs.model.num_layers_read:
+        return EMBEDDINGS_ALONE
     if is_classifier(inputs.model) or missing_masked_prediction(inputs) is None:
         return None
     return f"it needs a classifier, or a model that predicts {IN_POSITION_PREDICTION}"

@@ -24,7 +24,7 @@ class TextPrediction:
         token_ids: (1, T); for a language model, with one position masked.
         masked_position: The masked position; None for a classifier.
         probabilities: (K,) of classes or tokens.
-        attention: Weights of every layer, (1, H, T, T).
+        attention: Weights of every layer that the prediction reads, (1, H, T, T).
     """
 
     model: AnalysedModel
@@ -46,14 +46,13 @@ class TextPrediction:
             token_ids[0, position] = model.tokenizer.special_tokens.mask
         with model.encoder.record("blocks.*.attention.weights") as values:
             probabilities = _predict(model, token_ids, token_info, position)
-        attention = [
-            values[f"blocks.{layer}.attention.weights"] for layer in range(model.num_layers)
-        ]
+        layers = range(model.num_layers_read)
+        attention = [values[f"blocks.{layer}.attention.weights"] for layer in layers]
         return TextPrediction(model, token_ids, token_info, position, probabilities, attention)
 
     @property
     def num_layers(self) -> int:
-        """Number of layers of the model."""
+        """Number of layers that the prediction reads."""
         return len(self.attention)
 
     def predict(self) -> Tensor:

@@ -104,12 +104,8 @@ def _write_word_states(inputs: AnalysisInput, states: NDArray[np.float32]) -> No
     names = ["embeddings.output", *(f"blocks.{n}.residual" for n in range(len(states) - 1))]
     for batch in activation_batches(inputs.model, inputs.texts, sorted(WORD_STATE_TAPS)):
         for index, (number, text) in enumerate(zip(batch.text_indices, batch.texts, strict=True)):
-            hidden = batch.values[names[0]]
             for layer, name in enumerate(names):
-                # Once all positions have halted, no further block runs and the states stay the
-                # same.
-                hidden = batch.values.get(name, hidden)
-                means = word_means(hidden[index, : len(text)], text.word_ids)
+                means = word_means(batch.values[name][index, : len(text)], text.word_ids)
                 states[layer, starts[number] : starts[number + 1]] = means.float().cpu().numpy()
 
 
