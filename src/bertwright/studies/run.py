@@ -39,7 +39,7 @@ from bertwright.runtime.parallel import run_parallel
 from bertwright.studies.corpora import Corpus, CorpusFolder
 from bertwright.studies.measures import Measure, TrainedArm
 from bertwright.studies.study import Study, StudyResults
-from bertwright.studies.verdict import evaluate
+from bertwright.studies.verdict import all_metrics, evaluate
 from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.pretraining.run_folder import fit_recipe_to_data
 from bertwright.training.pretraining_batches import PretrainingBatches
@@ -190,6 +190,8 @@ def run_study(
                 arm, seed = keys[index]
                 _require_metrics(study, arm, metrics)
                 results[arm][seed] = metrics
+                if all(results.values()):
+                    _require_shown(study, results)
                 log(f"{count} of {len(keys)}: {arm}, seed {seed}")
         arms = set() if max_seeds is None else _undecided_arms(study, results, max_seeds)
     finished = {run.folder.name: run.stored_metrics() for run in runs.values()}
@@ -249,6 +251,17 @@ def _require_metrics(study: Study, arm: str, metrics: Mapping[str, float]) -> No
                     f"study {study.name}: expected: arm {arm} has no metric {metric!r}"
                     f"{did_you_mean(metric, metrics)}"
                 )
+
+
+def _require_shown(study: Study, results: StudyResults) -> None:
+    """Raise UserError for a displayed metric that no arm has, before other seeds are trained."""
+    metrics = all_metrics(results)
+    for name in study.shown:
+        if name not in metrics:
+            raise UserError(
+                f"study {study.name}: shown: no arm has a metric {name!r}"
+                f"{did_you_mean(name, metrics)}"
+            )
 
 
 def plan_runs(

@@ -157,6 +157,12 @@ def test_unknown_metric_ends_the_study_after_one_run(tmp_path: Path, data: Path)
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
+def test_unknown_displayed_metric_ends_the_study_after_one_seed(tmp_path: Path, data: Path) -> None:
+    with pytest.raises(UserError, match=r"shown: no arm has a metric .* did you mean"):
+        run_study(small_study(shown=["held-out.maskd_loss"]), tmp_path, data=data)
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+
+
 def test_interrupted_run_resumes(
     tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,3 +70,30 @@ def test_other_json_than_an_object_is_refused(content: str, tmp_path: Path) -> N
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(UserError, match=r"config\.json"):
         read_config(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("projection", "changes", "key"),
+    [
+        ("relu", {}, None),
+        ("relu", {"dense_act_fn": "silu"}, "dense_act_fn"),
+        ("relu", {"is_gated_act": True}, "is_gated_act"),
+        ("gated-gelu", {}, None),
+        ("gated-gelu", {"dense_act_fn": "gelu_pytorch_tanh"}, None),
+        ("gated-gelu", {"dense_act_fn": "gelu"}, "dense_act_fn"),
+        ("gated-silu", {"dense_act_fn": "swish", "is_gated_act": True}, None),
+        ("gated-silu", {"is_gated_act": False}, "is_gated_act"),
+    ],
+)
+def test_keys_that_contradict_the_feed_forward_of_t5_are_named(
+    projection: str, changes: dict[str, Any], key: str | None, tmp_path: Path
+) -> None:
+    """Transformers lets them replace what feed_forward_proj says."""
+    folder = saved(stock_model("T5Model", feed_forward_proj=projection), tmp_path / "stock")
+    file = folder / "config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    if key is None:
+        import_huggingface(folder)
+        return
+    with pytest.raises(UserError, match=f"{key} is .*feed_forward_proj '{projection}'"):
+        import_huggingface(folder)

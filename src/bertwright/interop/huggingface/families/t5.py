@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from bertwright.core.config import quote
+from bertwright.core.errors import UserError
 from bertwright.interop.huggingface.families.config_keys import (
     COMMON_AXES,
     UNSUPPORTED_AXES,
@@ -59,6 +61,30 @@ BUCKET_KEYS: tuple[tuple[str, str, int], ...] = (
     ("relative_attention_num_buckets", "buckets", 32),
     ("relative_attention_max_distance", "longest", 128),
 )
+
+
+ACTIVATION_NAMES = {
+    "gated-gelu": ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh"),
+    "gated-silu": ("silu", "swish"),
+}
+"""Names of the activation function that a feed-forward may have beside its own, by its key."""
+
+
+def _require_stated_activation(config: StockConfig) -> None:
+    """Raise UserError for keys about the activation that contradict ``feed_forward_proj``."""
+    projection = str(config.get("feed_forward_proj", "relu"))
+    is_gated = projection.startswith("gated-")
+    if config.get("is_gated_act", is_gated) != is_gated:
+        raise UserError(
+            f"is_gated_act is {config['is_gated_act']}, which contradicts feed_forward_proj "
+            f"{projection!r}"
+        )
+    activations = ACTIVATION_NAMES.get(projection, (projection.removeprefix("gated-"),))
+    if config.get("dense_act_fn", activations[0]) not in activations:
+        raise UserError(
+            f"dense_act_fn is {quote(config['dense_act_fn'])}: with feed_forward_proj "
+            f"{projection!r} supported is {activations[0]!r}"
+        )
 
 
 class EncoderDecoderFamily(ModelFamily):
@@ -150,6 +176,7 @@ class T5(EncoderDecoderFamily):
         return self.encoder_table + self.head_table
 
     def normalise_config(self, config: StockConfig) -> StockConfig:
+        _require_stated_activation(config)
         # Whether the output is scaled depends on the stated tie, even if the tables differ.
         stated = config.get(STATED_TIE_KEY, config.get("tie_word_embeddings", True))
         return {"scale_decoder_outputs": stated, **config}
