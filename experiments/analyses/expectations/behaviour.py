@@ -295,11 +295,12 @@ def _expect_gradient(
     generator = torch.Generator().manual_seed(0)
     direction = torch.randn(gradient.shape, generator=generator, dtype=gradient.dtype)
     direction = direction.to(gradient.device)
+    start = probe.model.text_model.model.recipe.assembly.text_start
 
     def loss(step: float) -> float:
         def shift(embeddings: Tensor) -> Tensor:
             shifted = embeddings.clone()
-            shifted[:, 1 : 1 + len(trigger)] += step * direction
+            shifted[:, start : start + len(trigger)] += step * direction
             return shifted
 
         with probe.model.encoder.replace(TOKEN_EMBEDDINGS_TAP, shift):

@@ -38,7 +38,7 @@ def expect_contextuality() -> Iterator[ExpectedValue]:
         states = word_states.states[0]
         units = unit_vectors(states)
         sums, counts = random_word_similarity(units, word_states, 0)
-        same, _ = self_similarity(units, word_states, 5, 0)
+        same, _ = self_similarity(units, word_states, 5)
         expected = offset**2 / (offset**2 + 64)
         yield expect_equal("of random words", sums.sum() / counts.sum(), expected, 0.02)
         yield expect_equal("of one word", same.mean(), expected, 0.02)

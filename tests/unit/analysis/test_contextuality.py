@@ -128,3 +128,23 @@ def test_explainable_variance_is_relative_to_random_words(result, word_states) -
         expected = np.mean(of_words) - random_words
         value = finding(result, EXPLAINABLE_VARIANCE, layer)
         assert value == pytest.approx(expected, abs=0.03)
+
+
+def test_occurrences_of_one_text_are_not_compared() -> None:
+    generator = np.random.default_rng(1)
+    text_ids = np.sort(generator.integers(0, 9, 400))
+    states = contextuality.unit_vectors(generator.normal(0.5, 1, (400, WIDTH)))
+    words = tuple(generator.choice(VOCABULARY, 400))
+    means, _ = contextuality.self_similarity(states, WordStates(states[None], text_ids, words), 5)
+    expected = [
+        np.mean(
+            [
+                states[i] @ states[j]
+                for i, j in combinations(of_word, 2)
+                if text_ids[i] < text_ids[j]
+            ]
+        )
+        for word in dict.fromkeys(words)
+        for of_word in [np.flatnonzero(np.array(words) == word)]
+    ]
+    np.testing.assert_allclose(means, expected, rtol=1e-9)

@@ -25,9 +25,6 @@ from bertwright.core.significance import (
 RANDOM_PARTNERS = 5
 """Number of random words from other texts that each word is compared with."""
 
-MAX_PAIRS = 1000
-"""Maximum number of pairs of occurrences of one word."""
-
 MAX_OCCURRENCES = 200
 """Maximum number of occurrences of one word for its explainable variance."""
 
@@ -129,7 +126,7 @@ class Contextuality(Analysis):
         units = unit_vectors(states)
         return {
             RANDOM_WORDS: random_word_similarity(units, word_states, seed),
-            SAME_WORD: self_similarity(units, word_states, self.min_contexts, seed),
+            SAME_WORD: self_similarity(units, word_states, self.min_contexts),
             WORD_AND_SENTENCE: intra_sentence_similarity(states, word_states),
             WITHOUT_LARGEST_DIMENSIONS: random_word_similarity(
                 unit_vectors(zero_largest_dimensions(states)), word_states, seed
@@ -160,24 +157,20 @@ def random_word_similarity(states: FloatArray, word_states: WordStates, seed: in
     return sums, counts
 
 
-def self_similarity(
-    states: FloatArray, word_states: WordStates, min_contexts: int, seed: int
-) -> Sums:
-    """Return the mean cosine between occurrences of each word in different texts."""
-    generator = np.random.default_rng(seed)
+def self_similarity(states: FloatArray, word_states: WordStates, min_contexts: int) -> Sums:
+    """Return the mean cosine between occurrences of each word in different texts.
+
+    A word can occur many times, so all pairs are summed at once: the sum of u_i . u_j over pairs of
+    different texts is half of |sum of all u|^2 minus the same for each text.
+    """
     means: list[float] = []
     for occurrences in _word_occurrences(word_states, min_contexts):
-        first, second = np.triu_indices(len(occurrences), 1)
-        is_other_text = (
-            word_states.text_ids[occurrences[first]] != word_states.text_ids[occurrences[second]]
-        )
-        first, second = first[is_other_text], second[is_other_text]
-        if len(first) > MAX_PAIRS:
-            sample = generator.choice(len(first), MAX_PAIRS, replace=False)
-            first, second = first[sample], second[sample]
-        means.append(
-            float((states[occurrences[first]] * states[occurrences[second]]).sum(1).mean())
-        )
+        text_ids = word_states.text_ids[occurrences]
+        starts = np.flatnonzero(np.diff(text_ids, prepend=-1))
+        by_text = np.add.reduceat(states[occurrences], starts)
+        sizes = np.diff(starts, append=len(occurrences))
+        cosines = np.square(by_text.sum(0)).sum() - np.square(by_text).sum()
+        means.append(float(cosines / (sizes.sum() ** 2 - np.square(sizes).sum())))
     return np.array(means), np.ones(len(means))
 
 
