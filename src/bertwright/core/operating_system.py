@@ -9,6 +9,7 @@ import errno
 import os
 import signal
 import time
+import weakref
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,6 +42,23 @@ def file_lock(path: Path, wait: bool = False) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+class SharedLock:
+    """A lock on a file that several objects can hold, but not while :func:`file_lock` has it.
+
+    It ends with the object. It does nothing where the system has no such locks.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        if fcntl is not None:
+            descriptor = os.open(path, os.O_RDONLY)
+            weakref.finalize(self, os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+
+    def __reduce__(self) -> tuple[type["SharedLock"], tuple[Path]]:
+        return SharedLock, (self._path,)
 
 
 @contextmanager

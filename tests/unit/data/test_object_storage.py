@@ -1,6 +1,7 @@
 """Texts, and data folders, in object storage: as on the local disk, in spite of cut connections."""
 
 import json
+import pickle
 import shutil
 import sys
 from collections.abc import Iterator
@@ -161,6 +162,11 @@ def test_the_disk_is_bounded(
     second = Dataset.open(urls[1]).path
     assert second.exists()
     assert not first.exists(), "the copy used least recently makes room"
+    in_use = pickle.loads(pickle.dumps(Dataset.open(urls[1])))
+    with pytest.raises(UserError, match="raise BERTWRIGHT_DATA_GIGABYTES"):
+        Dataset.open(urls[0])
+    assert in_use.split("heldout").num_tokens
+    del in_use
     (second / remote.COMPLETE).unlink()
     assert Dataset.open(urls[0]).path == first
     assert not second.exists(), "so does a copy that broke off"

@@ -26,10 +26,11 @@ from bertwright.core.files.json_files import (
     read_text,
 )
 from bertwright.core.files.resumable import ResumableFile
-from bertwright.core.operating_system import file_lock, sync_folder
+from bertwright.core.operating_system import SharedLock, file_lock, sync_folder
 
 __all__ = [
     "ResumableFile",
+    "SharedLock",
     "atomic_file",
     "atomic_folder",
     "content_hash",

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bertwright.core.errors import UserError
-from bertwright.core.files import parse_json, read_text
+from bertwright.core.files import SharedLock, parse_json, read_text
 from bertwright.core.object_storage import join_url, read_file, storage_url
 from bertwright.data.holdout import TRAIN
 from bertwright.data.shards.manifest import (
@@ -205,6 +205,7 @@ class Dataset:
         self.origin = str(origin)
         self.manifest = manifest
         self._splits: dict[str, Split] = {}
+        self._copy_lock: SharedLock | None = None
 
     @classmethod
     def open(cls, path: Path | str, is_verified: bool = False) -> "Dataset":
@@ -216,7 +217,7 @@ class Dataset:
         """
         if (url := storage_url(path)) is not None:
             data = cls(url, remote_manifest(url))
-            return data if is_verified else cls.open(data.path)._with_origin(url)
+            return data if is_verified else cls.open(data.path)._as_copy_of(data)
         folder = Path(path)
         file = folder / MANIFEST
         if folder.is_file():
@@ -243,16 +244,19 @@ class Dataset:
             check_starts(folder, name, open_arrays(folder, name, data.manifest))
         return data
 
-    def _with_origin(self, url: str) -> Self:
+    def _as_copy_of(self, remote: Self) -> Self:
         data = copy(self)
-        data.origin = url
+        data.origin, data._copy_lock = remote.origin, remote._copy_lock
         return data
 
     @cached_property
     def path(self) -> Path:
         """Return the local folder, for data at a URL that of its copy."""
         url = storage_url(self.origin)
-        return Path(self.origin) if url is None else local_copy(url, self.manifest)
+        if url is None:
+            return Path(self.origin)
+        folder, self._copy_lock = local_copy(url, self.manifest)
+        return folder
 
     def check(self) -> None:
         """Check every file against its checksum and against the other files.

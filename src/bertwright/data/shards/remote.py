@@ -4,7 +4,7 @@ Shards are memory-mapped, as batches read them in random order, so a data folder
 local disk when it is opened, once for all processes and runs: every file is compared with its
 checksum in the manifest, and a copy that broke off is continued. When a new copy does not fit into
 ``BERTWRIGHT_DATA_GIGABYTES`` (or on the disk), copies that were not used for the longest time are
-removed, broken-off ones too.
+removed, broken-off ones too, but none that a process has open.
 
 A data folder is written without a copy: shards are uploaded while they are made, and the manifest,
 without which a folder is no data, comes last.
@@ -13,7 +13,7 @@ without which a folder is no data, comes last.
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from hashlib import file_digest
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,7 @@ from typing import BinaryIO, cast
 
 from bertwright.core.cache_folder import cache_folder
 from bertwright.core.errors import UserError
-from bertwright.core.files import explain_full_disk, file_lock
+from bertwright.core.files import SharedLock, explain_full_disk, file_lock
 from bertwright.core.object_storage import (
     StorageWriter,
     explain_storage_errors,
@@ -40,8 +40,10 @@ COMPLETE = ".complete"
 """Empty file in a complete copy, whose time is that of its last use."""
 
 
-def local_copy(url: str, manifest: DatasetManifest) -> Path:
+def local_copy(url: str, manifest: DatasetManifest) -> tuple[Path, SharedLock]:
     """Return a local folder with the data folder at a URL, copied unless it already is.
+
+    It is not removed by other processes as long as the lock exists.
 
     Errors: UserError if a file is missing or damaged, or the disk is too small.
     """
@@ -57,7 +59,7 @@ def local_copy(url: str, manifest: DatasetManifest) -> Path:
                 for name in (TOKENIZER_INFO_FILE, REPORT_FILE, MANIFEST):
                     (folder / name).write_bytes(read_file(join_url(url, name)))
         (folder / COMPLETE).touch()
-    return folder
+        return folder, SharedLock(folder / COMPLETE)
 
 
 def remote_manifest(url: str) -> DatasetManifest:
@@ -103,15 +105,21 @@ def _make_room(copies: Path, folder: Path, manifest: DatasetManifest) -> None:
     others = [path for path in copies.iterdir() if path != folder]
     others.sort(key=_last_use)
     while (free := _free_bytes(copies, limit)) < num_bytes and others:
-        oldest = others.pop(0)
-        with suppress(BlockingIOError), file_lock(oldest):
-            shutil.rmtree(oldest)
+        with suppress(BlockingIOError):
+            _remove_unused(others.pop(0))
     if free < num_bytes:
         raise UserError(
             f"a local copy of the data needs {num_bytes / 1e9:,.1f} GB, and {copies} has room for "
             f"{max(free, 0) / 1e9:,.1f} GB: set XDG_CACHE_HOME to a larger disk, or raise "
             f"{LIMIT_VARIABLE}"
         )
+
+
+def _remove_unused(copy: Path) -> None:
+    """Remove a copy; BlockingIOError if it is being made or a process has it open."""
+    complete = copy / COMPLETE
+    with file_lock(copy), file_lock(complete) if complete.exists() else nullcontext():
+        shutil.rmtree(copy)
 
 
 def _last_use(copy: Path) -> float:
