@@ -23,10 +23,19 @@ def assert_equal(a: Path, b: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
+TIMES = {"seconds", "tokens_per_second", "flops_utilisation"}
+"""Keys of metrics.jsonl that differ between equal runs."""
+
+
+def metrics_of(folder: Path) -> list[dict[str, float]]:
+    """Return the metrics of a run, without its times."""
+    lines = read_metrics(folder / "metrics.jsonl")
+    return [{key: line[key] for key in line.keys() - TIMES} for line in lines]
+
+
 def evaluations_of(folder: Path) -> list[dict[str, float]]:
     """Return the evaluations during a run, without their times."""
-    lines = read_metrics(folder / "metrics.jsonl")
-    return [{**line, "seconds": 0} for line in lines if "loss" not in line]
+    return [line for line in metrics_of(folder) if "loss" not in line]
 
 
 def stop_at(step: int) -> Callable[[CheckpointManager], None]:

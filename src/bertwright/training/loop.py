@@ -254,6 +254,8 @@ class _TrainingLoop(Generic[MicroBatch]):
         self.step_monitor.flush()
         if job.checkpoints is None or self.state.step == self.last_checkpoint[0]:
             return self.last_checkpoint[1]
+        for callback in job.callbacks:
+            callback.before_checkpoint()
         groups = {
             "parameters": job.process_group.gather_parts(job.parameters.state_dict()),
             "optimiser": job.process_group.gather_parts(job.optimiser.state_dict()),

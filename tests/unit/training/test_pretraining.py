@@ -30,7 +30,7 @@ from bertwright.training.reporters.loss_plot import save_loss_plot
 from bertwright.training.reporters.metrics_file import read_metrics
 from bertwright.training.step_monitor import NonFiniteError
 from forked_processes import forks
-from run_folders import assert_equal, copy_at, evaluations_of, stop_at, weights
+from run_folders import assert_equal, copy_at, metrics_of, stop_at, weights
 from small_recipe import CHANGES, small
 from toy_recipes import SYSTEMS, toy
 
@@ -146,7 +146,7 @@ def test_a_slower_bfloat16_causes_a_warning(
 def test_a_stop_at_any_step_changes_nothing(data: Dataset, tmp_path: Path) -> None:
     recipe = small("modern", "steps=10", "checkpoint_every=1", "encoder.depth.drop=0.3")
     pretrain(recipe, data, tmp_path / "whole")
-    evaluations = evaluations_of(tmp_path / "whole")
+    metrics = metrics_of(tmp_path / "whole")
     for stop in (2, 5, 8):  # within a phase, and at the ends of two
         folder = tmp_path / f"cut-{stop}"
         with pytest.MonkeyPatch.context() as patch:
@@ -157,7 +157,7 @@ def test_a_stop_at_any_step_changes_nothing(data: Dataset, tmp_path: Path) -> No
                 pretrain(recipe, data, folder)
         pretrain(recipe, data, folder, resume=True)
         assert_equal(tmp_path / "whole", folder)
-        assert evaluations_of(folder) == evaluations
+        assert metrics_of(folder) == metrics
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -176,6 +176,7 @@ def test_every_system_is_trained_and_resumed_after_a_kill(
         pretrain(recipe, data, tmp_path / "whole")
     pretrain(recipe, data, tmp_path / "killed", resume=True)
     assert_equal(tmp_path / "whole", tmp_path / "killed")
+    assert metrics_of(tmp_path / "whole") == metrics_of(tmp_path / "killed")
     load_model(tmp_path / "killed")
 
 

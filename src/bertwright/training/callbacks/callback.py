@@ -62,6 +62,9 @@ class Callback:
     def report_evaluation(self, progress: Progress, metrics: Mapping[str, float]) -> None:
         """Act after an evaluation."""
 
+    def before_checkpoint(self) -> None:
+        """Act before a checkpoint, when all steps until then are reported."""
+
     def close(self) -> None:
         """Clean up when training ends, even after an error."""
 

@@ -12,15 +12,15 @@ from bertwright.training.clock import Progress, TrainingClock
 from bertwright.training.reporters.throughput import ThroughputMeter
 
 STEPS_PER_LINE = 10
-"""Steps averaged in one line."""
+"""Steps averaged in one line, at most."""
 
 
 class MetricsFile(Callback):
-    """A callback that writes a line every ten steps and after every evaluation.
+    """A callback that writes a line every ten steps, at a checkpoint and after every evaluation.
 
     Losses, accuracies and masking rates are means over the steps of a line; ``step`` counts
     completed steps. When a run resumes, earlier lines after ``first_step`` are removed, since those
-    steps are repeated.
+    steps are repeated. No line has steps on both sides of a checkpoint, so none is left out.
     """
 
     def __init__(
@@ -40,12 +40,16 @@ class MetricsFile(Callback):
     def report_evaluation(self, progress: Progress, metrics: Mapping[str, float]) -> None:
         self._write_line({**self._progress_fields(progress.step, progress), **metrics})
 
+    def before_checkpoint(self) -> None:
+        self._write_reports()
+
     def close(self) -> None:
-        if self._reports:
-            self._write_reports()
+        self._write_reports()
 
     def _write_reports(self) -> None:
         reports, self._reports = self._reports, []
+        if not reports:
+            return
         last = reports[-1]
         line = self._progress_fields(last.progress.step + 1, last.progress)
         line["loss"] = fmean([r.loss for r in reports])
