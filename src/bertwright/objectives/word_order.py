@@ -87,6 +87,9 @@ class WordOrder(Objective):
         predicts_tokens=True, masks_input=True, corrupts_input=True
     )
 
+    def targets_per_token(self, length: int) -> float:
+        return self.shuffled_fraction
+
     def make_targets(self, batch: SequenceBatch, context: MaskingContext) -> BatchWithTargets:
         is_excluded = np.zeros(batch.token_ids.shape, np.bool_)
         for targets in context.earlier_targets.values():

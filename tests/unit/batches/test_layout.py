@@ -1,9 +1,17 @@
 """Layout of text spans as sequences."""
 
+from types import SimpleNamespace
+
 import numpy as np
 
-from bertwright.batches.formats.arrangement.layout import SequenceLayout, gather_padded
+from bertwright.batches.formats.arrangement.layout import (
+    SequenceLayout,
+    gather_padded,
+    language_ids_of,
+)
+from bertwright.batches.vocabulary import Vocabulary
 from numbered_text import CLS, PAD, SEP, SPECIALS, NumberedSplit
+from toy_recipes import SYSTEMS, published
 
 # Two sentences of one document (tokens 100 to 104), then a document of three tokens (105 to 107).
 SPLIT = NumberedSplit.of([[[1, 2], [1, 1]], [[3]]])
@@ -78,3 +86,24 @@ def test_gathering_past_the_end_is_harmless():
     assert tokens[0].tolist() == [100, 101, 102, 103]
     assert tokens[1, :2].tolist() == [106, 107]
     assert gather_padded(SPLIT, np.array([0]), 20)[0].shape == (1, 20)
+
+
+def test_the_end_of_a_split_has_the_language_of_its_last_document():
+    split = SimpleNamespace(language_ids=np.array([4, 7]), num_documents=2)
+    assert language_ids_of(split, np.array([0, 1, 2])).tolist() == [4, 7, 7]
+
+
+def test_missing_and_reserved_ids_of_a_tokenizer_are_told_apart():
+    ids = {"unused_ids": frozenset({7}), "reserved_ids": frozenset({9})}
+    tokenizer = SimpleNamespace(vocab_size=12, special_tokens=SPECIALS, **ids)
+    vocabulary = Vocabulary.from_tokenizer(tokenizer)
+    assert vocabulary.token_ids.tolist() == [*range(7), *range(8, 12)]
+    assert vocabulary.is_reserved.nonzero()[0].tolist() == [9]
+    assert {7, 9} & set(vocabulary.text_token_ids.tolist()) == {9}
+
+
+def test_a_text_begins_behind_the_tokens_before_it():
+    for system in SYSTEMS:
+        input_format = published(system).assembly
+        tokens = input_format.add_special_tokens([100, 101], SPECIALS)
+        assert tokens.index(100) == input_format.text_start, system

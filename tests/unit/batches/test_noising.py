@@ -354,3 +354,14 @@ def test_deletion_deletes_each_word_with_its_rate(rate: float):
     num_words = (is_word & ~batch.is_special).sum()
     deleted = (is_word & ~batch.is_special & ~kept).sum()
     assert abs(deleted / num_words - rate) < 4 * math.sqrt(rate * (1 - rate) / num_words)
+
+
+def test_masks_that_exceed_a_sequence_replace_its_last_tokens() -> None:
+    batch = full_sentences([[[1] * 4000]])
+    noised, _ = add_noise(Infilling(masking_rate=0.5, mean=1.0), batch)
+    num_cut = 0
+    for before, after in zip(batch.token_ids, noised.token_ids, strict=True):
+        kept = after[(after != MASK) & (after != PAD)]
+        assert kept.tolist() == before[np.isin(before, kept)].tolist()
+        num_cut += SEP not in kept
+    assert num_cut > 10

@@ -5,7 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bertwright.batches.masking import NGramSelection, SpacedSpanSelection, SpanSelection
+from bertwright.batches.masking import (
+    NGramSelection,
+    PartitionSelection,
+    SpacedSpanSelection,
+    SpanSelection,
+)
 from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.rng import CounterRng
@@ -40,6 +45,15 @@ def test_lengths_follow_the_distribution(selection):
     sizes = np.unique(offsets + selected.unit_ids, return_counts=True)[1]
     frequencies = np.bincount(sizes, minlength=31)[1 : selection.longest + 1] / len(sizes)
     assert frequencies == pytest.approx(selection.length_probabilities, abs=0.04)
+
+
+@pytest.mark.parametrize(
+    "selection", [SpanSelection(), NGramSelection(), SpacedSpanSelection(), PartitionSelection()]
+)
+def test_nothing_of_a_sequence_without_text_is_selected(selection):
+    selected = select(selection, batch_of_words([-1] * 12, 3), 0.5)
+    assert (selected.unit_ids < 0).all()
+    assert not selected.weights.any()
 
 
 def test_spans_start_and_n_grams_end_at_words():

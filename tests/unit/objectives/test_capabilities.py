@@ -1,10 +1,9 @@
 """What objectives declare about themselves is what they do."""
 
-from functools import cache
-
 import numpy as np
 import pytest
 
+from bertwright.batches.noising.noising import Noising
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.rng import CounterRng
@@ -14,14 +13,30 @@ from bertwright.recipes import Recipe
 from bertwright.testing.toy import TOY_VOCAB_SIZE, toy_sequences, toy_vocabulary
 from toy_recipes import SYSTEMS, toy
 
+Case = tuple[Recipe, Objective, str, SequenceBatch, SequenceBatch, Targets]
+"""A recipe with an objective and its name, its sequences before and after, and its targets."""
 
-@cache
-def examples() -> dict[str, tuple[Recipe, Objective, str, SequenceBatch, SequenceBatch, Targets]]:
-    """Return every kind of objective in a recipe: its sequences before and after, and its targets.
+KINDS = sorted(
+    kind
+    for axis in (Objective, Noising)
+    for kind, one in axis.kinds().items()
+    if one.__module__.startswith("bertwright.") and kind != "denoising"
+)
+"""Objectives; denoising counts as its noisings."""
+
+
+def kind_of(objective: Objective) -> str:
+    noising = objective.decoder_noising
+    return objective.kind_name() if noising is None else noising.kind_name()
+
+
+@pytest.fixture(scope="module")
+def examples() -> dict[str, Case]:
+    """Return every kind of objective in a recipe.
 
     Objectives that are listed before it have changed the sequences.
     """
-    cases: dict[str, tuple[Recipe, Objective, str, SequenceBatch, SequenceBatch, Targets]] = {}
+    cases: dict[str, Case] = {}
     for system in SYSTEMS:
         recipe = toy(system)
         turns = [
@@ -37,22 +52,20 @@ def examples() -> dict[str, tuple[Recipe, Objective, str, SequenceBatch, Sequenc
             for name, objective in group.objectives.items():
                 context = MaskingContext(rng, toy_vocabulary(), earlier_targets=dict(earlier))
                 changed, targets = objective.make_targets(batch, context)
-                kind = objective.kind_name()
-                cases.setdefault(kind, (recipe, objective, name, batch, changed, targets))
+                cases.setdefault(
+                    kind_of(objective), (recipe, objective, name, batch, changed, targets)
+                )
                 batch, earlier[name] = changed, targets
     return cases
 
 
-KINDS = sorted(k for k, c in Objective.kinds().items() if c.__module__.startswith("bertwright."))
-
-
-def test_every_kind_is_in_a_recipe() -> None:
-    assert sorted(examples()) == KINDS
+def test_every_kind_is_in_a_recipe(examples: dict[str, Case]) -> None:
+    assert sorted(examples) == KINDS
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_input_changes_as_declared(kind: str) -> None:
-    _, objective, _, before, after, targets = examples()[kind]
+def test_input_changes_as_declared(kind: str, examples: dict[str, Case]) -> None:
+    _, objective, _, before, after, targets = examples[kind]
     declared, length = objective.capabilities, before.token_ids.shape[1]
     moves_tokens = objective.permutes_input
     changes = declared.masks_input or declared.corrupts_input or moves_tokens
@@ -62,8 +75,11 @@ def test_input_changes_as_declared(kind: str) -> None:
     assert same == (not changes)
     if (declared.predicts_tokens or declared.is_generator) and not moves_tokens:
         assert declared.masks_input == (not same)
-    if declared.uses_decoder or after.token_ids.shape[1] != length:
-        return  # the encoder reads another text, or has queries behind it
+    if declared.uses_decoder:  # the encoder reads another text, with its end elsewhere if it moves
+        assert moves_tokens == (not np.array_equal(after.is_special, before.is_special))
+        return
+    if after.token_ids.shape[1] != length:
+        return  # there are queries behind the text
     changed = np.flatnonzero(after.token_ids != before.token_ids)
     predicted = targets.positions[targets.weights > 0]
     only_targets_change = set(changed.tolist()) <= set(predicted.tolist())
@@ -76,8 +92,8 @@ def test_input_changes_as_declared(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_annotations_of_sequences_are_kept(kind: str) -> None:
-    _, _, _, before, after, _ = examples()[kind]
+def test_annotations_of_sequences_are_kept(kind: str, examples: dict[str, Case]) -> None:
+    _, _, _, before, after, _ = examples[kind]
     np.testing.assert_array_equal(after.relation, before.relation)
     assert after.is_special.shape == after.token_ids.shape
     assert after.is_special.dtype == np.bool_
@@ -85,13 +101,45 @@ def test_annotations_of_sequences_are_kept(kind: str) -> None:
         assert after.is_special[after.token_info.is_query_stream].all()
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_stated_numbers_of_targets_are_those_of_sequences(
+    kind: str, examples: dict[str, Case]
+) -> None:
+    _, objective, _, before, _, targets = examples[kind]
+    declared, length = objective.capabilities, before.token_ids.shape[1]
+    assert (objective.num_decoder_positions(length) > 0) == declared.uses_decoder
+    if not declared.predicts_tokens and not declared.uses_decoder:
+        if objective.mask_selection is None:
+            assert objective.targets_per_token(length) == 0
+        return
+    stated = objective.targets_per_token(length) * np.count_nonzero(before.is_real)
+    # A short sequence rounds the number up.
+    most = 1.6 * stated + 2 * len(before.token_ids)
+    assert 0.4 * stated <= np.count_nonzero(targets.weights) <= most
+
+
+def test_a_masking_rate_that_changes_counts_by_its_middle() -> None:
+    rate = {"kind": "linear", "from": 0.5, "to": 0.1}
+    selection = {"kind": "tokens", "masking_rate": rate}
+    masked = Objective.parse({"kind": "masked", "selection": selection})
+    assert masked.targets_per_token(100) == pytest.approx(0.3)
+
+
+def test_a_language_of_the_decoder_is_named_if_there_is_one() -> None:
+    denoising = toy("bart").objectives["denoising"]
+    for language, named in ((0, {}), (1, {"decoder_language_ids": 1})):
+        inputs = {"decoder_language_ids": language, "decoder_input_ids": 7}
+        described = denoising.describe_extra_inputs(inputs, lambda token: f"token {token}")
+        assert described == {**named, "decoder_input_ids": "token 7"}
+
+
 HAS_A_HEAD_WITHOUT_CLASSES = {"skip-gram"}
 """It tells words near a word from noise: its labels are these words, its head their vectors."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_labels_are_the_declared_classes(kind: str) -> None:
-    _, objective, _, _, _, targets = examples()[kind]
+def test_labels_are_the_declared_classes(kind: str, examples: dict[str, Case]) -> None:
+    _, objective, _, _, _, targets = examples[kind]
     declared = objective.capabilities
     labels = targets.labels[targets.weights > 0]
     assert len(labels)
@@ -114,8 +162,10 @@ def test_labels_are_the_declared_classes(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_heads_are_built_for_what_is_not_predicted_by_the_lm_head(kind: str) -> None:
-    recipe, objective, name, _, _, _ = examples()[kind]
+def test_heads_are_built_for_what_is_not_predicted_by_the_lm_head(
+    kind: str, examples: dict[str, Case]
+) -> None:
+    recipe, objective, name, _, _, _ = examples[kind]
     model = Model.build(recipe, TOY_VOCAB_SIZE)
     declared = objective.capabilities
     has_head = name in model.heads

@@ -4,12 +4,22 @@ import numpy as np
 import pytest
 import torch
 
+from bertwright.batches.batch import Batch
+from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.core.errors import UserError
+from bertwright.core.rng import CounterRng
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.modules.dropout_rng import DropoutRng
-from bertwright.objectives.objective import combined_visibility
+from bertwright.objectives.objective import MaskingContext, combined_visibility
 from bertwright.recipes import Recipe
-from bertwright.testing.toy import TOY_VOCAB_SIZE, randomise, toy_arrays, toy_recipe
+from bertwright.testing.toy import (
+    TOY_VOCAB_SIZE,
+    randomise,
+    toy_arrays,
+    toy_recipe,
+    toy_sequences,
+    toy_vocabulary,
+)
 
 TEMPERATURE = 0.2
 NO_DROPOUT = ("encoder.dropout=0", "encoder.mixer.dropout=0")
@@ -71,6 +81,34 @@ def test_the_loss_is_info_nce_of_texts_encoded_alone(
         positive = np.exp((texts * partners).sum(1) / TEMPERATURE)
     expected = -np.log(positive / scores.sum(1))
     assert float(loss.sum) / loss.count == pytest.approx(expected.mean(), rel=1e-4)
+
+
+@pytest.mark.parametrize("among", ["second", "all"])
+@torch.no_grad()
+def test_a_text_without_a_partner_has_no_target_and_is_no_negative(among: str) -> None:
+    recipe = contrastive_recipe(*NO_DROPOUT, NEIGHBOURS, f"objectives.contrastive.among={among}")
+    objective = recipe.objectives["contrastive"]
+    assert objective.capabilities.compares_sequences
+    model = Model.build(recipe, TOY_VOCAB_SIZE)
+    randomise(model)
+    sequences, missing = toy_sequences(recipe), 3
+    losses: list[float] = []
+    for rows in (np.arange(8), np.delete(np.arange(8), missing)):
+        arrays = {name: values[rows] for name, values in sequences.token_info.arrays().items()}
+        is_missing = (rows[:, None] == missing) & (arrays["document_ids"] == 1)
+        arrays["document_ids"] = np.where(is_missing, np.int32(-1), arrays["document_ids"])
+        batch = SequenceBatch(
+            sequences.token_ids[rows], TokenInfoArrays(**arrays), sequences.is_special[rows]
+        )
+        context = MaskingContext(CounterRng(0, np.zeros_like(rows), rows), toy_vocabulary())
+        batch, targets = objective.make_targets(batch, context)
+        assert targets.weights.tolist() == (rows != missing).tolist()
+        targets_by_name = {"contrastive": targets}
+        device_batch = DeviceBatch(Batch(batch.token_ids, batch.token_info, targets_by_name, 1))
+        (loss,) = model.losses(device_batch, recipe.objectives).values()
+        assert loss.count == 7
+        losses.append(float(loss.sum))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
 def test_copies_differ_by_dropout_alone() -> None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from bertwright.core.errors import UserError
 from bertwright.models import Model
 from toy_recipes import VOCABULARY, shaken, toy
 
@@ -23,6 +24,26 @@ def test_cost_is_two_operations_for_each_weight(transform: bool) -> None:
     num_weights = model.embedding_table.numel()
     num_weights += model.output.transform.dense.weight.numel() if transform else 0
     assert recipe.output.flops(recipe.encoder, VOCABULARY) == 2 * num_weights
+
+
+def test_shared_embeddings_need_the_width_of_the_hidden_states() -> None:
+    narrow = "encoder.embeddings={kind: factorised, width: 16}"
+    with pytest.raises(UserError, match="token embeddings have width 16, hidden states 32"):
+        toy("bert", narrow, "output={kind: tied, transform: false}")
+
+
+@pytest.mark.parametrize("kind", ["tied", "untied", "extended"])
+def test_only_tied_heads_read_the_embeddings(kind: str) -> None:
+    width = 16 if kind == "extended" else 32
+    recipe = toy(
+        "modern", f"encoder.embeddings={{kind: factorised, width: {width}}}", f"output.kind={kind}"
+    )
+    model = shaken(Model.build(recipe, VOCABULARY), 0.3)
+    states = torch.randn(6, 32, generator=torch.Generator().manual_seed(0))
+    logits, others = (
+        model.output.logits(states, scale * model.embedding_table) for scale in (1.0, 2.0)
+    )
+    assert recipe.output.is_tied == bool((logits != others).any())
 
 
 def test_rows_without_a_token_are_never_predicted() -> None:

@@ -7,8 +7,9 @@ import torch.nn.functional as F
 
 from bertwright.models.model import DeviceBatch, Model
 from bertwright.objectives.model_output import ModelOutput
+from bertwright.objectives.span_boundary import SpanBoundary
 from bertwright.testing.toy import TOY_VOCAB_SIZE, randomise, toy_arrays, toy_sequences
-from toy_recipes import toy
+from toy_recipes import published, toy
 
 
 def spans(is_masked: np.ndarray) -> list[tuple[int, int]]:
@@ -72,6 +73,11 @@ def test_head_is_two_layers_on_boundaries_and_offset(embeddings: str) -> None:
     assert loss.count == pytest.approx(float(targets.weights.sum()))
     correct = (logits.argmax(-1) == targets.labels) * targets.weights
     assert float(loss.num_correct) == pytest.approx(float(correct.sum()))
+
+
+def test_the_width_of_offsets_is_the_published_one_by_default() -> None:
+    objective = published("spanbert").objectives["span-boundary"]
+    assert SpanBoundary().position_width == objective.position_width
 
 
 def test_cost_of_the_head_is_two_operations_for_each_weight() -> None:

@@ -39,12 +39,25 @@ def test_masked_tokens_are_predicted_in_place() -> None:
     assert np.array_equal(batch.token_ids, np.where(IS_MASKED, MASK, BATCH.token_ids))
 
 
+def test_nothing_is_predicted_from_the_sequence_before() -> None:
+    is_masked = np.zeros_like(IS_MASKED)
+    is_masked[:, [0, 2]] = True
+    selected = SelectedPositions.from_unit_ids(np.where(is_masked, 0, -1), 2)
+    masked = objective(kind="masked", shift=1)
+    result = masked.make_targets_at(selected, is_masked, BATCH, VOCABULARY)
+    assert result is not None
+    _, targets = result
+    assert targets.positions.tolist() == [0, 2, 6, 8]
+    assert targets.weights.tolist() == [0, 1, 0, 1]
+
+
 @pytest.mark.parametrize("direction", ["forward", "both"])
 def test_causal_models_predict_from_the_token_before(direction: str) -> None:
     batch, targets, positions = targets_of(kind="causal", direction=direction)
     assert positions == [0, 2, 6 + 3]
     assert np.array_equal(batch.token_ids, BATCH.token_ids)
     assert (targets.positions >= np.repeat([0, 6], 3)).all()
+    assert ("is_next" in targets.extra_inputs) == (direction == "both")
     assert np.all(targets.extra_inputs.get("is_next", 1) == 1)
 
 
