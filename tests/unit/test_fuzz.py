@@ -17,8 +17,12 @@ from fuzz.__main__ import main
     [
         (("inputs", "--count", "300"), "inputs"),
         (("kills", "--count", "8", "--only", "prepare"), "kills"),
-        (("kills", "--count", "4", "--only", "predict"), "kills"),
-        (("disk", "--count", "3", "--only", "finetune"), "full_disks"),
+        pytest.param(
+            ("kills", "--count", "4", "--only", "predict"), "kills", marks=pytest.mark.full
+        ),
+        pytest.param(
+            ("disk", "--count", "3", "--only", "finetune"), "full_disks", marks=pytest.mark.full
+        ),
     ],
     ids=lambda words: words if isinstance(words, str) else " ".join(words),
 )

@@ -124,7 +124,10 @@ def class_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize(
+    "name",
+    ["class", "tags", *(pytest.param(n, marks=pytest.mark.full) for n in [*TASKS][2:])],
+)
 def test_predictions_equal_the_models(name: str, class_folder: Path, tmp_path: Path) -> None:
     task, examples, head = TASKS[name]
     model = fine_tuned_model(task, examples, head, ADAPTATIONS.get(name, "adapters"))

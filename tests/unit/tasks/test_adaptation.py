@@ -131,7 +131,11 @@ def test_model_with_adapters_is_not_fine_tuned_again(pretrained, adaptation: Any
 
 @every_encoder
 @pytest.mark.parametrize(
-    "adaptation", [{"kind": "adapters", "width": 4}, {"kind": "lora", "rank": 2}]
+    "adaptation",
+    [
+        {"kind": "adapters", "width": 4},
+        pytest.param({"kind": "lora", "rank": 2}, marks=pytest.mark.full),
+    ],
 )
 def test_added_modules_start_near_identity_and_learn_in_every_encoder(
     pretrained, system: str, adaptation: Any

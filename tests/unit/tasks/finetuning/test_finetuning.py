@@ -54,7 +54,7 @@ def assert_memorised(model, task, examples, **settings) -> None:
 
 
 @every_encoder
-@pytest.mark.parametrize("precision", ["float32", "bf16"])
+@pytest.mark.parametrize("precision", ["float32", pytest.param("bf16", marks=pytest.mark.full)])
 def test_classes_are_memorised(pretrained, system: str, precision: str) -> None:
     model = pretrained(system)
     assert_memorised(model, CLASSES, classes(), precision=precision, epochs=16)
