@@ -14,7 +14,10 @@ from bertwright.compression.distillation.losses import (
     DistillationTermConfig,
     DistillationTerms,
 )
-from bertwright.compression.distillation.requirements import require_same_vector_width
+from bertwright.compression.distillation.requirements import (
+    require_same_vector_width,
+    require_start_token_first,
+)
 from bertwright.compression.distillation.stages import DistillationStage
 from bertwright.compression.distillation.transfer.dataset import TransferDataset
 from bertwright.core.errors import UserError
@@ -65,6 +68,7 @@ class _TeacherTaskLoss(FrozenTeacherLoss[TaskBatch, TaskBatch]):
         stage = DistillationStage(losses=tuple(distillation.losses), objective_weight=weight)
         encoders = student.recipe.encoder, teacher.model.recipe.encoder
         require_same_vector_width([stage], *(encoder.hidden_widths[-1] for encoder in encoders))
+        require_start_token_first([stage], student.recipe, teacher.model.recipe)
         super().__init__([stage], student.recipe.encoder, teacher, teacher.precision)
         self._encoded_task, self._used_vocabulary = encoded_task, used_vocabulary
         self._outputs_by_sequence = teacher_outputs(teacher, encoded_task)

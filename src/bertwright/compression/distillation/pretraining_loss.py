@@ -26,6 +26,7 @@ from bertwright.compression.distillation.requirements import (
     require_same_sequences,
     require_same_shapes,
     require_same_vector_width,
+    require_start_token_first,
 )
 from bertwright.compression.distillation.retokenized_texts import TextRetokenizer
 from bertwright.compression.distillation.stages import DistillationStage
@@ -90,6 +91,7 @@ class TeacherPretrainingDistillation:
         require_same_sequences(student, self.teacher.model)
         widths = student.recipe.vector_width, self.teacher.model.recipe.vector_width
         require_same_vector_width(self.stages, *widths)
+        require_start_token_first(self.stages, student.recipe, self.teacher.model.recipe)
         losses = (loss for stage in self.stages for loss in stage.losses)
         masked = None
         if student.recipe.objectives or any(isinstance(o, OutputLossConfig) for o in losses):

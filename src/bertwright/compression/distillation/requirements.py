@@ -11,6 +11,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
+from bertwright.recipes import Recipe
 from bertwright.training.distillation_loss import DISTILLATION_PREFIX
 
 
@@ -70,6 +71,18 @@ def require_same_vector_width(
             f"the student's vectors have {student_width} dimensions and the teacher's "
             f"{teacher_width}: pre-train the student with vectors.projection.width={teacher_width}"
         )
+
+
+def require_start_token_first(stages: Sequence[DistillationStage], *recipes: Recipe) -> None:
+    """Raise UserError if a loss compares vectors of start tokens that are not the first tokens."""
+    losses = [loss for stage in stages for loss in stage.losses]
+    pools_first = any(isinstance(o, VectorLossConfig) and o.pooling == "cls" for o in losses)
+    for recipe in recipes:
+        if pools_first and recipe.assembly.ends_with_start_token:
+            raise UserError(
+                f"the vectors of the first tokens are compared, and the start token of "
+                f"{recipe.name} is the last: set the pooling of the loss to mean"
+            )
 
 
 def require_only_vectors(

@@ -8,7 +8,10 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
+from bertwright.compression.distillation.losses import VectorLossConfig
 from bertwright.compression.distillation.recipe import RECIPES_PACKAGE, DistillationRecipe
+from bertwright.compression.distillation.requirements import require_start_token_first
+from bertwright.compression.distillation.stages import DistillationStage
 from bertwright.compression.method import resource_names
 from bertwright.compression.pruning.layers import prune_layers
 from bertwright.core.errors import UserError
@@ -23,7 +26,7 @@ from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.pretraining.run_folder import fit_recipe_to_data
 from bertwright.training.pretraining_batches import PretrainingBatches
 from small_recipe import small
-from toy_recipes import shaken
+from toy_recipes import shaken, toy
 
 NUM_LOSSES = {"distil-mlm": (2, 2), "tiny-general": (2, 2), "relations": (1, 1)}
 NUM_LOSSES |= {"mobile-progressive": (4, 1), "leaf": (1, 1)}
@@ -280,3 +283,12 @@ def test_a_narrower_student_keeps_its_projection(data: Dataset, tmp_path: Path) 
     )
     with pytest.raises(UserError, match=r"7 dimensions .* vectors.projection.width=32"):
         pretrain(stated, data, tmp_path / "other", distillation=distillation, quiet=True)
+
+
+def test_vectors_of_start_tokens_need_them_first() -> None:
+    stages = [DistillationStage(losses=(VectorLossConfig(pooling="cls"),), objective_weight=0.0)]
+    require_start_token_first(stages, toy("bert"), toy("modern"))
+    with pytest.raises(UserError, match="the start token of xlnet is the last"):
+        require_start_token_first(stages, toy("bert"), toy("xlnet"))
+    means = [DistillationStage(losses=(VectorLossConfig(),), objective_weight=0.0)]
+    require_start_token_first(means, toy("bert"), toy("xlnet"))
