@@ -3,6 +3,7 @@
 from functools import partial
 
 import numpy as np
+import pytest
 import torch
 
 from bertwright.analysis.behaviour.coreference_names import (
@@ -16,6 +17,7 @@ from bertwright.analysis.behaviour.word_substitution import WordSubstitution, ma
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.texts import encode_sentences
+from bertwright.analysis.syntax.coreference import Coreference
 from bertwright.analysis.syntax.stories import CoreferenceStory, Mention
 from experiments.analyses.models import small_model
 
@@ -69,6 +71,21 @@ def most_attended(model: AnalysedModel, sentence: tuple[str, ...], layer: int, h
     # One token per word, after the opening token.
     row = values[name][0, head, 1 + 7].numpy()
     return int(np.argmax([row[1 + mention.word_index] for mention in MENTIONS[:3]]))
+
+
+@pytest.mark.parametrize("analysis", [CoreferenceNames(num_stories=23), Coreference()])
+def test_half_of_the_stories_are_enough(
+    analysis: Coreference | CoreferenceNames, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stories of all kinds are counted, except those with two names for a person."""
+    inputs = AnalysisInput(small_model(), [])
+    number = len(analysis.sample_stories(inputs)[0])
+    assert 0.8 * 3 * analysis.num_stories < number <= 3 * analysis.num_stories
+    assert number % 2 == 0
+    for num_complete, is_enough in ((number // 2, True), (number // 2 - 1, False)):
+        stories = [STORY] * num_complete, [None] * num_complete
+        monkeypatch.setattr(type(analysis), "sample_stories", lambda *_, s=stories: s)
+        assert (analysis.not_applicable(inputs) is None) == is_enough
 
 
 def test_short_sequences_are_not_analysed() -> None:

@@ -76,7 +76,7 @@ class CoreferenceNames(NameReplacement):
     )
 
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
-        if 2 * len(self.sample_stories(inputs)[0]) < self.num_stories:
+        if 2 * len(self.sample_stories(inputs)[0]) < len(self._stories(inputs.seed)):
             return "its maximum length is too short for most of the stories"
         return super().not_applicable(inputs)
 
@@ -118,10 +118,13 @@ class CoreferenceNames(NameReplacement):
     def sample_stories(
         self, inputs: AnalysisInput
     ) -> tuple[list[CoreferenceStory], list[AnalysedText]]:
-        """Sample and encode stories in which no person has two names."""
-        generator = np.random.default_rng(stream_key(inputs.seed, "coreference names"))
+        """Sample and encode stories of single names that the model does not need to truncate."""
+        return encode_complete_stories(inputs.model, self._stories(inputs.seed))
+
+    def _stories(self, seed: int) -> list[CoreferenceStory]:
+        generator = np.random.default_rng(stream_key(seed, "coreference names"))
         stories = sample_stories(self.num_stories, generator)
-        return encode_complete_stories(inputs.model, [s for s in stories if has_single_names(s)])
+        return [story for story in stories if has_single_names(story)]
 
 
 def has_single_names(story: CoreferenceStory) -> bool:
