@@ -155,9 +155,17 @@ def test_an_interrupted_run_resumes_after_its_last_stage(
     assert not results
 
 
-@pytest.mark.parametrize("name", ["heads-units-iterative", "qbert-mixed"])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("heads-units-iterative", {}),
+        ("qbert-mixed", {}),
+        # Users override the bits that the method selects.
+        ("qbert-mixed", {"adaptation": {"kind": "quantised", "bits": (2, 3, 4, 5)}}),
+    ],
+)
 def test_the_baseline_has_the_size_of_the_student(
-    teacher: FineTunedModel, monkeypatch: pytest.MonkeyPatch, name: str
+    teacher: FineTunedModel, monkeypatch: pytest.MonkeyPatch, name: str, changes: dict[str, Any]
 ) -> None:
     results: list[FineTuningResult] = []
 
@@ -166,7 +174,8 @@ def test_the_baseline_has_the_size_of_the_student(
         return results[-1]
 
     monkeypatch.setattr(compress_module, "finetune", recording)
-    compress(teacher, name, data_of(teacher), with_baseline=True, settings={**QUICK, "epochs": 1})
+    settings = {**QUICK, "epochs": 1, **changes}
+    compress(teacher, name, data_of(teacher), with_baseline=True, settings=settings)
     distilled, baseline = results[: len(results) // 2], results[len(results) // 2 :]
     for one, other in zip(distilled, baseline, strict=True):
         assert one.run.model.adaptation == other.run.model.adaptation
@@ -390,8 +399,11 @@ def test_invalid_methods_are_refused(teacher: FineTunedModel, tmp_path: Path) ->
         compress(teacher, "layer-drop", data_of(teacher), settings={"seeds": 2})
     with pytest.raises(UserError, match="5 of 4 layers"):
         compress(teacher, "layer-drop", data_of(teacher), layers=5)
-    for name in ("heads-units-iterative", "qbert-mixed"):
-        with pytest.raises(UserError, match="leave --student and --layers out"):
+    for name, key in (
+        ("heads-units-iterative", "structured_pruning"),
+        ("qbert-mixed", "mixed_precision"),
+    ):
+        with pytest.raises(UserError, match=f"{key} needs .*leave --student and --layers out"):
             compress(teacher, name, data_of(teacher), layers=2)
     other = [Example(e.text, label=f"so {e.label}") for e in classes()]
     with pytest.raises(UserError, match="has no label"):

@@ -126,6 +126,24 @@ def test_words_are_located_among_the_tokens(pretrained, system: str) -> None:
     assert max(len(word.token_ids) for word in words) > 1
 
 
+def test_words_without_tokens_are_not_replaced() -> None:
+    """A tokenizer may leave out letters that it does not know."""
+    words = list(_split_words("red zz old zz", [7, 8], [(0, 3), (7, 10)], None))
+    assert [(word.start, word.token_ids) for word in words] == [(0, [7]), (7, [8])]
+
+
+def test_words_beyond_the_maximum_length_stay(pretrained) -> None:
+    """The opening and the closing token leave room for six of eight tokens."""
+    size = "encoder.positions.size=8", "phases=[{length: 8, fraction: 1}]"
+    settings = {"kind": "masked", "num_copies": 1, "replace_probability": 1.0}
+    words = ["the", "red", "bird", "is", "old", "and", "small", "new"]
+    augmenter = pretrained("bert", *size)
+    assert len(augmenter.tokenizer.encode(" ".join(words[:6]))) == 6
+    ((copy,),) = copies(settings, [" ".join(words)], augmenter)
+    is_kept = [old == new for old, new in zip(words, (copy or "").split(), strict=True)]
+    assert is_kept == [False] * 6 + [True] * 2
+
+
 @pytest.mark.parametrize("system", ["bert", "roberta"])
 def test_replaced_words_are_the_most_likely_predictions(pretrained, system: str) -> None:
     augmenter = pretrained(system)
@@ -306,15 +324,18 @@ def test_a_tagger_selects_substitutes(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     settings = {
         "kind": "words",
-        "replace_probability": 1,
+        "replace_probability": 0.8,
         "mask_probability": 0,
         "ngram_probability": 0,
         "tagger": "tiny",
     }
+    num_replaced = 0
     for text, text_copies in zip(TEXTS, copies(settings, TEXTS), strict=True):
-        for copy in text_copies:
-            for old, new in zip(text.split(), (copy or "").split(), strict=False):
+        for copy in filter(None, text_copies):
+            for old, new in zip(text.split(), copy.split(), strict=True):
                 assert (len(old) > 3) == (len(new) > 3)
+                num_replaced += old != new
+    assert num_replaced > 100
 
 
 def pipeline_of(read):

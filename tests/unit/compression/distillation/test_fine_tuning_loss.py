@@ -293,6 +293,22 @@ def test_a_teacher_with_other_tokens_is_compared_by_outputs_only(pretrained) -> 
         finetune(student, CLASSES, distillation=states, **run)
 
 
+def test_text_vectors_are_as_wide_as_the_last_layer(pretrained) -> None:
+    """The embeddings of recurrent models have another width, which may differ."""
+    teacher = fine_tuned(pretrained("bilstm-student"), epochs=0)
+    distillation = without_labels({"kind": "vectors"}, teacher=teacher)
+    student = pretrained("bilstm-student", "encoder.embeddings.width=16")
+    models = teacher.model, student.model
+    widths = [model.recipe.encoder.hidden_widths for model in models]
+    assert widths == [[48, 32, 32], [32, 32, 32]]
+    (loss,) = Step(student, distillation).losses().values()
+    assert loss.sum.item() > 0
+    wider = pretrained("bilstm-student", "encoder.width=48")
+    assert wider.model.recipe.encoder.hidden_widths == [48, 48, 48]
+    with pytest.raises(UserError, match="have 48 dimensions and the teacher's 32"):
+        Step(wider, distillation)
+
+
 def test_impossible_distillations_are_refused(pretrained) -> None:
     teacher, examples = fine_tuned(pretrained()), classes()
     other = [Example(e.text, label=f"so {e.label}") for e in examples]

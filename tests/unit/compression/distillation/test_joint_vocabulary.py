@@ -252,6 +252,61 @@ def test_micro_batches_are_mixed_as_the_whole(few: Dataset, teacher: TextModel) 
     assert not np.array_equal(later.teacher_batches[0].token_ids, batch.token_ids)
 
 
+def test_losses_of_micro_batches_add_up_to_the_counts_of_the_step(
+    few: Dataset, teacher: TextModel
+) -> None:
+    """The distance of the parameters is the same in every micro-batch, and so is its mean."""
+    parts = Step(few, teacher, joint_recipe(), *NARROW, "micro_batch_tokens=64")
+    compute = PretrainingLosses(parts.recipe, parts.student, distillation_loss=parts.loss)
+    losses = [compute(batch, parts.progress) for batch in parts.step.micro_batches]
+    assert len(losses) > 1
+    for name in (TEACHER_LOSS, PROJECTION_LOSS):
+        assert sum(loss[name].count for loss in losses) == parts.step.loss_counts[name]
+    mean = sum(loss[PROJECTION_LOSS].sum for loss in losses) / len(losses)
+    assert parts.loss.projections is not None
+    torch.testing.assert_close(mean, parts.loss.projections())
+
+
+def test_special_tokens_inside_of_words_are_not_predicted(few: Dataset, teacher: TextModel) -> None:
+    """A text may contain the name of a special token."""
+    step = Step(few, teacher, joint_recipe())
+    (batch,) = step.plain.micro_batches
+    text, end = unmask(batch, "masked"), few.tokenizer.special_tokens.end
+    is_end = ~text.is_special & (text.token_info.word_ids % 2 == 0)
+    targets = batch.targets["masked"]
+    token_ids = np.where(is_end, end, batch.token_ids)
+    labels = np.where(is_end.ravel()[targets.positions], end, targets.labels)
+    changed = replace(
+        batch, token_ids=token_ids, targets={"masked": replace(targets, labels=labels)}
+    )
+    prepared_step = step.loss.prepare_step(
+        replace(step.plain, micro_batches=[changed]), step.progress
+    )
+    mixed = prepared_step.micro_batches[0].teacher_batch
+    assert mixed is not None
+    targets, end = mixed.targets["masked"], end + teacher.tokenizer.vocab_size
+    predicted = targets.labels[targets.weights > 0]
+    assert end in unmask(mixed, "masked").token_ids
+    assert len(predicted) > 10
+    assert end not in predicted
+
+
+@pytest.mark.parametrize("embeddings", ["separate", "student"])
+def test_the_parameters_of_both_models_include_a_separate_table(
+    few: Dataset, teacher: TextModel, embeddings: str
+) -> None:
+    recipe = joint_recipe(embeddings=embeddings)
+    step = Step(few, teacher, recipe, *NARROW)
+    assert step.loss.projections is not None
+    step.loss.projections().backward()
+    is_separate = embeddings == "separate"
+    assert (step.student.embedding_table.grad is not None) == is_separate
+    if is_separate:
+        table = step.loss.teacher.embeddings.student_embedding.weight
+        assert table.grad is not None
+        assert table.grad.any()
+
+
 @pytest.mark.parametrize("name", JOINT_RECIPES)
 @pytest.mark.processor
 def test_recipes_train_their_parameters(few: Dataset, teacher: TextModel, name: str) -> None:

@@ -1,5 +1,6 @@
 """Weight pruning: the exact density, in the saved model, of the right weights."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,26 @@ def test_densities_before_the_last_are_steps() -> None:
     )
     levels = {pruning.level(n / 10_000) for n in range(10_001)}
     assert sorted(levels) == pytest.approx([0.8 + n / 200 for n in range(41)])
+
+
+def test_a_density_outside_of_its_range_keeps_everything_or_nothing() -> None:
+    falling = {"kind": "linear", "from": 1.4, "to": -0.4}
+    pruning = WeightPruning.parse({"kind": "magnitude", "density": falling})
+    assert [pruning.level(fraction) for fraction in (0.0, 0.1, 0.9, 1.0)] == [1, 1, 0, 0]
+    scores = {"w": torch.arange(8.0)}
+    for fraction, num_kept in ((0.0, 8), (0.5, 4), (1.0, 0)):
+        (mask,) = pruning.gates(scores, pruning.level(fraction), None).values()
+        assert int((mask != 0).sum()) == num_kept
+
+
+def test_the_final_density_must_leave_some_of_a_matrix() -> None:
+    """A steep line would leave nothing later, when nobody trains any more."""
+    shapes = {"w": torch.Size((10, 10))}
+    for last, is_enough in ((0.01, True), (0.009, False)):
+        falling = {"kind": "linear", "from": 1.0, "to": last}
+        pruning = WeightPruning.parse({"kind": "magnitude", "density": falling})
+        with nullcontext() if is_enough else pytest.raises(UserError, match="leaves none of the"):
+            pruning.require_nonempty(shapes)
 
 
 @given(st.lists(st.floats(-9, 9, width=32), min_size=1, max_size=400), st.floats(0, 1))

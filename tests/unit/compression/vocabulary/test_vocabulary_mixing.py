@@ -118,6 +118,19 @@ def test_overflow_is_truncated() -> None:
     assert result.is_real.all()
 
 
+def test_a_sequence_may_begin_with_a_word() -> None:
+    """Only padding is added to the special tokens, and it is no boundary."""
+    word_ids = np.array([[0, 0, 1, -1]], np.int32)
+    special = np.array([[False, False, False, True]])
+    token_ids, info = np.array([[11, 12, 13, 3]], np.int32), TokenInfoArrays(word_ids=word_ids)
+    batch = SequenceBatch(token_ids, info, special, is_truncation_boundary=~special)
+    result = mix(batch, 0.0, lambda word: (sum(word),))
+    assert result.token_ids.tolist() == [[23, 13, 6, 9]]
+    assert result.is_special.tolist() == [[False, False, True, True]]
+    assert result.is_truncation_boundary is not None
+    assert result.is_truncation_boundary.tolist() == [[True, True, False, False]]
+
+
 def test_sequences_are_mixed_independently() -> None:
     batch = format_batch({"kind": "packed", "length": 24})
     full = mix(batch, 0.5)
