@@ -1,6 +1,7 @@
 """Removing heads: gates equal zeros in the output matrix, and importance is a gradient."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,9 @@ from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.interventions import gate_heads, open_gates
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.prediction_probe import MaskedLMProbe, prediction_probe, split_probes
-from bertwright.analysis.core.result import StoredResult
+from bertwright.analysis.core.result import Count, StoredResult
 from bertwright.analysis.core.texts import encode_texts
-from bertwright.analysis.dynamics.layer_redundancy import linear_cka, remove_part
+from bertwright.analysis.dynamics.layer_redundancy import LayerRedundancy, linear_cka, remove_part
 from bertwright.analysis.heads.fixed_heads import FIXED_PATTERNS, fixed_patterns
 from bertwright.analysis.heads.head_ablation import HeadAblation, losses_by_head
 from bertwright.analysis.heads.head_importance import (
@@ -234,3 +235,22 @@ def test_open_gates_are_no_evidence_for_prunable_heads() -> None:
     stored = StoredResult({}, [f.as_dict() for f in result.findings], result.arrays)
     (claim,) = analysis.check_claims(stored)
     assert (claim.value, claim.verdict == "seen") == (0.0, False)
+
+
+def test_a_redundant_layer_has_its_whole_interval_below_a_hundredth_of_the_loss() -> None:
+    def increase(low: float, high: float, part: str = "layer") -> dict[str, Any]:
+        baseline = {"name": "loss", "value": 2.0}
+        fields = {"value": (low + high) / 2, "interval": (low, high), "baseline": baseline}
+        return {"metric": f"loss increase without {part}", **fields}
+
+    redundant = [increase(-0.5, 0.019), increase(-0.2, -0.1)]
+    others = [increase(0.01, 0.021), increase(-0.9, 0.9), increase(0.1, 0.2)]
+    heads = [increase(-0.1, 0.0, "attention")]
+    stored = StoredResult({"num_texts": 50}, [*redundant, *others, *heads], {"cka": np.eye(3)})
+    claims = {c.claim: c for c in LayerRedundancy().check_claims(stored)}
+    claim = claims["some layer can be removed for less than 1% of the loss"]
+    assert claim.count == Count(2, 5, "layers")
+    assert (claim.value, claim.verdict) == (2, "seen")
+    none = StoredResult({"num_texts": 50}, others, {"cka": np.eye(3)})
+    values = [c.value for c in LayerRedundancy().check_claims(none) if c.count is not None]
+    assert values == [0]

@@ -20,10 +20,15 @@ from bertwright.analysis.behaviour.negation import CATEGORY_EXAMPLES, Negation, 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.result import AnalysisResult, StoredResult
-from bertwright.analysis.core.texts import SentenceWords, encode_texts
+from bertwright.analysis.core.texts import SentenceWords, encode_sentences, encode_texts
 from bertwright.analysis.geometry.word_senses import WordSenses
 from bertwright.analysis.probing.main_auxiliary import MainAuxiliary
 from bertwright.analysis.probing.numeracy import Numeracy
+from bertwright.data.tokenization.tokenizer import WordPieceConfig
+from bertwright.data.vocabulary_training import train_tokenizer
+from bertwright.models.model import Model
+from bertwright.models.scoring.likelihood import causal_visibility
+from bertwright.models.text_model import TextModel
 from bertwright.tasks.formats.examples import Example
 from experiments.analyses.models import WORDS, small_model
 
@@ -194,6 +199,30 @@ def test_words_are_scored_without_seeing_themselves(system: str) -> None:
     assert 0.5 < np.exp(scores).sum() <= 1 + 1e-9
     again = word_log_probabilities(model, others[:1], [3])
     assert again[0] == pytest.approx(scores[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("system", ["bert", "gpt-2"])
+def test_the_score_of_a_word_is_of_all_its_tokens(system: str) -> None:
+    """The second word has the tokens b, ##c and ##d."""
+    config, letters = WordPieceConfig(vocab_size=40), "abcdef"
+    tokenizer = train_tokenizer([" ".join(letters), letters], config)
+    recipe = small_model(system).text_model.model.recipe
+    model = Model.build(recipe, tokenizer.vocab_size, tokenizer).double()
+    analysed = AnalysedModel(system, TextModel(model, tokenizer, "float32"))
+    sentence = ("a", "fbd", "e")
+    (text,) = encode_sentences(analysed, [sentence])
+    span = np.flatnonzero(text.word_ids == 1)
+    assert len(span) == 3
+    token_ids, shift = torch.tensor([text.token_ids]), int(system == "gpt-2")
+    read = token_ids.clone()
+    if not shift:
+        read[0, span] = tokenizer.special_tokens.mask
+    with torch.inference_mode():
+        logits = model.logits(model(read, visibility=causal_visibility(model) if shift else None))
+    scores = logits[0].log_softmax(-1)
+    expected = sum(float(scores[n - shift, token_ids[0, n]]) for n in span)
+    (actual,) = word_log_probabilities(analysed, [sentence], [1])
+    assert actual == pytest.approx(expected)
 
 
 def test_a_model_without_language_model_head() -> None:

@@ -70,6 +70,8 @@ def test_halves_of_the_texts_are_for_training_and_for_testing() -> None:
     one_tag = [replace(tree, tags=("X",) * len(tree.words)) for tree in random_trees(7)]
     reason = missing_tags(AnalysisInput(model, encode_texts(model, one_tag)))
     assert "same part of speech" in str(reason)
+    two_tags = [replace(tree, tags=("X", *("Y",) * (len(tree.words) - 1))) for tree in one_tag]
+    assert missing_tags(AnalysisInput(model, encode_texts(model, two_tags))) is None
 
 
 @pytest.mark.parametrize(

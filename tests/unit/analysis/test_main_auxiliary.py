@@ -1,12 +1,18 @@
 """The main auxiliary: its sentences, and results of a small model."""
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
+import pytest
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.analysis.probing.main_auxiliary import (
     AUXILIARIES,
     NOUNS,
+    PREPOSITIONS,
+    RELATIVE_PRONOUNS,
+    TRANSITIVE_VERBS,
     AuxiliarySentence,
     sample_sentence,
 )
@@ -26,6 +32,33 @@ def test_the_first_auxiliary_is_the_main_one_only_without_a_clause() -> None:
             assert sentence.words[sentence.main_index] in AUXILIARIES
             assert first == (sentence.other_index if behind_clause else sentence.main_index)
     assert any(sentence.other_index > sentence.main_index for sentence in sentences(False))
+
+
+def test_modifiers_of_subjects_and_objects_are_as_frequent_as_their_absence() -> None:
+    samples = [sentence.words for sentence in sentences(behind_clause=False, number=2000)]
+    subjects = [words[: first_auxiliary(words)] for words in samples]
+    assert fraction(bool(set(words) & {*PREPOSITIONS}) for words in subjects) == HALF
+    rests = [words[first_auxiliary(words) + 1 :] for words in samples]
+    with_object = [words for words in rests if words[0] in TRANSITIVE_VERBS]
+    assert fraction(words in with_object for words in rests) == HALF
+    assert all(len(words) == 2 for words in rests if words not in with_object)
+    has_clause = [bool(set(words) & {*RELATIVE_PRONOUNS}) for words in with_object]
+    assert fraction(has_clause) == HALF
+    others = [words for words, has in zip(with_object, has_clause, strict=True) if not has]
+    assert fraction(bool(set(words) & {*PREPOSITIONS}) for words in others) == HALF
+    behind = [sentence.words for sentence in sentences(behind_clause=True)]
+    assert all(set(words[:5]) & {*RELATIVE_PRONOUNS} for words in behind)
+
+
+HALF = pytest.approx(0.5, abs=0.06)
+
+
+def fraction(values: Iterable[bool]) -> float:
+    return float(np.mean(list(values)))
+
+
+def first_auxiliary(words: Sequence[str]) -> int:
+    return next(n for n, word in enumerate(words) if word in AUXILIARIES)
 
 
 def test_results_of_a_small_model() -> None:

@@ -131,6 +131,9 @@ def verdict(interval: tuple[float, float] | None, number: int | None, **options:
 def test_too_few_units_decide_nothing() -> None:
     assert verdict((0.55, 0.7), MIN_UNITS) == "seen"
     assert verdict((0.55, 0.7), MIN_UNITS - 1) == "undecided"
+    # With five texts or fewer, one in twenty chances puts all on one side.
+    assert 2 * 0.5**MIN_UNITS < 0.05 <= 2 * 0.5 ** (MIN_UNITS - 1)
+    assert (verdict(None, 20), verdict(None, 19)) == ("seen", "undecided")
     assert verdict(None, MIN_UNITS_WITHOUT_INTERVAL) == "seen"
     assert verdict(None, MIN_UNITS_WITHOUT_INTERVAL - 1) == "undecided"
     assert verdict(None, MIN_UNITS, p_value=0.01) == "seen"

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.claims import ClaimResult
-from bertwright.analysis.core.plots import HeatMap
+from bertwright.analysis.core.plots import HeatMap, error_bars
 from bertwright.analysis.core.prediction_probe import prediction_probe, read_labelled_texts
 from bertwright.analysis.core.report import write_report
 from bertwright.analysis.core.result import StoredResult, read_result
@@ -99,6 +99,9 @@ def test_stored_results_are_reused(inputs: AnalysisInput, tmp_path: Path) -> Non
     lines: list[str] = []
     assert run_analyses(inputs, analyses, tmp_path, lines.append) == first
     assert lines == [f"2 of 2 are already in {tmp_path}"]
+    lines.clear()
+    run_analyses(inputs, [*analyses, Analysis.parse("attention-entropy")], tmp_path, lines.append)
+    assert lines[0] == f"2 of 3 are already in {tmp_path}"
     fewer = replace(inputs, texts=inputs.texts[1:])
     run_analyses(fewer, analyses, tmp_path, lambda line: None)
     assert read_result(tmp_path, kinds[0]).metadata["num_texts"] == len(SENTENCES) - 1
@@ -284,3 +287,15 @@ def test_layers_and_heads_of_a_heat_map_are_numbered_from_1() -> None:
         axes = Figure().subplots()
         HeatMap("value", lambda r: r.arrays["values"], first=first).draw(axes, result)
         assert tuple(axes.images[0].get_extent()) == extent
+
+
+def test_error_bars_reach_from_the_value_to_the_interval() -> None:
+    findings = [
+        {"value": 0.5, "interval": (0.25, 1.5)},
+        {"value": -2.0, "interval": (-4.0, -1.0)},
+        {"value": 3.0},
+        # The value of all texts may lie outside of an interval from samples.
+        {"value": 1.0, "interval": (1.5, 2.0)},
+    ]
+    assert error_bars(findings).tolist() == [[0.25, 2, 0, 0], [1, 1, 0, 1]]
+    assert error_bars([]).shape == (2, 0)

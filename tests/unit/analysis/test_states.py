@@ -19,7 +19,14 @@ from bertwright.analysis.geometry.sentence_vectors import (
 from bertwright.analysis.geometry.word_senses import same_sense_fraction
 from bertwright.analysis.identifiability.token_identity import TokenIdentity
 from bertwright.analysis.probing.linear_probe import control_tags
-from bertwright.analysis.probing.numeracy import Numeracy
+from bertwright.analysis.probing.numeracy import (
+    EXTRAPOLATION,
+    EXTRAPOLATION_LOSS,
+    GAIN_BY_TRAINING,
+    INTERPOLATION,
+    Numeracy,
+    NumeracyTask,
+)
 from bertwright.encoder.layer_stack import AdaptiveComputationTime
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
@@ -149,6 +156,27 @@ def test_unknown_numbers_have_the_error_of_the_mean() -> None:
             assert values[task.name, layer] == pytest.approx(expected)
 
 
+def test_training_gains_are_those_of_the_last_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small_model()
+    inputs = AnalysisInput(model, [])
+    tasks = {task.name: n for n, task in enumerate(Numeracy().numeracy_tasks(0))}
+
+    def errors_by_layer(task: NumeracyTask, of: AnalysisInput) -> list[tuple[Any, Any]]:
+        """The error is 1, 4 and 9 for the model, 10 and so on for a task, 100 for an untrained."""
+        offset = 10 * tasks[task.name] + 100 * (of.model is not model)
+        return [(np.full(8, offset + error), np.full(8, 2.0)) for error in (1.0, 4.0, 9.0)]
+
+    monkeypatch.setattr(NumeracyTask, "errors_by_layer", errors_by_layer)
+    result = Numeracy().run(inputs)
+    values = {f.metric: f.value for f in result.findings if f.layer is None}
+    assert values == {GAIN_BY_TRAINING: 50, EXTRAPOLATION_LOSS: 5}
+    by_layer = {f.layer: f for f in result.findings if f.metric == EXTRAPOLATION}
+    assert {n: f.value for n, f in by_layer.items()} == {0: 5.5, 1: 7, 2: 9.5}
+    baselines = {n: f.baseline.value for n, f in by_layer.items() if f.baseline}
+    assert baselines == {0: 55.5, 1: 57, 2: 59.5}
+    assert result.arrays[INTERPOLATION].tolist() == [0.5, 2, 4.5]
+
+
 def test_number_tasks_are_about_the_numbers_in_their_sentences() -> None:
     """Wallace et al. 2019: interpolation within, extrapolation beyond the training range."""
     inside, outside, sums = Numeracy(max_value=100, num_values=40).numeracy_tasks(0)
@@ -183,3 +211,11 @@ def test_all_poolings_are_reported() -> None:
     )
     assert [f.metric for f in result.findings[:8]] == [*POOLINGS, CENTRED_WORD_MEAN]
     assert all(0 <= f.value <= 1 for f in result.findings[:8])
+
+
+def test_two_texts_of_eight_words_have_halves_to_compare() -> None:
+    model, analysis = small_model(), Analysis.parse("sentence-vectors")
+    for sizes, is_enough in (((8, 8), True), ((8, 7, 7), False), ((30,), False)):
+        texts = [Example(" ".join((WORDS * 2)[:size])) for size in sizes]
+        reason = analysis.not_applicable(AnalysisInput(model, encode_texts(model, texts)))
+        assert reason == (None if is_enough else "it needs two texts of 8 words"), sizes

@@ -85,6 +85,8 @@ def test_typos_change_two_letters_or_a_full_stop_only() -> None:
         assert (old[0], old[-1]) == (new[0], new[-1])
         assert sum(a != b for a, b in zip(old, new, strict=True)) == 2
         assert toggle_full_stop(toggle_full_stop(parts, generator), generator) == parts
+    assert toggle_full_stop([["a", "ship."]], generator) == [["a", "ship"]]
+    assert toggle_full_stop([["no", "."], ["a", "ship"]], generator)[1] == ["a", "ship", "."]
     assert swap_letters([["a", "ship"]], generator) == [["a", "sihp"]]
     assert swap_letters([["an", "eel"]], generator) == [["an", "eel"]]
 

@@ -124,6 +124,19 @@ def test_a_model_that_keeps_its_score_is_pruned_whole(monkeypatch: pytest.Monkey
     assert not mask.feed_forwards.any()
 
 
+def test_at_least_one_of_few_heads_is_pruned_in_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of four heads is none."""
+    model = small_model("bert", "encoder.depth.layers=1")
+    scores = iter([1.0, 0.99, 0.98, 0.97, 0.5])
+    importances = np.array([[0.3, 0.1, 0.4, 0.2]]), np.array([0.5])
+    monkeypatch.setattr(head_pruning, "part_importances", lambda *_: importances)
+    monkeypatch.setattr(head_pruning, "_accuracy", lambda *_: next(scores))
+    tuned = SimpleNamespace(task_model=SimpleNamespace(encoder=model.encoder))
+    tagging = SimpleNamespace(train=[], validation=[], validation_majority_fraction=0.4)
+    mask = prune_least_important(model, tuned, tagging)  # type: ignore[arg-type]
+    assert mask.heads.tolist() == [[False, False, True, False]]
+
+
 def test_variants_differ_in_weights_and_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every variant that trains has the best of the learning rates for its first weights."""
     inputs, runs = tagged_inputs(12), list[tuple[list[bool], dict[str, Any]]]()
