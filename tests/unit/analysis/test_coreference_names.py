@@ -17,6 +17,7 @@ from bertwright.analysis.behaviour.word_substitution import WordSubstitution, ma
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.texts import encode_sentences
+from bertwright.analysis.probing.coreference_probe import CoreferenceProbe
 from bertwright.analysis.syntax.coreference import Coreference
 from bertwright.analysis.syntax.stories import CoreferenceStory, Mention
 from experiments.analyses.models import small_model
@@ -73,9 +74,11 @@ def most_attended(model: AnalysedModel, sentence: tuple[str, ...], layer: int, h
     return int(np.argmax([row[1 + mention.word_index] for mention in MENTIONS[:3]]))
 
 
-@pytest.mark.parametrize("analysis", [CoreferenceNames(num_stories=23), Coreference()])
+@pytest.mark.parametrize(
+    "analysis", [CoreferenceNames(num_stories=23), Coreference(), CoreferenceProbe()]
+)
 def test_half_of_the_stories_are_enough(
-    analysis: Coreference | CoreferenceNames, monkeypatch: pytest.MonkeyPatch
+    analysis: Coreference | CoreferenceNames | CoreferenceProbe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stories of all kinds are counted, except those with two names for a person."""
     inputs = AnalysisInput(small_model(), [])
