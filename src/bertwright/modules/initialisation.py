@@ -154,10 +154,13 @@ def initialise(module: nn.Module, config: InitialisationConfig, seed: int) -> No
 def fill_normal(weight: Tensor, std: float, truncation: float | None, random_key: int) -> None:
     """Fill a parameter with normal numbers, drawn on the CPU so that devices do not differ."""
     generator = torch.Generator().manual_seed(random_key >> 1)
-    values = torch.empty_like(weight, device="cpu")
+    values = torch.empty(weight.numel()).normal_(0.0, std, generator=generator)
     if truncation:
+        # Only what lies outside is drawn again; PyTorch's function draws all numbers several times.
         bound = truncation * std
-        nn.init.trunc_normal_(values, 0.0, std, -bound, bound, generator)
-    else:
-        nn.init.normal_(values, 0.0, std, generator)
-    weight.copy_(values)
+        outside = (values.abs() > bound).nonzero()[:, 0]
+        while len(outside):
+            redrawn = torch.empty(len(outside)).normal_(0.0, std, generator=generator)
+            values[outside] = redrawn
+            outside = outside[redrawn.abs() > bound]
+    weight.copy_(values.view_as(weight))
