@@ -130,19 +130,11 @@ class ModelWorker:
     @property
     def max_length(self) -> int | None:
         """Return the maximum sequence length for embeddings; None for no limit."""
-        similarity_model = _similarity_model(self.model)
-        if similarity_model is None:
-            return self.model.max_length
-        return similarity_model.example_encoder.max_length
+        return self.model.max_length
 
     def embed(self, sequences: Sequence[list[int]]) -> list[FloatMatrix]:
-        """Return the embedding (D,) of every sequence, from the similarity head if there is one."""
-        similarity_model = _similarity_model(self.model)
-        if similarity_model is None:
-            return list(self.model.embed_ids(sequences))
-        has_segments = similarity_model.example_encoder.has_segments
-        task_sequences = _single_text_sequences(sequences, has_segments)
-        return [outputs[0] for outputs in similarity_model.head_outputs(task_sequences)]
+        """Return the embedding (D,) of every sequence."""
+        return list(self.model.embed_ids(sequences))
 
     def outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
         """Return the head outputs of a fine-tuned model for each sequence."""
@@ -174,23 +166,6 @@ def _worker_threads(model: TextModel) -> tuple[int, Callable[[], None]]:
     if model.device.type != "cpu" or isinstance(model, OnnxModel):
         return 1, lambda: None
     return torch.get_num_threads(), partial(torch.set_num_threads, 1)
-
-
-def _similarity_model(model: TextModel) -> FineTunedModel | None:
-    """Return the model if it was fine-tuned for similarity, else None."""
-    if isinstance(model, FineTunedModel) and isinstance(model.task.output_type, SimilarityOutput):
-        return model
-    return None
-
-
-def _single_text_sequences(
-    sequences: Sequence[list[int]], has_segments: bool
-) -> list[TaskSequence]:
-    """Return single-text sequences as inputs of a head."""
-    return [
-        TaskSequence(token_ids, index, [0] * len(token_ids) if has_segments else None)
-        for index, token_ids in enumerate(sequences)
-    ]
 
 
 class ModelRegistry:

@@ -17,8 +17,10 @@ from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
 from bertwright.core.files import write_text
 from bertwright.data.tokenization.tokenizer import Tokenizer
+from bertwright.models.late_chunking import TextChunks
+from bertwright.models.layer_selection import LayerReduction
 from bertwright.models.model import Model
-from bertwright.models.retrieval_encoder import RetrievalEncoder
+from bertwright.models.retrieval_encoder import FloatMatrix, RetrievalEncoder
 from bertwright.models.saving import (
     CARD_FILE,
     RECIPE_FILE,
@@ -34,6 +36,8 @@ from bertwright.models.saving import (
 )
 from bertwright.models.text_batches import TextBatch, text_batches
 from bertwright.models.text_model import TextModel
+from bertwright.modules.sentence_pooling import Pooling
+from bertwright.recipes import SentenceVectorSettings
 from bertwright.runtime.finite import require_finite_outputs
 from bertwright.tasks.conformal.calibration import ConformalCalibration
 from bertwright.tasks.conformal.predictor import ConformalPredictor
@@ -52,10 +56,12 @@ from bertwright.tasks.outputs import (
     FloatArray,
     GeneratedOutput,
     Prediction,
+    SimilarityOutput,
 )
 from bertwright.tasks.outputs.vectors.late_interaction import LateInteractionDecoder
 from bertwright.tasks.outputs.vectors.sparse import SparseDecoder
 from bertwright.tasks.outputs.vectors.text_vectors import SparseEntries
+from bertwright.tasks.outputs.vectors.text_vectors import normalise as scale_to_unit_length
 from bertwright.tasks.retrieval_encoders import TokenVectorEncoder, TokenWeightEncoder
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import TaskModel
@@ -96,12 +102,19 @@ class FineTunedModel(TextModel):
             max_length,
             is_siamese=task_model.head_config.pooling == "siamese",
         )
-        vectors = (
-            embedding_config(
-                task.output_type, task_model.head_config, self.example_encoder.max_length
-            )
-            or task_model.recipe.vectors.without_projection()
+        longest = self.example_encoder.max_length
+        vectors = embedding_config(
+            task.output_type,
+            task_model.head_config,
+            longest,
+            task_model.recipe.assembly.ends_with_start_token,
         )
+        embeds_texts = isinstance(task.output_type, SimilarityOutput)
+        self._embeds_with_head = embeds_texts and vectors is None
+        if embeds_texts:
+            vectors = vectors or SentenceVectorSettings(longest=longest)
+        else:
+            vectors = task_model.recipe.vectors.without_projection()
         super().__init__(encoder_of(task_model, vectors), tokenizer, precision)
         self.task_model = task_model.to(self.device).eval()
         self.task = task
@@ -188,6 +201,46 @@ class FineTunedModel(TextModel):
     def can_use_stride(self) -> bool:
         """Return whether the model could read long texts in windows, but truncates them."""
         return self.task.output_type.can_use_stride and not self.example_encoder.is_siamese
+
+    def embed_ids(
+        self,
+        sequences: Sequence[Sequence[int]],
+        pooling: Pooling | None = None,
+        normalise: bool = False,
+        layers: str = "last",
+        mix: LayerReduction = "concat",
+        language: str | None = None,
+    ) -> FloatMatrix:
+        if not self._embeds_with_head or pooling is not None or layers != "last":
+            return super().embed_ids(sequences, pooling, normalise, layers, mix, language)
+        segments = self.example_encoder.has_segments
+        inputs = [
+            TaskSequence(list(ids), index, [0] * len(ids) if segments else None)
+            for index, ids in enumerate(sequences or [self.encode_ids([""])[0]])
+        ]
+        vectors = np.concatenate(self.head_outputs(inputs))[: len(sequences)]
+        return scale_to_unit_length(vectors) if normalise else vectors
+
+    def embed_chunks(
+        self,
+        texts: str | Sequence[str],
+        max_tokens: int,
+        pooling: Pooling | None = None,
+        normalise: bool = False,
+        layers: str = "last",
+        mix: LayerReduction = "concat",
+        language: str | None = None,
+        prompt: str = "",
+    ) -> list[TextChunks]:
+        if self._embeds_with_head and pooling is None and layers == "last":
+            raise UserError(
+                f"the vector of a chunk is the mean over its tokens, and the vectors of this model "
+                f"come from its head (pooling {self.task_model.head_config.pooling}): choose "
+                f"pooling mean, or embed without chunks"
+            )
+        return super().embed_chunks(
+            texts, max_tokens, pooling, normalise, layers, mix, language, prompt
+        )
 
     def head_outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
         """Return the head outputs of each sequence: (k, K) float32 each."""

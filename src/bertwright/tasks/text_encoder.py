@@ -1,46 +1,45 @@
 """The encoder of a fine-tuned model, as a model that embeds texts."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from bertwright.models.model import Model
 from bertwright.recipes import Pooling, SentenceVectorSettings
 from bertwright.tasks.heads.head import HeadConfig
+from bertwright.tasks.heads.kinds import LinearHeadConfig
+from bertwright.tasks.heads.pooling import HeadPooling
 from bertwright.tasks.outputs import (
     OutputType,
     SimilarityOutput,
 )
 from bertwright.tasks.task_model import TaskModel
 
-if TYPE_CHECKING:  # a model loads without SciPy
-    pass
-
-
 ENCODER_ONLY = {"objectives": {}, "pooler": False, "decoder": None}
 """Overrides that reduce a recipe to the encoder."""
 
 
-EMBEDDING_POOLINGS: dict[str, Pooling] = {"mean": "mean", "first": "cls"}
-"""Poolings of a head that ``embed`` supports, with the names that ``embed`` uses."""
-
-
 def embedding_config(
-    output_type: OutputType, head_config: HeadConfig, max_length: int
+    output_type: OutputType,
+    head_config: HeadConfig,
+    max_length: int,
+    ends_with_start_token: bool = False,
 ) -> SentenceVectorSettings | None:
     """Return the embedding settings of an encoder fine-tuned for similarity.
 
-    None for other tasks, and for heads that ``embed`` cannot reproduce.
+    None for other tasks, and for heads that do more than to pool the last layer by mean or [CLS].
     """
+    start_token: HeadPooling = "last" if ends_with_start_token else "first"
+    poolings: dict[HeadPooling, Pooling] = {"mean": "mean", start_token: "cls"}
     if (
         not isinstance(output_type, SimilarityOutput)
+        or not isinstance(head_config, LinearHeadConfig)
         or head_config.layers != "last"
-        or head_config.pooling not in EMBEDDING_POOLINGS
+        or head_config.norm != "none"
+        or head_config.pooling not in poolings
     ):
         return None
-    return SentenceVectorSettings(
-        pooling=EMBEDDING_POOLINGS[head_config.pooling], longest=max_length
-    )
+    return SentenceVectorSettings(pooling=poolings[head_config.pooling], longest=max_length)
 
 
 def encoder_of(task_model: TaskModel, embedding: SentenceVectorSettings) -> Model:

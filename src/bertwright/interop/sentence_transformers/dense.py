@@ -106,10 +106,9 @@ def _require_sentence_embeddings(model: FineTunedModel) -> None:
             f"fine-tune with --task similarity or retrieval"
         )
     head_config = model.task_model.head_config
-    if (
-        embedding_config(model.task.output_type, head_config, model.example_encoder.max_length)
-        is None
-    ):
+    ends_with_start_token = model.model.recipe.assembly.ends_with_start_token
+    output_type = model.task.output_type
+    if embedding_config(output_type, head_config, 1, ends_with_start_token) is None:
         raise UserError(
             f"head.pooling is {head_config.pooling} of layers {head_config.layers}: "
             f"sentence-transformers pools the last layer by mean or first"
