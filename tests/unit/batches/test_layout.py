@@ -1,16 +1,31 @@
 """Layout of text spans as sequences."""
 
+from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
+import pytest
 
+from bertwright.batches.formats import (
+    Contiguous,
+    ContiguousPair,
+    DocSentences,
+    FullSentences,
+    HalfReversed,
+    InputFormat,
+    Packed,
+    SegmentPair,
+    SentencePair,
+    TranslationPair,
+)
 from bertwright.batches.formats.arrangement.layout import (
     SequenceLayout,
     gather_padded,
     language_ids_of,
 )
 from bertwright.batches.vocabulary import Vocabulary
-from numbered_text import CLS, PAD, SEP, SPECIALS, NumberedSplit
+from numbered_text import CLS, PAD, SEP, SPECIALS, NumberedSplit, all_sequences
 from toy_recipes import SYSTEMS, published
 
 # Two sentences of one document (tokens 100 to 104), then a document of three tokens (105 to 107).
@@ -107,3 +122,32 @@ def test_a_text_begins_behind_the_tokens_before_it():
         input_format = published(system).assembly
         tokens = input_format.add_special_tokens([100, 101], SPECIALS)
         assert tokens.index(100) == input_format.text_start, system
+
+
+@pytest.mark.parametrize(
+    "input_format",
+    [
+        *(Packed(length=14, isolated=isolated) for isolated in (False, True)),
+        *(Contiguous(length=14, isolated=isolated) for isolated in (False, True)),
+        FullSentences(length=14),
+        DocSentences(length=14, packing=True),
+        SentencePair(length=14),
+        SegmentPair(length=14),
+        TranslationPair(length=14, packing=True),
+        ContiguousPair(length=14),
+        HalfReversed(length=14, of=FullSentences()),
+    ],
+    ids=str,
+)
+def test_one_token_may_begin_and_end_texts(input_format: InputFormat) -> None:
+    split = NumberedSplit.of([[[1] * 3, [2, 1]], [[1, 1]]] * 8)
+    both = replace(SPECIALS, start=SEP)
+    one, other = (
+        all_sequences(input_format.plan(cast(Any, split), specials, 0))
+        for specials in (SPECIALS, both)
+    )
+    expected = np.where(one.token_ids == CLS, SEP, one.token_ids)
+    np.testing.assert_array_equal(other.token_ids, expected)
+    np.testing.assert_array_equal(other.is_special, one.is_special)
+    for name, values in one.token_info.arrays().items():
+        np.testing.assert_array_equal(other.token_info.arrays()[name], values, name)

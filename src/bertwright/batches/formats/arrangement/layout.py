@@ -107,12 +107,14 @@ class SequenceLayout:
         is_start[:, 0] = self.adds_special_tokens
         sequence, offset = np.nonzero(document_starts)
         first = positions[sequence, offset] - len(self.separator_ids)
+        last = len(self.separator_ids) - 1
         for i, token_id in enumerate(self.separator_ids):
             fits = (first + i >= self.text_start) & (
                 first + i < self.text_start + self.max_text_tokens
             )
             token_ids[sequence[fits], first[fits] + i] = token_id
-            is_start[sequence[fits], first[fits] + i] |= token_id == self.specials.start
+            # One token may be both start and end.
+            is_start[sequence[fits], first[fits] + i] |= self.isolated and i == last
         return is_start
 
     def _language_ids(
