@@ -254,3 +254,12 @@ def test_a_redundant_layer_has_its_whole_interval_below_a_hundredth_of_the_loss(
     none = StoredResult({"num_texts": 50}, others, {"cka": np.eye(3)})
     values = [c.value for c in LayerRedundancy().check_claims(none) if c.count is not None]
     assert values == [0]
+
+
+def test_adjacent_layers_are_compared_with_all_others() -> None:
+    cka = np.array([[1, 0.9, 0.4, 0.1], [0.9, 1, 0.8, 0.7], [0.4, 0.8, 1, 0.7], [0.1, 0.7, 0.7, 1]])
+    stored = StoredResult({"num_texts": 50}, [], {"cka": cka})
+    claims = {c.claim: c for c in LayerRedundancy().check_claims(stored)}
+    claim = claims["adjacent layers are more alike than others"]
+    assert claim.value == pytest.approx((0.9 + 0.8 + 0.7) / 3)
+    assert claim.baseline == pytest.approx((0.4 + 0.1 + 0.7) / 3)

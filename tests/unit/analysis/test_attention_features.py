@@ -6,7 +6,7 @@ import torch
 
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.model import AnalysedModel
-from bertwright.analysis.core.result import AnalysisFinding
+from bertwright.analysis.core.result import AnalysisFinding, Count, StoredResult
 from bertwright.analysis.core.texts import encode_texts
 from bertwright.analysis.syntax.attention_features import (
     AttentionFeatures,
@@ -112,3 +112,12 @@ def test_no_link_is_compared_with_itself() -> None:
     assert equally_distant_pairs([(1, 3)], 7) == [(0, 2)]
     assert equally_distant_pairs([(0, 2), (1, 3)], 4) == []
     assert equally_distant_pairs([(3, 1), (4, 2)], 5) == [(2, 0), (2, 0)]
+
+
+def test_claims_count_the_features_that_occur() -> None:
+    nouns = {"metric": "nouns", "adjusted_p_value": 0.001, "difference_interval": (0.1, 0.3)}
+    verbs = {"metric": "verbs", "adjusted_p_value": 0.2, "difference_interval": (0.1, 0.3)}
+    with_words = StoredResult({"num_texts": 30}, [nouns, verbs], {})
+    (claim,) = AttentionFeatures().check_claims(with_words)
+    assert claim.count == Count(1, 2, "features")
+    assert not AttentionFeatures().check_claims(StoredResult({"num_texts": 30}, [], {}))

@@ -64,6 +64,7 @@ def test_a_model_that_ignores_negation_prefers_the_false_completion(
     result = values(Analysis.parse("negation").run(make_inputs()))
     assert result["true completions preferred, affirmed"] == 1
     assert result["true completions preferred, negated"] == negates
+    assert result["affirmed minus negated"] == 1 - negates
 
 
 def test_categories_are_as_often_correct_as_wrong() -> None:

@@ -119,6 +119,17 @@ def test_a_cycle_is_no_noun_phrase() -> None:
     assert chunk_spans(cycle) == {(2, 3): "noun phrase"}
 
 
+def test_only_the_mark_of_a_possessor_is_inside_a_noun_phrase() -> None:
+    words, tags = ("of", "John", "'s", "car"), ("ADP", "PROPN", "PART", "NOUN")
+    relations, subtypes = ("case", "nmod", "case", "root"), ("", "poss", "", "")
+    tree = DependencyTree(words, (1, 3, 1, -1), relations, tags, subtypes=subtypes)
+    assert chunk_spans(tree) == {(1, 4): "noun phrase"}
+    words, tags = ("two", "years", "after", "party"), ("NUM", "NOUN", "ADP", "NOUN")
+    relations = ("nummod", "compound", "case", "root")
+    tree = DependencyTree(words, (1, 3, 1, -1), relations, tags)
+    assert (3, 4) in chunk_spans(tree)
+
+
 def test_a_name_of_several_words_is_one_noun_phrase() -> None:
     relations, tags = ("nsubj", "flat", "flat", "root"), ("PROPN", "PROPN", "PROPN", "VERB")
     tree = DependencyTree(("Mary", "Ann", "Lee", "sings"), (3, 0, 0, -1), relations, tags)

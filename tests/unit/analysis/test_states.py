@@ -109,6 +109,23 @@ def test_the_last_layer_has_the_number_of_layers(config: str | dict[str, Any]) -
     assert max(f["layer_from_1"] for f in findings if "layer" in f) == model.num_layers
 
 
+def test_words_are_lost_between_the_embeddings_and_a_constant_last_layer() -> None:
+    model = small_model()
+    inputs = AnalysisInput(model, encode_texts(model, trees(20)))
+    with model.encoder.replace("blocks.1.residual", torch.ones_like):
+        result = TokenIdentity().run(inputs)
+    findings = {f.metric: f for f in result.findings if f.layer is None}
+    first, *_, last = result.arrays["fraction_identified"][:, 0]
+    assert first > 0.9 > 0.6 > last
+    difference = findings["linear map, first layer minus last"]
+    assert difference.value == pytest.approx(first - last)
+    assert difference.interval is not None
+    assert difference.interval[0] > 0
+    over_positions = findings["linear map, last layer minus positions alone"]
+    assert over_positions.baseline is not None
+    assert over_positions.value == pytest.approx(last - over_positions.baseline.value)
+
+
 def test_random_tags_are_not_predicted(tmp_path: Path) -> None:
     model, generator = small_model(), np.random.default_rng(1)
     texts = [

@@ -33,6 +33,7 @@ def test_planted_trees_have_their_distances() -> None:
         distances = squared_distances(planted).numpy()
         np.testing.assert_allclose(distances, sentence.distances, atol=1e-6)
         assert sentence.num_correct_edges(distances) == len(sentence.edges) == len(tree.words) - 1
+        assert sentence.first_word == 0
         assert distance_spearman([sentence], [distances]) == pytest.approx(1)
         rotation = torch.linalg.qr(torch.randn(8, 8)).Q
         torch.testing.assert_close(

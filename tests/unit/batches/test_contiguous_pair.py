@@ -48,6 +48,16 @@ def test_sequences_follow_the_text_in_both_directions(text):
             assert pair[0] == ahead[0]
 
 
+def test_one_direction_has_half_of_the_sequences_of_both():
+    text = [[[1] * 3] * 40]
+    forward, _ = plan_text(FORMAT, text)
+    both, _ = plan_text(HalfReversed(length=LENGTH, of=FORMAT), text)
+    # A number of sequences counts them: it is whole.
+    assert 2 * len(range(forward.num_sequences)) == both.num_sequences
+    one, other = all_sequences(forward), all_sequences(both)
+    np.testing.assert_array_equal(one.token_ids, other.token_ids[: len(one.token_ids)])
+
+
 @given(text=documents)
 def test_segments_end_at_separators(text):
     try:

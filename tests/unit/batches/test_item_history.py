@@ -44,6 +44,13 @@ def test_windows_reach_back_to_the_first_item() -> None:
         assert (row[n:] == SPECIALS.pad).all()
 
 
+def test_windows_may_move_by_one_item() -> None:
+    first = all_sequences(step=0.1, windows=1, last=0).token_ids[:, 0] - 5
+    of_last_user = first[first >= Users().document_starts[4]]
+    assert (np.diff(of_last_user) == -1).all()
+    assert of_last_user[-1] == Users().document_starts[4]
+
+
 def test_windows_are_repeated_and_last_items_added() -> None:
     batch = all_sequences(windows=10, last=2)
     assert len(batch.token_ids) == 12 * 11

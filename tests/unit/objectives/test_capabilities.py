@@ -1,17 +1,21 @@
 """What objectives declare about themselves is what they do."""
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
+import torch
 
 from bertwright.batches.noising.noising import Noising
 from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.core.rng import CounterRng
 from bertwright.models.model import Model
+from bertwright.objectives.model_output import ModelOutput
 from bertwright.objectives.objective import MaskingContext, Objective
 from bertwright.recipes import Recipe
 from bertwright.testing.toy import TOY_VOCAB_SIZE, toy_sequences, toy_vocabulary
-from toy_recipes import SYSTEMS, toy
+from toy_recipes import SYSTEMS, toy, toy_batch
 
 Case = tuple[Recipe, Objective, str, SequenceBatch, SequenceBatch, Targets]
 """A recipe with an objective and its name, its sequences before and after, and its targets."""
@@ -173,3 +177,64 @@ def test_heads_are_built_for_what_is_not_predicted_by_the_lm_head(
     needs_head |= objective.kind in HAS_A_HEAD_WITHOUT_CLASSES
     assert has_head == needs_head
     assert (model.output is not None) >= declared.predicts_tokens
+
+
+def turn_of(recipe: Recipe, name: str) -> tuple[int, int, Mapping[str, Objective]]:
+    """Return the phase and turn in which an objective is trained, and all that are trained then."""
+    return next(
+        (phase, turn, group.objectives)
+        for phase in range(len(recipe.phases))
+        for turn, group in enumerate(recipe.objective_schedule(phase))
+        if name in group.objectives
+    )
+
+
+HAS_TOKEN_HEAD = {"skip-gram", "neighbouring-sentences", "span-boundary"}
+"""Objectives with a head that predicts tokens, besides the LM head."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_heads_that_predict_tokens_have_flops(kind: str, examples: dict[str, Case]) -> None:
+    recipe, objective, name, before, _, _ = examples[kind]
+    _, _, group = turn_of(recipe, name)
+    flops = objective.head_flops(recipe.encoder, TOY_VOCAB_SIZE, before.token_ids.shape[1], group)
+    assert flops >= 0
+    assert (flops > 0) == (objective.kind in HAS_TOKEN_HEAD)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_query_positions_are_appended_as_stated(kind: str, examples: dict[str, Case]) -> None:
+    _, objective, _, before, after, targets = examples[kind]
+    is_query_stream = after.token_info.is_query_stream
+    assert (objective.query_stream_fraction > 0) == (is_query_stream is not None)
+    if is_query_stream is not None:
+        stated = objective.query_stream_fraction * np.count_nonzero(before.is_real)
+        assert np.count_nonzero(targets.weights) == pytest.approx(stated, rel=0.6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@torch.no_grad()
+def test_classifications_have_logits(kind: str, examples: dict[str, Case]) -> None:
+    recipe, objective, name, _, _, _ = examples[kind]
+    phase, turn, _ = turn_of(recipe, name)
+    model = Model.build(recipe, TOY_VOCAB_SIZE)
+    batch = toy_batch(recipe, phase, turn=turn)
+    targets = batch.targets[name]
+    states = model.encoder(batch.token_ids, batch.token_info, objective.visibility)
+    output = ModelOutput(
+        batch.token_ids,
+        states,
+        model.embedding_table,
+        model.output,
+        token_info=batch.token_info,
+        decoder=model.decoder,
+    )
+    logits = objective.logits(targets, output, dict(model.heads.items()).get(name))
+    declared = objective.capabilities
+    # A generator runs before the encoder, and has logits that are not of its states.
+    if declared.is_generator or not declared.is_classification:
+        assert logits is None
+        return
+    assert logits is not None
+    num_classes = 2 if declared.detects_replacements else objective.num_classes(TOY_VOCAB_SIZE)
+    assert logits.shape == (len(targets.labels), num_classes)

@@ -113,3 +113,11 @@ def test_generator_is_narrower_and_shares_the_embeddings(model) -> None:
     shallow = GeneratorLM(width=0.5, layers=1).generator_config(config)
     assert len(shallow.depth.sublayer_orders()) == 1
     assert shallow.width == config.width // 2
+
+
+@torch.no_grad()
+def test_a_diverged_generator_samples_tokens_of_the_vocabulary(model) -> None:
+    head = model.heads["generated"]
+    width = model.recipe.objectives["generated"].generator_config(model.recipe.encoder).width
+    samples = head.sample_tokens(torch.full((3, width), math.nan), None, torch.arange(3))
+    assert ((samples >= 0) & (samples < TOY_VOCAB_SIZE)).all()

@@ -79,6 +79,20 @@ def test_a_short_text_has_one_span():
     assert (weights.reshape(len(batch.token_ids), -1).sum(1) == 2).all()
 
 
+@pytest.mark.parametrize(
+    ("length", "size", "number"), [(11, 3, 3), (12, 3, 3), (9, 5, 1), (11, 4, 2)]
+)
+def test_spans_fill_a_sequence_wherever_the_first_one_starts(length, size, number):
+    batch = format_batch(Contiguous(length=length), [[[1] * 60]])
+    rng = CounterRng(0, 0, np.arange(len(batch.token_ids)))
+    is_excluded = np.zeros(batch.token_ids.shape, np.bool_)
+    _, targets = shuffle_spans(batch, is_excluded, size, 0.99, rng)
+    is_free = ~batch.is_special.any(1)
+    num_targets = targets.weights.reshape(len(batch.token_ids), -1).sum(1)
+    assert is_free.any()
+    assert (num_targets[is_free] == number * size).all()
+
+
 def test_too_long_spans_are_an_error():
     batch = format_batch(SegmentPair(length=24), [[[1, 1, 1]] * 20] * 4)
     is_excluded = np.zeros(batch.token_ids.shape, np.bool_)
