@@ -36,9 +36,7 @@ def reverse_sequences(
     def reordered(values: NDArray[Any]) -> NDArray[Any]:
         return np.take_along_axis(values, source, axis=1)
 
-    arrays = {**token_info.gather(source).arrays()}
-    if token_info.document_ids is not None:
-        arrays["document_ids"] = token_info.document_ids
+    arrays = token_info.gather(source).arrays()
     arrays |= {n: reverse_numbers(arrays[n], is_backward) for n in UNITS if n in arrays}
     if token_info.segment_ids is not None:
         # Segment 0 is the text that now comes first, with the special token after it.
