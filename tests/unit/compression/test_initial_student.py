@@ -13,7 +13,12 @@ from bertwright.compression.distillation.losses import (
     DistillationInputs,
     DistillationTermConfig,
 )
-from bertwright.compression.initial_student import StudentFromRecipe, require_unlabelled_used
+from bertwright.compression.distillation.transfer.transfer_sets import TransferSets
+from bertwright.compression.initial_student import (
+    StudentFromRecipe,
+    require_unlabelled_used,
+    student_factory,
+)
 from bertwright.compression.method import CompressionMethod
 from bertwright.compression.vocabulary.narrower_embeddings import project_embeddings
 from bertwright.core.errors import UserError
@@ -21,6 +26,7 @@ from bertwright.data.tokenization.tokenizer import WordLevelConfig
 from bertwright.data.tokenization.words import split_words
 from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.interop.loading import load
+from bertwright.tasks.adapters.quantization.fake_quantize import FakeQuantize
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fine_tuned_model import FineTunedModel, load_fine_tuned_model
@@ -162,6 +168,22 @@ def test_padding_and_neighbours_change_no_output(pretrained, tmp_path: Path) -> 
     for sequence, output in zip(sequences, outputs, strict=True):
         (single,) = model.head_outputs([sequence])
         torch.testing.assert_close(torch.tensor(single), torch.tensor(output), rtol=1e-5, atol=1e-6)
+
+
+def test_blocks_of_a_quantized_teacher_can_be_replaced(pretrained, tmp_path: Path) -> None:
+    embeddings = "encoder.embeddings={kind: factorised, width: 16}"
+    data, adaptation = classes(), {"kind": "quantised", "activations": {}}
+    settings = QUICK | {"epochs": 1, "adaptation": adaptation}
+    model = pretrained("electra", "encoder.depth.layers=2", embeddings)
+    teacher = finetune(model, CLASSES, train=data, dev=data, **settings).model
+    method = CompressionMethod.load("theseus-linear")
+    texts = TransferSets(teacher, data, unlabelled=None, folder=tmp_path)
+    student = student_factory(teacher, None, None, method, texts)(0)
+    assert not any(isinstance(m, FakeQuantize) for m in student.model.encoder.modules())
+    weights = student.model.encoder.state_dict()
+    kept = [name for name in weights if "blocks.1." not in name]
+    taught = teacher.task_model.encoder.state_dict()
+    assert all(torch.equal(weights[name], taught[name]) for name in kept)
 
 
 def test_a_student_without_the_teachers_mask_is_refused(pretrained, tmp_path: Path) -> None:

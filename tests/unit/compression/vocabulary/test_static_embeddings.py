@@ -5,9 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from bertwright.cli.app import app
+from bertwright.compression.vocabulary.narrower_embeddings import factorise_embeddings
 from bertwright.compression.vocabulary.static_embeddings import static_embedding_model
 from bertwright.core.errors import UserError
 from bertwright.interop.loading import load
@@ -87,3 +89,13 @@ def test_the_width_is_at_most_that_of_the_states(pretrained: Pretrained) -> None
     for width in (0, 33):
         with pytest.raises(UserError, match="1 to 32"):
             static_embedding_model(pretrained(), width)
+
+
+def test_a_static_table_can_be_narrowed(pretrained: Pretrained) -> None:
+    static = static_embedding_model(pretrained(), 12)
+    narrow = factorise_embeddings(static.model, 5)
+    table = table_of(static).astype(np.float64)
+    left, values, right = np.linalg.svd(table, full_matrices=False)
+    expected = (left[:, :5] * values[:5]) @ right[:5]
+    vectors = narrow.encoder(torch.arange(len(table))[None]).detach()[0]
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
