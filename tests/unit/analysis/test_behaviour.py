@@ -100,6 +100,7 @@ def test_agreement_with_the_subject_or_with_the_nearest_noun(
     result = values(Analysis.parse({"kind": "agreement", "num_pairs": 40}).run(make_inputs()))
     assert result["simple"] == result["inside a clause"] == 1
     assert result["attractor"] == result["behind a clause"] == (follows == "subject")
+    assert result["simple minus attractor"] == (follows == "nearest")
 
 
 def test_pairs_differ_in_the_verb_only() -> None:

@@ -14,6 +14,8 @@ from bertwright.analysis.core.texts import add_entities, encode_texts, read_sour
 from bertwright.analysis.core.word_states import WordStates, compute_word_states
 from bertwright.analysis.probing.chunks import NO_CHUNK, chunk_examples, chunk_spans
 from bertwright.analysis.probing.edge_probe import (
+    GAIN_OVER_EMBEDDINGS,
+    SCORE,
     EdgeProbe,
     expected_layer,
     paired_layer_difference,
@@ -276,6 +278,26 @@ def few_epochs(inputs: AnalysisInput) -> dict[str, ClaimResult]:
     result = analysis.run(inputs)
     stored = StoredResult({}, [f.as_dict() for f in result.findings], result.arrays)
     return {claim.claim: claim for claim in analysis.check_claims(stored)}
+
+
+def test_gains_are_differences_of_scores() -> None:
+    model = small_model()
+    inputs = AnalysisInput(model, encode_texts(model, random_trees(8)))
+    findings = EdgeProbe(epochs=1, num_seeds=2).run(inputs).findings
+    by_layer = {(f.metric, f.layer): f.value for f in findings}
+    gains = []
+    for (metric, layer), gain in by_layer.items():
+        name, _, rest = metric.partition(": ")
+        if rest.startswith("gain of this layer"):
+            up_to = f"{name}: score of the layers up to this one"
+            assert gain == pytest.approx(by_layer[up_to, layer] - by_layer[up_to, layer - 1])
+            gains.append(gain)
+        if rest == GAIN_OVER_EMBEDDINGS:
+            up_to = f"{name}: score of the layers up to this one"
+            expected = by_layer[f"{name}: {SCORE}", None] - by_layer[up_to, 0]
+            assert gain == pytest.approx(expected)
+            gains.append(gain)
+    assert any(gains)
 
 
 def test_claims_are_about_the_annotated_test_sentences() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bertwright.analysis.behaviour.novelty import novel_counts
+from bertwright.analysis.behaviour.novelty import DIFFERENCE, GENERATED, REAL, novel_counts
 from bertwright.analysis.core.analysis import AnalysisInput
 from bertwright.analysis.core.result import read_result
 from bertwright.analysis.core.runner import run_analyses
@@ -39,6 +39,11 @@ def test_a_model_continues_the_beginning_of_every_text(data: Dataset, tmp_path: 
     assert [claim.num_units for claim in report.claim_results] == [6, 6]
     stored = read_result(tmp_path, "novelty")
     assert stored.metadata["training_data_hash"] == data.manifest.hash
+    values = {f["metric"]: f["value"] for f in stored.findings}
+    metrics = [m.removesuffix(DIFFERENCE) for m in values if m.endswith(DIFFERENCE)]
+    differences = [values[m + GENERATED] - values[m + REAL] for m in metrics]
+    assert any(differences)
+    assert [values[m + DIFFERENCE] for m in metrics] == pytest.approx(differences)
     assert (tmp_path / "novelty.png").stat().st_size > 1000
 
 

@@ -228,6 +228,9 @@ def test_all_poolings_are_reported() -> None:
     )
     assert [f.metric for f in result.findings[:8]] == [*POOLINGS, CENTRED_WORD_MEAN]
     assert all(0 <= f.value <= 1 for f in result.findings[:8])
+    fractions = dict(zip(POOLINGS, result.arrays["is_match"].mean(1), strict=False))
+    (difference,) = [f.value for f in result.findings if f.metric == "mean minus first"]
+    assert difference == pytest.approx(fractions["mean"] - fractions["first"]) != 0
 
 
 def test_two_texts_of_eight_words_have_halves_to_compare() -> None:
