@@ -1,9 +1,10 @@
 """An ensemble: the mean prediction of several models that were fine-tuned for one task."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from bertwright.core.errors import UserError
-from bertwright.tasks.example_encoder import num_truncated_tokens
+from bertwright.tasks.example_encoder import TaskSequence, num_truncated_tokens
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.inputs import TaskInputs, as_examples
@@ -61,12 +62,32 @@ class Ensemble:
                     "the models of an ensemble split an example into different windows: fine-tune "
                     "them with the same max_length"
                 )
-            by_model.append(
-                [outputs / model.temperature for outputs in model.head_outputs(encoded)]
-            )
-        means = [self._mean(outputs) for outputs in zip(*by_model, strict=True)]
-        predictions = self.output_decoder.decode(sequences, means, examples)
+            outputs = model.head_outputs(encoded)
+            by_model.append([*model.output_decoder.share_windows(encoded, outputs)])
+        temperatures = [model.temperature for model in self.models]
+        predictions = self._decode(sequences, by_model, temperatures, examples)
+        if self.task.output_type.decides_before_calibration and set(temperatures) != {1.0}:
+            ones = [1.0] * len(temperatures)
+            decided = self._decode(sequences, by_model, ones, examples)
+            predictions = [
+                replace(prediction, value=uncalibrated.value)
+                for prediction, uncalibrated in zip(predictions, decided, strict=True)
+            ]
         return predictions, num_truncated_tokens(sequences)
+
+    def _decode(
+        self,
+        sequences: Sequence[TaskSequence],
+        by_model: Sequence[Sequence[FloatArray]],
+        temperatures: Sequence[float],
+        examples: Examples,
+    ) -> list[Prediction]:
+        """Return the predictions from the mean of the models' outputs for each sequence."""
+        means = [
+            self._mean([o / t for o, t in zip(outputs, temperatures, strict=True)])
+            for outputs in zip(*by_model, strict=True)
+        ]
+        return self.output_decoder.decode(sequences, means, examples)
 
     def _mean(self, outputs: Sequence[FloatArray]) -> FloatArray:
         mean = self.output_decoder.average(outputs)

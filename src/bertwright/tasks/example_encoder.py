@@ -1,5 +1,6 @@
 """Encode examples as token sequences: texts, pairs, words with positions, texts in windows."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -36,7 +37,7 @@ class TaskSequence:
             in the text.
         text_offsets: the same for all tokens of the text, shared by its windows.
         first_token: for a window, the index of its first token in the text.
-        num_truncated: number of tokens of the example that are in no sequence.
+        num_truncated: number of tokens that are in no sequence; of windows, stated for the first.
         document_ids: for each token, the text it belongs to, if a siamese head keeps texts from
             attending to each other; else None.
         target_ids: tokens that a decoder predicts, with the end token; empty if there are none.
@@ -195,7 +196,7 @@ class ExampleEncoder:
                         offsets=tuple(offsets[start:stop]),
                         text_offsets=offsets,
                         first_token=start,
-                        num_truncated=len(ids) - len(first),
+                        num_truncated=0 if start else len(ids) - len(first),
                     )
                 )
         return sequences
@@ -226,7 +227,9 @@ class ExampleEncoder:
             window_size = available - length_before
             for start, stop in _window_bounds(len(last_text), window_size, stride):
                 yield self._build_sequence(
-                    example_index, [*before, last_text[start:stop]], num_truncated
+                    example_index,
+                    [*before, last_text[start:stop]],
+                    0 if start else num_truncated,
                 )
 
     def join_texts(self, token_ids: Sequence[list[int]]) -> tuple[list[int], list[int]]:
@@ -277,7 +280,10 @@ class ExampleEncoder:
 
 def num_truncated_tokens(sequences: Sequence[TaskSequence]) -> dict[int, int]:
     """Return the number of truncated tokens by example index; empty if nothing was truncated."""
-    return {s.example_index: s.num_truncated for s in sequences if s.num_truncated}
+    totals = Counter[int]()
+    for sequence in sequences:
+        totals[sequence.example_index] += sequence.num_truncated
+    return {index: total for index, total in totals.items() if total}
 
 
 def document_ids_of(sequences: Sequence[TaskSequence]) -> list[list[int]] | None:

@@ -5,7 +5,7 @@ from itertools import product
 import pytest
 
 from bertwright.recipes.loading import recipe_names
-from bertwright.tasks.example_encoder import ExampleEncoder
+from bertwright.tasks.example_encoder import ExampleEncoder, num_truncated_tokens
 from bertwright.tasks.formats.examples import Example, ExtractiveQuestion, TaggedSentence
 from toy_recipes import toy
 
@@ -134,7 +134,21 @@ def test_long_question_leaves_half_of_the_sequence_to_the_text(wordpiece, length
     sequences = encoder.encode_questions([ExtractiveQuestion(question, text)], 128, 64)
     assert all(len(sequence.token_ids) <= length for sequence in sequences)
     available = length - 3
-    assert {sequence.num_truncated for sequence in sequences} == {40 - available // 2}
+    assert num_truncated_tokens(sequences) == {0: 40 - available // 2}
     spans = {span for sequence in sequences for span in sequence.offsets}
     _, offsets = wordpiece.encode_with_offsets(text)
     assert spans == set(offsets)
+
+
+def test_truncated_tokens_of_all_texts_of_an_example_count_once(wordpiece) -> None:
+    encoder = ExampleEncoder.from_recipe(toy("bert"), wordpiece, 8)
+    long, short = "red " * 20, "red " * 3
+    for texts in ((long, short), (short, long), (long, long)):
+        examples = [Example(text) for text in texts]
+        sequences = encoder.encode(examples, example_indices=[0, 0])
+        expected = sum(max(len(text.split()) - 6, 0) for text in texts)
+        assert num_truncated_tokens(sequences) == {0: expected}
+    pair = encoder.encode([Example(long, long)], stride=1)
+    assert len(pair) > 3
+    # Of 5 tokens, the second text has 2 at least: 17 of the first are in no window.
+    assert num_truncated_tokens(pair) == {0: 17}

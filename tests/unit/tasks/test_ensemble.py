@@ -13,6 +13,13 @@ from bertwright.tasks.evaluation.evaluate import evaluate
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.outputs import (
+    ClassificationOutput,
+    MultiLabelOutput,
+    OutputType,
+    RegressionOutput,
+)
+from bertwright.tasks.task import Task
 from small_tasks import classes, numbers, questions, several_labels, tagged
 
 TASKS: dict[str, Any] = {
@@ -86,3 +93,34 @@ def test_models_that_do_not_fit_are_refused(pretrained, tmp_path: Path) -> None:
 def _with_other_labels(pretrained) -> FineTunedModel:
     examples = [e.__class__(e.text, label=str(e.label).upper()) for e in classes()]
     return finetune(pretrained(), TASKS["class"][0], train=examples, dev=examples, epochs=0).model
+
+
+LONG = {"stride": 3, "window_pooling": "max"}
+OUTPUTS: dict[str, tuple[OutputType, Any]] = {
+    "class": (ClassificationOutput(**LONG), classes()),
+    "labels": (MultiLabelOutput(threshold=0.3, **LONG), several_labels()),
+    "number": (RegressionOutput(**LONG), numbers()),
+    "class, mean": (ClassificationOutput(stride=3), classes()),
+    "labels, mean": (MultiLabelOutput(threshold=0.6), several_labels()),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_a_model_twice_predicts_what_it_predicts_alone(pretrained, name: str) -> None:
+    output_type, examples = OUTPUTS[name]
+    task, temperature = Task("t", output_type), 1.0 if name == "number" else 4.0
+    trained = finetune(
+        pretrained("bert"), task, train=examples, dev=examples, epochs=8, learning_rate=1e-2,
+        compile=False, precision="float32", max_length=8,
+    ).model  # fmt: skip
+    model = FineTunedModel(
+        trained.task_model, trained.tokenizer, trained.task, 8, "float32", temperature
+    )
+    alone, twice = model.predict(examples), Ensemble([model, model]).predict(examples)
+    if name != "number":
+        assert [p.value for p in twice] == [p.value for p in alone]
+        for one, two in zip(alone, twice, strict=True):
+            assert two.probabilities == pytest.approx(one.probabilities, rel=1e-4)
+    else:
+        assert [p.value for p in twice] == pytest.approx([p.value for p in alone], rel=1e-5)
+    assert len({str(p.value) for p in alone}) > 1

@@ -222,6 +222,7 @@ class MultiLabelOutput(WeightedOutput):
     activation: ClassVar[Activation | None] = "sigmoid"
     decoder_type: ClassVar[type[OutputDecoder]] = MultiLabelDecoder
     label_kind: ClassVar[LabelKind] = "labels"
+    decides_before_calibration: ClassVar[bool] = True
     min_labels: ClassVar[int] = 1
     metrics: ClassVar[Mapping[str, MetricFunction]] = {
         "micro-f1": label_metric(metrics.micro_f1, "labels"),

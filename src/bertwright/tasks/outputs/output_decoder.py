@@ -151,6 +151,15 @@ class OutputDecoder(ABC):
         """Return the calibrated probabilities (K,) of each decision of an example."""
         return [softmax(outputs, self.temperature).mean(0) for outputs in self.decisions(parts)]
 
+    def share_windows(
+        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray]
+    ) -> Sequence[FloatArray]:
+        """Return outputs in which the windows of a text share what they are pooled to, if they are.
+
+        These decode to the same predictions, and can be averaged over models.
+        """
+        return outputs
+
     def average(self, outputs: Sequence[FloatArray]) -> FloatArray | None:
         """Return outputs (k, K) that decode to the mean prediction of several models.
 

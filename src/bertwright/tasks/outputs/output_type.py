@@ -55,6 +55,8 @@ class OutputType(Config):
     activation: ClassVar[Activation | None] = None
     """How the outputs of one sequence or token become probabilities; None if they do not, or only
     with those of other sequences or tokens."""
+    decides_before_calibration: ClassVar[bool] = False
+    """Whether predictions depend on probabilities before temperature scaling."""
     has_prediction_sets: ClassVar[bool] = False
     """Whether it decides between classes or predicts a number, so that sets have a coverage."""
     is_grouped: ClassVar[bool] = False

@@ -48,6 +48,20 @@ class WindowedDecoder(OutputDecoder):
     ) -> list[TaskSequence]:
         return example_encoder.encode(examples, self.config.stride)
 
+    def share_windows(
+        self, sequences: Sequence[TaskSequence], outputs: Sequence[FloatArray]
+    ) -> Sequence[FloatArray]:
+        if self.config.window_pooling != "max":
+            return outputs
+        by_example: dict[int, list[FloatArray]] = {}
+        for sequence, values in zip(sequences, outputs, strict=True):
+            by_example.setdefault(sequence.example_index, []).append(values)
+        pooled = {
+            index: self.config.pool_windows(np.concatenate(windows))
+            for index, windows in by_example.items()
+        }
+        return [pooled[sequence.example_index] for sequence in sequences]
+
     def window_outputs(self, parts: Sequence[SequenceOutputs]) -> FloatArray:
         """Return the outputs (R, K) whose mean prediction is that of the text."""
         return self.config.pool_windows(np.concatenate([outputs for _, outputs in parts]))
