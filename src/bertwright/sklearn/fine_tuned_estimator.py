@@ -83,6 +83,11 @@ class FineTunedEstimator(ModelEstimator[FineTunedModel]):
 
     def _fine_tune(self, task: Task, examples: Examples, texts: Sequence[str]) -> None:
         """Fine-tune ``model_``; ``texts`` are for the vocabulary of an untrained encoder."""
+        if not 0 <= self.validation_fraction < 1:
+            raise ValueError(
+                f"validation_fraction is {self.validation_fraction!r}: give a number from 0 to "
+                f"less than 1"
+            )
         seed = resolve_seed(self.random_state)
         encoder = load_encoder(self.model, texts, seed, None)
         train, dev = examples, examples

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from bertwright.core.config import quote
 from bertwright.core.errors import UserError
 from bertwright.data.readers.text_lines import (
     LocatedLine,
@@ -27,6 +28,7 @@ from bertwright.tasks.formats.examples import (
     TaggedSentence,
     TaskExample,
 )
+from bertwright.tasks.formats.multiple_choice import is_text, parse_options
 from bertwright.tasks.formats.tables import TableReader
 from bertwright.tasks.inputs import as_example
 from bertwright.tasks.outputs import Prediction
@@ -122,16 +124,15 @@ def _parse_text_line(location: str, line: str, task: Task) -> TaskExample:
 def _parse_json_line(location: str, line: str, task: Task) -> TaskExample:
     record, example_type = parse_json_object(location, line), task.output_type.example_type
     if example_type is TaggedSentence:
-        return TaggedSentence(
-            tuple(map(str, require_key(location, record, "words", list))), location=location
-        )
+        return TaggedSentence(_parse_words(location, record), location=location)
     if example_type is ExtractiveQuestion:
         question, text = (require_key(location, record, key) for key in ("question", "text"))
-        return ExtractiveQuestion(question, text, id=str(record.get("id", "")), location=location)
+        question_id = record.get("id")
+        return ExtractiveQuestion(
+            question, text, id="" if question_id is None else str(question_id), location=location
+        )
     if example_type is MultipleChoice:
-        options = tuple(map(str, require_key(location, record, "options", list)))
-        if not options:
-            raise UserError(f"{location}: there are no options")
+        options = parse_options(location, require_key(location, record, "options", list))
         question = require_key(location, record, "question") if "question" in record else ""
         return MultipleChoice(
             require_key(location, record, "text"), options, question, location=location
@@ -144,6 +145,14 @@ def _parse_json_line(location: str, line: str, task: Task) -> TaskExample:
         else None
     )
     return Example(require_key(location, record, "text").strip(), pair, location=location)
+
+
+def _parse_words(location: str, record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the words of a record, which may be numbers; UserError for anything else."""
+    words = require_key(location, record, "words", list)
+    if invalid := [word for word in words if not is_text(word)]:
+        raise UserError(f"{location}: a word is {quote(invalid[0])}: write its text")
+    return tuple(map(str, words))
 
 
 def needs_pairs(task: Task) -> bool:

@@ -111,6 +111,15 @@ def test_word_in_context_files_are_pairs(pretrained, tmp_path: Path) -> None:
             list(predict_lines(model, [("line 1", line)], layout))
 
 
+@pytest.mark.parametrize("word", ["null", "true", "[]", "NaN"])
+def test_words_that_are_no_text_are_refused(tagger, word: str) -> None:
+    line = f'{{"words": ["a", {word}, 3]}}'
+    with pytest.raises(UserError, match=r"line 1: a word is .*: write its text"):
+        list(predict_lines(tagger, [("line 1", line)], ".jsonl"))
+    (record,) = predict_lines(tagger, [("line 1", '{"words": ["a", 3]}')], ".jsonl")
+    assert record["words"] == ("a", "3")
+
+
 def test_every_word_gets_a_tag(tagger, tmp_path: Path) -> None:
     (record,) = predict_lines(tagger, [("line 1", "The red  bird")], ".txt")
     assert record["words"] == ("The", "red", "bird")

@@ -60,7 +60,7 @@ class ConformalPredictor:
             raise UserError(
                 f"this model is calibrated in {calibrated} and computes in {computing}, where its "
                 f"sets keep no coverage: load it with the other precision, or run bertwright "
-                f"calibrate on the folder that it is loaded from"
+                f"calibrate with this one (--precision)"
             )
         return self.model.conformal
 

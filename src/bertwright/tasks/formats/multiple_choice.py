@@ -66,9 +66,9 @@ class RaceReader(MultipleChoiceReader):
                 f"{len(answers)} answers: each question needs one of both"
             )
         for question, values, answer in zip(questions, options, answers, strict=True):
-            if not _is_text(question):
+            if not is_text(question):
                 raise UserError(f"{location}: a question is {question!r}: write its text")
-            texts = _parse_options(location, values)
+            texts = parse_options(location, values)
             label = None if answer is None else _letter_index(location, answer, len(texts))
             yield MultipleChoice(article.strip(), texts, str(question).strip(), label, location)
 
@@ -121,7 +121,7 @@ class DreamReader(MultipleChoiceReader):
                 raise UserError(f"{location} is not a list of turns and questions, a list each")
             turns = " ".join(map(str, parts[0]))
             for item in parts[1]:
-                options = _parse_options(location, require_key(location, item, "choice", list))
+                options = parse_options(location, require_key(location, item, "choice", list))
                 label = None
                 if with_labels:
                     answer = require_key(location, item, "answer")
@@ -133,19 +133,20 @@ class DreamReader(MultipleChoiceReader):
                 )
 
 
-def _parse_options(location: str, options: Any) -> tuple[str, ...]:
+def parse_options(location: str, options: Any) -> tuple[str, ...]:
     """Return the options of a question."""
     if not isinstance(options, list) or not options:
         raise UserError(f"{location}: the options of a question are not a list, or it is empty")
     values: list[Any] = options
-    if invalid := [option for option in values if not _is_text(option)]:
+    if invalid := [option for option in values if not is_text(option)]:
         raise UserError(f"{location}: an option is {invalid[0]!r}: write the text of the option")
     return tuple(map(str, values))
 
 
-def _is_text(value: Any) -> bool:
+def is_text(value: Any) -> bool:
     """Return whether a value is a text, or a number, which is converted to digits."""
-    return isinstance(value, str | int | float) and value == value
+    is_text_or_number = isinstance(value, str | int | float) and not isinstance(value, bool)
+    return is_text_or_number and value == value
 
 
 def _letter_index(location: str, letter: Any, num_options: int) -> int:

@@ -149,3 +149,8 @@ def test_the_command_line_calibrates_and_predicts(pretrained: Pretrained, tmp_pa
     predictions = [json.loads(line) for line in output.splitlines()]
     assert len(predictions) == 32
     assert all({*p["set"]} <= {"old", "new"} for p in predictions)
+    int8 = ("--precision", "int8")
+    with pytest.raises(UserError, match=r"calibrate with this one \(--precision\)"):
+        invoke("predict", model, texts, "--coverage", "0.9", *int8)
+    invoke_json("calibrate", model, "--data", texts, *int8)
+    assert invoke("predict", model, texts, "--coverage", "0.9", *int8).stdout

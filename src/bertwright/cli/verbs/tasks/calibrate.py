@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from bertwright.cli.options import PluginOption, load_fine_tuned
+from bertwright.cli.options import PluginOption, PrecisionOption, load_fine_tuned
 from bertwright.cli.output import JsonOption, print_result
 
 
@@ -25,6 +25,7 @@ def calibrate(
             "the text and are never empty."
         ),
     ] = "lac",
+    precision: PrecisionOption = None,
     plugin: PluginOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -49,7 +50,7 @@ def calibrate(
             f"{model} has no {TASK_FILE}, into which calibrate writes: name a model folder of "
             f"finetune, or convert a Hugging Face folder with 'bertwright import {model} -o DIR'"
         )
-    loaded = load_fine_tuned(model, needs_head_for="calibrate")
+    loaded = load_fine_tuned(model, precision, needs_head_for="calibrate")
     scores = labelled_scores(loaded, task_examples(loaded.task, data), method)
     loaded.conformal = scores.calibrate()
     write_text(model / TASK_FILE, loaded.task_metadata_json())
