@@ -218,7 +218,7 @@ def test_invalid_inputs_are_explained(texts: Any, labels: Any, problem: str) -> 
     with pytest.raises(ValueError, match=problem):
         EncoderClassifier().fit(texts, labels)
     for fraction in (-0.1, 1.0, float("nan")):
-        with pytest.raises(ValueError, match="validation_fraction is .*: give a number from 0"):
+        with pytest.raises(ValueError, match=r"validation_fraction is .*: give a number from 0"):
             EncoderClassifier(validation_fraction=fraction).fit(["a", "b"], ["a", "b"])
     with pytest.raises(ValueError, match="2 words and 1 tags"):
         TokenTagger().fit(["a b"], [["x"]])
