@@ -12,6 +12,7 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
+from bertwright.batches.formats.pairs import SegmentPair
 from bertwright.core.optional_dependencies import require_library
 from bertwright.data.preparation import prepare
 from bertwright.data.tokenization.tokenizer import Tokenizer
@@ -49,7 +50,8 @@ def prepare_with_datasets(
 
     datasets.disable_progress_bars()
     (folder / "tokenizer").mkdir()
-    write_tokenizer(folder / "tokenizer", Tokenizer.load(tokenizer), True, NO_MAX_LENGTH)
+    trained = Tokenizer.load(tokenizer)
+    write_tokenizer(folder / "tokenizer", trained, SegmentPair(), True, NO_MAX_LENGTH)
     stock_tokenizer: Any = AutoTokenizer.from_pretrained(folder / "tokenizer")
     lines: Any = datasets.load_dataset("text", data_files=str(text), cache_dir=str(folder / "c"))
 
