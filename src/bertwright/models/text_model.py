@@ -132,8 +132,7 @@ class TextModel:
         language: str | None = None,
     ) -> FloatMatrix:
         """Return one vector per sequence of token ids with special tokens; see :meth:`embed`."""
-        pooling = pooling or self.model.recipe.vectors.pooling
-        if pooling not in ("mean", "cls"):
+        if pooling not in (None, "mean", "cls"):
             raise UserError(f"unknown pooling {pooling!r}: choose mean or cls")
         selection = select_layers(layers, mix, self.model.recipe.encoder.hidden_widths)
         vectors: FloatMatrix | None = None
@@ -145,9 +144,7 @@ class TextModel:
                 vectors = np.empty((len(sequences), pooled.shape[1]), np.float32)
             vectors[batch.indices] = require_finite_outputs(pooled.cpu()).numpy()
         if vectors is None:
-            is_output = selection.is_output(self.model.encoder)
-            width = self.model.recipe.vector_width if is_output else selection.width
-            return np.empty((0, width), np.float32)
+            return np.empty((0, self.vector_width(selection, pooling)), np.float32)
         return vectors
 
     def embed_chunks(
@@ -168,11 +165,7 @@ class TextModel:
         to its first part. The other arguments are as in :meth:`embed`, which a text of a single
         part equals. Errors: UserError for a model that pools its start token.
         """
-        if (pooling or self.model.recipe.vectors.pooling) != "mean":
-            raise UserError(
-                "the vector of a chunk is the mean over its tokens, and pooling cls reads the "
-                "start token of a text: choose pooling mean, or embed without chunks"
-            )
+        self.require_chunk_pooling(pooling)
         selection = select_layers(layers, mix, self.model.recipe.encoder.hidden_widths)
         chunks = self.chunk_encoder(max_tokens, prompt).encode(
             _as_list(texts),
@@ -308,16 +301,31 @@ class TextModel:
         )
 
     @torch.inference_mode()
-    def text_vectors(self, layers: LayerSelection, batch: TextBatch, pooling: Pooling) -> Tensor:
+    def text_vectors(
+        self, layers: LayerSelection, batch: TextBatch, pooling: Pooling | None
+    ) -> Tensor:
         """Return the vectors (B, D) float32 of the texts of a batch."""
         pooled = pool_sentences(
             self.hidden_states(layers, batch),
             batch.token_info.document_ids,
-            pooling,
+            pooling or self.model.recipe.vectors.pooling,
             self.model.recipe.assembly.ends_with_start_token,
         )
         projection = self._projection(layers)
         return pooled if projection is None else projection(pooled)
+
+    def vector_width(self, layers: LayerSelection, pooling: Pooling | None) -> int:
+        """Return D of :meth:`text_vectors`."""
+        is_output = layers.is_output(self.model.encoder)
+        return self.model.recipe.vector_width if is_output else layers.width
+
+    def require_chunk_pooling(self, pooling: Pooling | None) -> None:
+        """Raise UserError unless texts are pooled by mean, as chunks are."""
+        if (pooling or self.model.recipe.vectors.pooling) != "mean":
+            raise UserError(
+                "the vector of a chunk is the mean over its tokens, and pooling cls reads the "
+                "start token of a text: choose pooling mean, or embed without chunks"
+            )
 
     def _projection(self, layers: LayerSelection) -> VectorProjection | None:
         """Return the projection of vectors that are pooled from these layers."""

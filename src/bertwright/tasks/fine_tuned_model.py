@@ -17,10 +17,9 @@ from bertwright.core.config import InferencePrecision
 from bertwright.core.errors import UserError
 from bertwright.core.files import write_text
 from bertwright.data.tokenization.tokenizer import Tokenizer
-from bertwright.models.late_chunking import TextChunks
-from bertwright.models.layer_selection import LayerReduction
+from bertwright.models.layer_selection import LayerSelection
 from bertwright.models.model import Model
-from bertwright.models.retrieval_encoder import FloatMatrix, RetrievalEncoder
+from bertwright.models.retrieval_encoder import RetrievalEncoder
 from bertwright.models.saving import (
     CARD_FILE,
     RECIPE_FILE,
@@ -61,7 +60,6 @@ from bertwright.tasks.outputs import (
 from bertwright.tasks.outputs.vectors.late_interaction import LateInteractionDecoder
 from bertwright.tasks.outputs.vectors.sparse import SparseDecoder
 from bertwright.tasks.outputs.vectors.text_vectors import SparseEntries
-from bertwright.tasks.outputs.vectors.text_vectors import normalise as scale_to_unit_length
 from bertwright.tasks.retrieval_encoders import TokenVectorEncoder, TokenWeightEncoder
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import TaskModel
@@ -80,7 +78,7 @@ class FineTunedModel(TextModel):
     ``max_length`` is the maximum sequence length; the default is the encoder's, at most 512.
     ``temperature`` divides the logits. ``conformal``, if set, has the thresholds of prediction sets
     and of abstention. ``folder`` is the folder that the model was loaded from, if
-    any. A model trained for similarity embeds texts with the pooling it was trained with.
+    any. A model trained for similarity embeds texts as its head does.
     """
 
     folder: Path | None = None
@@ -202,45 +200,32 @@ class FineTunedModel(TextModel):
         """Return whether the model could read long texts in windows, but truncates them."""
         return self.task.output_type.can_use_stride and not self.example_encoder.is_siamese
 
-    def embed_ids(
-        self,
-        sequences: Sequence[Sequence[int]],
-        pooling: Pooling | None = None,
-        normalise: bool = False,
-        layers: str = "last",
-        mix: LayerReduction = "concat",
-        language: str | None = None,
-    ) -> FloatMatrix:
-        if not self._embeds_with_head or pooling is not None or layers != "last":
-            return super().embed_ids(sequences, pooling, normalise, layers, mix, language)
-        segments = self.example_encoder.has_segments
-        inputs = [
-            TaskSequence(list(ids), index, [0] * len(ids) if segments else None)
-            for index, ids in enumerate(sequences or [self.encode_ids([""])[0]])
-        ]
-        vectors = np.concatenate(self.head_outputs(inputs))[: len(sequences)]
-        return scale_to_unit_length(vectors) if normalise else vectors
+    @torch.inference_mode()
+    def text_vectors(
+        self, layers: LayerSelection, batch: TextBatch, pooling: Pooling | None
+    ) -> Tensor:
+        if self._reads_head(layers, pooling):
+            return self.batch_outputs(batch, None, ())
+        return super().text_vectors(layers, batch, pooling)
 
-    def embed_chunks(
-        self,
-        texts: str | Sequence[str],
-        max_tokens: int,
-        pooling: Pooling | None = None,
-        normalise: bool = False,
-        layers: str = "last",
-        mix: LayerReduction = "concat",
-        language: str | None = None,
-        prompt: str = "",
-    ) -> list[TextChunks]:
-        if self._embeds_with_head and pooling is None and layers == "last":
+    def vector_width(self, layers: LayerSelection, pooling: Pooling | None) -> int:
+        if self._reads_head(layers, pooling):
+            return self.task_model.head.width
+        return super().vector_width(layers, pooling)
+
+    def require_chunk_pooling(self, pooling: Pooling | None) -> None:
+        if self._embeds_with_head and pooling is None:
             raise UserError(
                 f"the vector of a chunk is the mean over its tokens, and the vectors of this model "
                 f"come from its head (pooling {self.task_model.head_config.pooling}): choose "
                 f"pooling mean, or embed without chunks"
             )
-        return super().embed_chunks(
-            texts, max_tokens, pooling, normalise, layers, mix, language, prompt
-        )
+        super().require_chunk_pooling(pooling)
+
+    def _reads_head(self, layers: LayerSelection, pooling: Pooling | None) -> bool:
+        """Return whether vectors with these settings come from the head."""
+        is_default = pooling is None and layers.is_output(self.model.encoder)
+        return self._embeds_with_head and is_default
 
     def head_outputs(self, sequences: Sequence[TaskSequence]) -> list[FloatArray]:
         """Return the head outputs of each sequence: (k, K) float32 each."""

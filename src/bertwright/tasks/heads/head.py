@@ -180,6 +180,7 @@ class TaskHead(nn.Module):
         self.layers = config.resolve_layers(context.recipe, context.num_adapters)
         self.reads_backward = reads_backward(context.recipe.encoder.visibility)
         self.mix, self.norm, self.trunk, self.word_vectors = mix, norm, trunk, None
+        self.width = width
         num_outputs = context.num_outputs
         self.classifier: nn.Module = nn.Linear(width, num_outputs) if num_outputs else nn.Identity()
 

@@ -67,7 +67,7 @@ ACTIVATION_NAMES = {
     "gated-gelu": ("gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh"),
     "gated-silu": ("silu", "swish"),
 }
-"""Names of the activation function that a feed-forward may have beside its own, by its key."""
+"""Names of the activation function of a gated feed-forward, by ``feed_forward_proj``."""
 
 
 def _require_stated_activation(config: StockConfig) -> None:
