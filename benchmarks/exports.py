@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bertwright.core.config import InferencePrecision
 from bertwright.core.optional_dependencies import is_installed
 from bertwright.interop.gguf import GGUF_FILE
 from bertwright.interop.gguf.exporter import GgufType, export_gguf
@@ -62,7 +63,7 @@ def compare(
             log("llama.cpp is left out: run pip install llama-cpp-python")
         for runtime in runtimes:
             for name, weights, file, vectors in runtime:
-                row = {"runtime": name, "weights": weights, "texts": len(texts)}
+                row: dict[str, Any] = {"runtime": name, "weights": weights, "texts": len(texts)}
                 row["megabytes"] = file.stat().st_size / 1e6
                 results.append(row | _difference(expected, vectors))
     return results
@@ -83,7 +84,8 @@ def _difference(expected: FloatMatrix, vectors: FloatMatrix) -> dict[str, float]
 
 
 def _onnxruntime(folder: Path, texts: Sequence[str]) -> Iterator[Vectors]:
-    for precision, file in (("float32", GRAPH_FILE), ("int8", INT8_GRAPH_FILE)):
+    files: dict[InferencePrecision, str] = {"float32": GRAPH_FILE, "int8": INT8_GRAPH_FILE}
+    for precision, file in files.items():
         graph = load_onnx(folder, precision)
         vectors = np.stack(graph.outputs_for_texts(SENTENCE_EMBEDDING, texts))
         yield "onnxruntime", precision, folder / file, vectors

@@ -6,7 +6,6 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
-import click
 import typer
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
@@ -21,6 +20,9 @@ from bertwright.tasks.formats.examples import (
     MultipleChoice,
     TaggedSentence,
 )
+
+Command = Any
+"""A command of Typer, which from some version on has a Click of its own."""
 
 
 def write_reference(folder: Path) -> None:
@@ -50,9 +52,7 @@ def command_line() -> list[str]:
     return lines
 
 
-def _commands(
-    command: click.Command, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+def _commands(command: Command, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Command]]:
     children = getattr(command, "commands", {})
     if path and (not children or getattr(command, "invoke_without_command", False)):
         yield path, command
@@ -60,7 +60,7 @@ def _commands(
         yield from _commands(child, (*path, name))
 
 
-def _parameters(command: click.Command) -> Iterator[str]:
+def _parameters(command: Command) -> Iterator[str]:
     for parameter in command.params:
         if parameter.name in ("help", None):
             continue
@@ -152,7 +152,8 @@ def _default(value: Any) -> str:
         return ""
     if isinstance(value, BaseModel):
         settings = value.model_dump(exclude_defaults=True)
-        kind = {"kind": value.kind} if hasattr(value, "kind") else {}
+        name = getattr(value, "kind", None)
+        kind = {"kind": name} if name else {}
         return f"`{ {**kind, **settings} }`" if kind or settings else ""
     if isinstance(value, tuple):
         return ", ".join(map(_default, value))

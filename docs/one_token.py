@@ -14,6 +14,7 @@ from bertwright.data.preparation import prepare
 from bertwright.data.tokenization.boundaries import WORD_START
 from bertwright.data.vocabulary_training import train_tokenizer_on_files
 from bertwright.objectives.masked import MaskedLM
+from bertwright.optimisers.adam import AdamWConfig
 from bertwright.recipes import Recipe
 from experiments.one_token import FollowedRun
 
@@ -226,6 +227,8 @@ def _loss_and_update(run: FollowedRun) -> str:
     predictions.append(_prediction(run, f"after {run.recipe.steps} steps", run.probabilities()))
     name = run.token_text(label)
     probability = float(before[label])
+    optimiser = run.recipe.optimiser
+    assert isinstance(optimiser, AdamWConfig)
     return f"""## Hidden states to loss
 
 The masked LM head applies a dense layer, GELU and a norm to the hidden state at each target
@@ -241,7 +244,7 @@ position, and multiplies the result by the embedding table. This gives M x V =
 Every parameter gets a gradient. The embedding of *{name}* gets two contributions: from the
 output layer, where it is the label, and from the input layer, at positions where it is the input.
 In its first step, AdamW changes every number by the learning rate
-({run.recipe.optimiser.learning_rate:g}), against the sign of its gradient:
+({optimiser.learning_rate:g}), against the sign of its gradient:
 
 {_table((f"embedding of *{name}*", "first four numbers"), update)}
 

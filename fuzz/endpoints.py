@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from fastapi.testclient import TestClient
@@ -92,32 +93,50 @@ def _texts(rng: random.Random) -> Any:
     return [sentence(rng) for _ in range(rng.randint(1, 3))]
 
 
-BODIES: list[tuple[str, Any]] = [
-    ("/embed", lambda d: {"inputs": _texts(d), "normalize": True, "truncate": d.random() < 0.5}),
-    ("/", lambda d: {"inputs": _texts(d)}),
+BODIES: list[tuple[str, Callable[[random.Random], dict[str, Any]]]] = [
+    (
+        "/embed",
+        lambda rng: {"inputs": _texts(rng), "normalize": True, "truncate": rng.random() < 0.5},
+    ),
+    ("/", lambda rng: {"inputs": _texts(rng)}),
     (
         "/v1/embeddings",
-        lambda d: {"input": _texts(d), "encoding_format": "base64", "dimensions": 3},
+        lambda rng: {"input": _texts(rng), "encoding_format": "base64", "dimensions": 3},
     ),
     (
         "/predict",
-        lambda d: {"inputs": [[sentence(d), sentence(d)]], "raw_scores": True, "model": "pairs"},
+        lambda rng: {
+            "inputs": [[sentence(rng), sentence(rng)]],
+            "raw_scores": True,
+            "model": "pairs",
+        },
     ),
     (
         "/predict",
-        lambda d: {"inputs": _texts(d), "model": d.choice(("polarity", "topics", "number"))},
+        lambda rng: {"inputs": _texts(rng), "model": rng.choice(("polarity", "topics", "number"))},
     ),
-    ("/rerank", lambda d: {"query": sentence(d), "texts": [sentence(d)], "return_text": True}),
-    ("/fill-mask", lambda d: {"inputs": [f"[MASK] {sentence(d)}"], "top_k": d.randint(1, 100)}),
-    ("/tag", lambda d: {"inputs": _texts(d)}),
+    (
+        "/rerank",
+        lambda rng: {"query": sentence(rng), "texts": [sentence(rng)], "return_text": True},
+    ),
+    (
+        "/fill-mask",
+        lambda rng: {"inputs": [f"[MASK] {sentence(rng)}"], "top_k": rng.randint(1, 100)},
+    ),
+    ("/tag", lambda rng: {"inputs": _texts(rng)}),
     (
         "/answer",
-        lambda d: {"inputs": [{"question": sentence(d), "text": sentence(d)}], "truncate": True},
+        lambda rng: {
+            "inputs": [{"question": sentence(rng), "text": sentence(rng)}],
+            "truncate": True,
+        },
     ),
     (
         "/explore",
-        lambda d: (
-            {"text": sentence(d), "layer": junk(d)} if d.random() < 0.3 else {"text": sentence(d)}
+        lambda rng: (
+            {"text": sentence(rng), "layer": junk(rng)}
+            if rng.random() < 0.3
+            else {"text": sentence(rng)}
         ),
     ),
 ]

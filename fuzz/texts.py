@@ -68,8 +68,8 @@ def table(rng: random.Random, ending: str, records: list[dict[str, Any]]) -> byt
             )
         return b"PAR1"
     if ending == "jsonl":
-        records = changed(rng, records) if rng.random() < 0.6 else records
-        lines = records if isinstance(records, list) else [records]
+        value: Any = changed(rng, records) if rng.random() < 0.6 else records
+        lines = value if isinstance(value, list) else [value]
         text = "".join(f"{as_json(row)}\n" for row in lines)
     elif ending == "json":
         text = as_json(changed(rng, records))

@@ -4,6 +4,7 @@ import json
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bertwright.data.preparation import prepare
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
@@ -109,10 +110,18 @@ def make_workspace(folder: Path) -> Workspace:
     model.save(workspace.model)
     task = table_task("task", Columns())
     train, dev = (task.read_examples(workspace.task / f"{name}.tsv") for name in ("train", "dev"))
-    settings = {"epochs": 1, "compile": False, "precision": "float32"}
-    finetune(model, task, train=train, dev=dev, output=workspace.tuned, **settings)
+    finetune(
+        model,
+        task,
+        train=train,
+        dev=dev,
+        output=workspace.tuned,
+        epochs=1,
+        compile=False,
+        precision="float32",
+    )
     export_huggingface(model.model, tokenizer, workspace.huggingface)
-    study = {"name": "length", "question": "Do more heads learn more?"}
+    study: dict[str, Any] = {"name": "length", "question": "Do more heads learn more?"}
     study |= {"corpus": {"kind": "files", "paths": [str(workspace.text)]}, "seeds": 1}
     study |= {"tokenizer": {"kind": "wordpiece", "vocab_size": 120}, "equal": {"steps": 4}}
     heads = {f"heads-{n}": {"encoder": {"mixer": {"heads": n}}} for n in (1, 2)}

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 
 Position = tuple[int, int]
 
-RANDOM_KEYS = {"fold_in", "stream_key", "default_rng", "manual_seed", "CounterRng"}
-RANDOM_KEYS |= {"random_bits", "uniform", "uniform_for_step"}
+RANDOM_KEYS = {
+    *("fold_in", "stream_key", "default_rng", "manual_seed", "CounterRng"),
+    *("random_bits", "uniform", "uniform_for_step"),
+}
 """Functions whose arguments name a random number: any other one is as good."""
 
 FIELD_LIMITS = {"ge", "gt", "le", "lt", "min_length", "max_length"}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from cosmic_ray.ast import ast_nodes, get_ast
@@ -93,7 +93,10 @@ def _mutants_of_file(
     counts = dict.fromkeys((name for name, _ in operators), -1)
     for node in ast_nodes(get_ast(source)):
         for name, operator in operators:
-            for start, stop in operator.mutation_positions(node):
+            positions = cast(
+                "Iterable[tuple[Position, Position]]", operator.mutation_positions(node)
+            )
+            for start, stop in positions:
                 counts[name] += 1
                 if any(span.contains(start) for span in excluded):
                     continue

@@ -1,6 +1,5 @@
 """Mutation operators for numerical code, in addition to those of Cosmic Ray."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import parso
@@ -12,15 +11,17 @@ TRANSFORMATIONS = frozenset(
 )
 """Functions and methods that return values like their input, so that code runs without them."""
 
-SYMMETRIC = frozenset({"max", "maximum", "min", "minimum", "isinstance", "allclose", "array_equal"})
-SYMMETRIC |= {"transpose", "swapaxes"}
+SYMMETRIC = frozenset(
+    {"max", "maximum", "min", "minimum", "isinstance", "allclose", "array_equal"}
+    | {"transpose", "swapaxes"}
+)
 """Functions whose last two arguments may be exchanged, or which cannot run if they are."""
 
 
 class RemoveTransformation(Operator):
     """Replace ``softmax(x)`` or ``x.softmax(-1)`` by ``x``."""
 
-    def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:
+    def mutation_positions(self, node: Any) -> Any:
         if transformed_value(node) is not None:
             yield node.start_pos, node.end_pos
 
@@ -28,7 +29,7 @@ class RemoveTransformation(Operator):
         return parso.parse(f"{node.get_first_leaf().prefix}({transformed_value(node)})")
 
     @classmethod
-    def examples(cls) -> tuple[Example, ...]:
+    def examples(cls) -> Any:
         return (
             Example("y = F.softmax(x, -1) + z", "y = (x) + z"),
             Example("y = a.b(c).softmax(-1)", "y = (a.b(c))"),
@@ -74,7 +75,7 @@ def first_argument(call: Any) -> str | None:
 class SwapArguments(Operator):
     """Exchange the last two positional arguments of a call."""
 
-    def mutation_positions(self, node: Any) -> Iterator[tuple[Any, Any]]:
+    def mutation_positions(self, node: Any) -> Any:
         if swapped_arguments(node) is not None:
             yield node.start_pos, node.end_pos
 
@@ -89,7 +90,7 @@ class SwapArguments(Operator):
         return parso.parse("".join(parts))
 
     @classmethod
-    def examples(cls) -> tuple[Example, ...]:
+    def examples(cls) -> Any:
         return (
             Example("np.where(c, a, b)", "np.where(c, b, a)"),
             Example("f(a, b + 1, key=c)", "f(b + 1, a, key=c)"),

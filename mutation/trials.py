@@ -19,8 +19,10 @@ from mutation.mutants import Mutant
 
 Outcome = Literal["killed", "survived", "timeout", "not covered"]
 
-LIBRARIES = ("torch", "scipy.stats", "sklearn.linear_model", "tokenizers", "transformers", "pytest")
-LIBRARIES += ("hypothesis", "anyio.pytest_plugin", "xdist.plugin")
+LIBRARIES = (
+    *("torch", "scipy.stats", "sklearn.linear_model", "tokenizers", "transformers"),
+    *("pytest", "hypothesis", "anyio.pytest_plugin", "xdist.plugin"),
+)
 """Modules that are imported once, if the tests need them, which takes most of a fast trial."""
 
 COPIED = ("src", "tests", "experiments", "benchmarks", "docs", "fuzz", "mutation", "pyproject.toml")
@@ -30,7 +32,7 @@ COPIED = ("src", "tests", "experiments", "benchmarks", "docs", "fuzz", "mutation
 class Trial:
     """What the tests made of a mutant."""
 
-    mutant: Mutant | None
+    mutant: Mutant
     outcome: Outcome
     num_tests: int
     seconds: float
@@ -78,18 +80,22 @@ class TrialServer:
 
         A timeout is ``max_seconds`` of the processor, so that it does not depend on other programs.
         """
-        self._connection.send((mutant, tests, max_seconds))
-        return self._connection.recv()
+        start = time.monotonic()
+        outcome = self._outcome(mutant, tests, max_seconds) if tests else "not covered"
+        return Trial(mutant, outcome, len(tests), time.monotonic() - start)
 
     def run(self, tests: Sequence[str]) -> bool:
         """Return whether tests succeed without a mutant."""
-        self._connection.send((None, tests, 600))
-        return self._connection.recv().outcome == "survived"
+        return self._outcome(None, tests, 600) == "survived"
 
     def stop(self) -> None:
         """End the process."""
         self._connection.send(None)
         self._process.join()
+
+    def _outcome(self, mutant: Mutant | None, tests: Sequence[str], max_seconds: int) -> Outcome:
+        self._connection.send((mutant, tests, max_seconds))
+        return self._connection.recv()
 
 
 def _serve(
@@ -105,44 +111,41 @@ def _serve(
         if name in LIBRARIES or name.startswith(below):
             importlib.import_module(name)
     while (job := connection.recv()) is not None:
-        connection.send(try_mutant(*job, tree))
+        mutant, tests, max_seconds = job
+        connection.send(run_tests(mutant, tests, max_seconds, tree))
 
 
-def try_mutant(mutant: Mutant | None, tests: Sequence[str], max_seconds: int, tree: Path) -> Trial:
+def run_tests(mutant: Mutant | None, tests: Sequence[str], max_seconds: int, tree: Path) -> Outcome:
     """Run tests with a mutated file, or without a mutant, and restore the file."""
-    if not tests:
-        return Trial(mutant, "not covered", 0, 0.0)
-    start = time.monotonic()
     if mutant is None:
-        status = _run_forked(tests, tree, max_seconds)
-    else:
-        file = tree / mutant.path
-        original = file.read_text(encoding="utf-8")
-        file.write_text(mutant.mutated_source(original), encoding="utf-8")
-        try:
-            status = _run_forked(tests, tree, max_seconds)
-        finally:
-            file.write_text(original, encoding="utf-8")
-    outcome: Outcome = "timeout" if status is None else "killed" if status else "survived"
-    return Trial(mutant, outcome, len(tests), time.monotonic() - start)
+        return _run_forked(tests, tree, max_seconds)
+    file = tree / mutant.path
+    original = file.read_text(encoding="utf-8")
+    file.write_text(mutant.mutated_source(original), encoding="utf-8")
+    try:
+        return _run_forked(tests, tree, max_seconds)
+    finally:
+        file.write_text(original, encoding="utf-8")
 
 
-def _run_forked(tests: Sequence[str], tree: Path, max_seconds: int) -> int | None:
-    """Return the exit status of pytest; None if it took too long, or waits for ever."""
+def _run_forked(tests: Sequence[str], tree: Path, max_seconds: int) -> Outcome:
+    """Run tests in a forked process; a timeout is one that took too long, or waits for ever."""
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_CPU, (max_seconds, max_seconds + 1))
-        _run_tests(tests, tree)
+        _run_pytest(tests, tree)
     deadline = time.monotonic() + 10 * max_seconds
     while time.monotonic() < deadline:
         finished, status = os.waitpid(child, os.WNOHANG)
         if finished:
             code = os.waitstatus_to_exitcode(status)
-            return None if -code in (signal.SIGXCPU, signal.SIGKILL) else code
+            if -code in (signal.SIGXCPU, signal.SIGKILL):
+                return "timeout"
+            return "killed" if code else "survived"
         time.sleep(0.05)
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    return None
+    return "timeout"
 
 
 def output_file(tree: Path) -> Path:
@@ -150,7 +153,7 @@ def output_file(tree: Path) -> Path:
     return tree.parent / "output.txt"
 
 
-def _run_tests(tests: Sequence[str], tree: Path) -> None:
+def _run_pytest(tests: Sequence[str], tree: Path) -> None:
     """Run tests in this process, and end it."""
     status = 1
     try:

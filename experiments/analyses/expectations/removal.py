@@ -179,9 +179,9 @@ def zero_head(model: AnalysedModel, part: str) -> None:
     stack = model.encoder if part == "encoder" else model.text_model.model.decoder
     name = "cross_attention" if part == "cross-attention" else "attention"
     assert stack is not None, "a model that translates has a decoder"
-    weight = stack.blocks[1].get_parameter(f"sublayers.{name}.output.weight")
+    weight = stack.get_parameter(f"blocks.1.sublayers.{name}.output.weight")
     with torch.no_grad():
-        weight.view(len(weight), stack.num_heads, -1)[:, 2] = 0
+        weight.view(len(weight), model.encoder.num_heads, -1)[:, 2] = 0
 
 
 def single_active_head_inputs() -> AnalysisInput:
