@@ -1,9 +1,10 @@
 """The ``bertwright`` command: its verbs, and how errors are handled."""
 
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from bertwright import __version__
 from bertwright.cli.errors import run_app
@@ -30,8 +31,77 @@ from bertwright.cli.verbs.tasks import (
 )
 from bertwright.cli.verbs.training import average, doctor, pretrain, rerank, trace
 
+Verb = Callable[..., None] | typer.Typer
+
+PANELS: dict[str, dict[str, Verb]] = {
+    "Start": {"quickstart": quickstart.quickstart, "doctor": doctor.doctor},
+    "Text": {
+        "sample": sample.sample,
+        "get": get.get,
+        "tokenizer": tokenizer.app,
+        "prepare": prepare.prepare,
+    },
+    "Pre-training": {
+        "recipes": recipes.app,
+        "count": count.count,
+        "trace": trace.trace,
+        "pretrain": pretrain.pretrain,
+        "average": average.average,
+    },
+    "Fine-tuning": {
+        "finetune": finetune.finetune,
+        "predict": predict.predict,
+        "evaluate": evaluate.evaluate,
+        "calibrate": calibrate.calibrate,
+        "tune": tune.tune,
+        "cross-validate": cross_validate.cross_validate,
+        "learning-curve": learning_curve.learning_curve,
+        "glue": glue.glue,
+        "rerank": rerank.rerank,
+    },
+    "Use without training": {
+        "embed": embed.embed,
+        "whiten": whiten.whiten,
+        "fill-mask": fill_mask.fill_mask,
+        "generate": generate.generate,
+        "prompt": prompt.prompt,
+        "minimal-pairs": minimal_pairs.minimal_pairs,
+    },
+    "Analysis": {
+        "analyse": analyse.analyse,
+        "analyses": analyse.analyses,
+        "view": view.view,
+        "neighbours": neighbours.neighbours,
+    },
+    "Compression": {
+        "compress": compress.app,
+        "pareto": pareto.pareto,
+        "sensitivity": sensitivity.sensitivity,
+        "static": static.static,
+        "vocab": vocab.app,
+    },
+    "Import, export and serving": {
+        "import": import_.import_,
+        "export": export.export,
+        "serve": serve.serve,
+    },
+    "Search": {"index": index.index, "search": search.search, "mine": mine.mine},
+    "Experiments": {"compare": study.compare, "study": study.app},
+}
+VERBS_WITHOUT_TORCH = ("get", "prepare", "sample")
+
+
+class PanelGroup(TyperGroup):
+    """A group that lists its commands in the order of the panels."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands."""
+        return [name for verbs in PANELS.values() for name in verbs]
+
+
 app = typer.Typer(
     name="bertwright",
+    cls=PanelGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -49,67 +119,24 @@ def bertwright(
     version: Annotated[
         bool,
         typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version, and end."
+            "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
         ),
     ] = False,
 ) -> None:
     """BERT and its family: text in; a trained, fine-tuned, inspected, exported encoder out."""
 
 
-VERBS: dict[str, Callable[..., None]] = {
-    "analyse": analyse.analyse,
-    "analyses": analyse.analyses,
-    "average": average.average,
-    "calibrate": calibrate.calibrate,
-    "compare": study.compare,
-    "count": count.count,
-    "cross-validate": cross_validate.cross_validate,
-    "doctor": doctor.doctor,
-    "embed": embed.embed,
-    "evaluate": evaluate.evaluate,
-    "export": export.export,
-    "fill-mask": fill_mask.fill_mask,
-    "finetune": finetune.finetune,
-    "generate": generate.generate,
-    "get": get.get,
-    "glue": glue.glue,
-    "import": import_.import_,
-    "index": index.index,
-    "learning-curve": learning_curve.learning_curve,
-    "mine": mine.mine,
-    "minimal-pairs": minimal_pairs.minimal_pairs,
-    "neighbours": neighbours.neighbours,
-    "pareto": pareto.pareto,
-    "predict": predict.predict,
-    "prepare": prepare.prepare,
-    "pretrain": pretrain.pretrain,
-    "prompt": prompt.prompt,
-    "quickstart": quickstart.quickstart,
-    "rerank": rerank.rerank,
-    "sample": sample.sample,
-    "search": search.search,
-    "sensitivity": sensitivity.sensitivity,
-    "serve": serve.serve,
-    "static": static.static,
-    "trace": trace.trace,
-    "tune": tune.tune,
-    "view": view.view,
-    "whiten": whiten.whiten,
-}
-VERBS_WITHOUT_TORCH = ("get", "prepare", "sample")
+def _add_verb(name: str, verb: Verb, panel: str) -> None:
+    if isinstance(verb, typer.Typer):
+        app.add_typer(verb, name=name, rich_help_panel=panel)
+    else:
+        command = DocumentedCommand if name in VERBS_WITHOUT_TORCH else ComputingCommand
+        app.command(name, cls=command, rich_help_panel=panel)(verb)
 
-for _name, _verb in VERBS.items():
-    app.command(_name, cls=DocumentedCommand if _name in VERBS_WITHOUT_TORCH else ComputingCommand)(
-        _verb
-    )
-for _name, _group in {
-    "compress": compress.app,
-    "recipes": recipes.app,
-    "study": study.app,
-    "tokenizer": tokenizer.app,
-    "vocab": vocab.app,
-}.items():
-    app.add_typer(_group, name=_name)
+
+for _panel, _verbs in PANELS.items():
+    for _name, _verb in _verbs.items():
+        _add_verb(_name, _verb, _panel)
 
 
 def main() -> None:
