@@ -24,7 +24,7 @@ COLUMN_TASKS = ("similarity", "retrieval", "rank", "text-to-text")
 
 TAG_COLUMNS = ("tag", "upos", "xpos", "feats")
 
-COLUMN_OPTIONS = ("text", "pair", "label", "other")
+COLUMN_OPTIONS = ("text", "pair", "label", "negative")
 
 TrainOption = Annotated[Path | None, typer.Option(help="Training file.")]
 DevOption = Annotated[
@@ -169,14 +169,14 @@ class TaskOptions(FineTuningOptions):
             "of its file."
         ),
     ] = "label"
-    other: Annotated[
+    negative: Annotated[
         list[str] | None, typer.Option(help="Column of negative texts; may be repeated.")
     ] = None
     output_type: Annotated[
         str,
         typer.Option(
             help="Type of the label: class, labels (several at once), number, cloze. For --task "
-            "retrieval, the representation of texts: closeness (one vector), sparse (weights of "
+            "retrieval, the representation of texts: similarity (one vector), sparse (weights of "
             "tokens), late-interaction (a vector for every token)."
         ),
     ] = "class"
@@ -241,9 +241,9 @@ class TaskOptions(FineTuningOptions):
 
         output, is_ranked = task.output_type, bool({*task.metrics} & {*RANKING_METRICS})
         uses_pairs_only = isinstance(output, MatchingOutput) and output.loss == "cosine"
-        if self.other and uses_pairs_only and not is_ranked:
+        if self.negative and uses_pairs_only and not is_ranked:
             raise UserError(
-                "--other: the loss cosine learns from pairs alone: leave it out, or choose "
+                "--negative: the loss cosine learns from pairs alone: leave it out, or choose "
                 "output_type.loss=in-batch or triplet"
             )
 
@@ -257,18 +257,18 @@ class TaskOptions(FineTuningOptions):
             self.text,
             self.pair,
             self.label,
-            negatives=tuple(self.other or ()),
+            negatives=tuple(self.negative or ()),
         )
         options = (*COLUMN_OPTIONS, "output_type")
         if name in COLUMN_TASKS:
             fixed = ("tags",) if name == "retrieval" else ("output_type", "tags")
             refuse_options(context, f"--task {name} states its output", *fixed)
             if name == "text-to-text":
-                refuse_options(context, "--task text-to-text has no negative texts", "other")
+                refuse_options(context, "--task text-to-text has no negative texts", "negative")
                 task = find_task(name)
                 return with_columns(task, columns)
             if name == "rank":
-                refuse_options(context, "--task rank learns from pairs alone", "other")
+                refuse_options(context, "--task rank learns from pairs alone", "negative")
             label = self.label if name != "retrieval" or is_stated(context, "label") else None
             pair = self.pair or "pair"
             task = with_columns(find_task(name), replace(columns, pair=pair, label=label))
@@ -286,7 +286,7 @@ class TaskOptions(FineTuningOptions):
                 similar = did_you_mean(self.tags, TAG_COLUMNS)
                 raise UserError(f"--tags: no column {self.tags!r}{similar}")
             return tagging_task("tag") if self.tags == "tag" else find_task(self.tags)
-        refuse_options(context, "--other is for --task similarity and retrieval", "other")
+        refuse_options(context, "--negative is for --task similarity and retrieval", "negative")
         for option, column, text_columns in (
             ("pair", self.pair, [self.text]),
             ("label", self.label, [self.text, self.pair]),

@@ -96,7 +96,7 @@ def prepare_histories(
     if not len(histories.lengths):
         raise UserError(
             f"{names}: no user has {MIN_HISTORY_LENGTH} events with frequent items: lower "
-            f"--least ({min_events})"
+            f"--min-events ({min_events})"
         )
     if tokenizer is None:
         tokenizer = item_tokenizer(histories.item_codes)

@@ -251,7 +251,7 @@ def test_a_text_may_have_one_label_or_none(tmp_path: Path) -> None:
     assert type(stock).from_pretrained(tmp_path / "export").config.id2label == {0: "toxic"}
 
 
-@pytest.mark.parametrize("output_type", ["cloze", "closeness"])
+@pytest.mark.parametrize("output_type", ["cloze", "similarity"])
 def test_output_types_without_a_stock_class_are_refused(output_type: str, tmp_path: Path) -> None:
     ours = fine_tuned("bert", {"kind": "pooler"})
     ours.task = Task("t", OutputType.parse(output_type))

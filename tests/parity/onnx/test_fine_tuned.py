@@ -60,7 +60,7 @@ TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
         {"kind": "mlp", "pooling": "last-max-mean", "layers": "last-2", "mix": "learned"},
     ),
     "tags": (tagging_task("kinds"), tagged(), {"kind": "plain", "pooling": "positions"}),
-    "closeness": (
+    "similarity": (
         table_task("near", Columns(), SimilarityOutput(max_label=5.0)),
         similar(),
         {"kind": "plain", "pooling": "mean"},
@@ -78,7 +78,7 @@ TASKS: dict[str, tuple[Task, Any, dict[str, Any]]] = {
 OUTPUTS = {
     "class": (LOGITS, PROBABILITIES),
     "tags": (LOGITS, PROBABILITIES),
-    "closeness": (SENTENCE_EMBEDDING,),
+    "similarity": (SENTENCE_EMBEDDING,),
     "span": (LOGITS, START_LOGITS, END_LOGITS),
     "pair": (LOGITS, PROBABILITIES),
     "option": (LOGITS,),

@@ -73,7 +73,7 @@ def test_output_types_choose_the_metric(folder: Path, tmp_path: Path) -> None:
     assert result["metric"] == "micro-f1"
     result = invoke_json(
         "finetune", folder / "model", "--task", "retrieval", "--train", folder / "pairs.tsv",
-        "--other", "other", "-o", tmp_path / "retrieval", "epochs=1",
+        "--negative", "other", "-o", tmp_path / "retrieval", "epochs=1",
         "output_type.contrastive_temperature=0.1",
     )  # fmt: skip
     assert result["metric"] == "ndcg@10"
@@ -168,7 +168,7 @@ def test_truncated_training_examples_are_a_warning(folder: Path, tmp_path: Path)
         (("learning_rate=.inf",), "finetune: learning_rate: must be a finite number"),
         (("--pair", "text"), "--pair text: that is the column of a text"),
         (("--label", "text"), "--label text: that is the column of a text"),
-        (("--other", "label"), "--other is for --task similarity and retrieval"),
+        (("--negative", "label"), "--negative is for --task similarity and retrieval"),
         (("--tags", "pos"), "--tags: no column 'pos'"),
         (("head={kind: bilstm, depth: 0}",), "head.depth: must be 1 or more, not 0"),
         (("adaptation={kind: lora, sublayers: []}",), "adaptation.sublayers: "),
@@ -231,10 +231,10 @@ def test_a_wrong_option_of_a_search_is_named(
         (("--tags", "rte"), "no column 'rte'"),
         (("--task", "cola,sst-2", "--data", "glue", "--train", "a"), "leave --train out"),
         (("--task", "cola,sst-2", "--data", "glue", "--dev", "a"), "leave --dev out"),
-        (("--task", "rank", "--train", "pairs.tsv", "--other", "other"), "leave --other out"),
+        (("--task", "rank", "--train", "pairs.tsv", "--negative", "other"), "leave --negative out"),
         (
-            ("--task", "similarity", "--train", "similar.tsv", "--other", "other"),
-            "--other: the loss cosine learns from pairs alone",
+            ("--task", "similarity", "--train", "similar.tsv", "--negative", "other"),
+            "--negative: the loss cosine learns from pairs alone",
         ),
         (
             ("--task", "retrieval", "--train", "pairs.tsv", "output_type.matryoshka_dims=[8,999]"),

@@ -76,7 +76,7 @@ def test_texts_that_reach_the_maximum_length_are_counted(folder: Path) -> None:
             ("electra", "a"),
             r"electra cannot generate with its objectives \(replaced-token, generated\)",
         ),
-        (("gpt", "a", "--by", "masked"), "has no objective 'masked'"),
+        (("gpt", "a", "--objective", "masked"), "has no objective 'masked'"),
         (("gpt", "--file", "prompts.txt", "--jsonl"), "no standard input is read: leave --jsonl"),
     ],
 )

@@ -95,7 +95,9 @@ def test_embed_writes_the_representations_of_retrieval(folder: Path, tmp_path: P
             assert len(lines[1]["vectors"]) == 32
         with pytest.raises(UserError, match="representations of its own: leave --layers out"):
             invoke("embed", model, tmp_path / "texts.txt", "--layers", "1")
-    with pytest.raises(UserError, match=r"class: is no representation of texts .known: closeness"):
+    with pytest.raises(
+        UserError, match="class: is no representation of texts .known: late-interaction"
+    ):
         invoke("finetune", folder / "model", "--task", "retrieval", "--output-type", "class",
                "--train", tmp_path / "pairs.jsonl", "-o", tmp_path / "no")  # fmt: skip
 
@@ -150,7 +152,7 @@ def test_minimal_pairs_report_accuracy_by_paradigm(folder: Path, tmp_path: Path)
             "not texts: leave --capitals",
         ),
         ("prepare train.tsv --dialogue-column turns -o x", "leave --dialogue-column out"),
-        ("prepare train.tsv --least 3 -o x", "which --item reads: leave --least out"),
+        ("prepare train.tsv --min-events 3 -o x", "which --item reads: leave --min-events out"),
         ("study run parameter-sharing --budget abc -o x", "90s, 20m or 1.5h"),
         ("compare a b --data x -o x --budget 1", "90s, 20m or 1.5h"),
     ],

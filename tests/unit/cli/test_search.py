@@ -169,7 +169,7 @@ def test_negatives_are_mined_for_the_training_of_a_retriever(work: Path, tmp_pat
         assert line.keys() == {"text", "pair", "negative", "margin"}
         assert line["text"] in line["negative"].split()
         assert line["negative"] != line["pair"]
-    columns = "--text", "text", "--pair", "pair", "--other", "negative", "--label", "margin"
+    columns = "--text", "text", "--pair", "pair", "--negative", "negative", "--label", "margin"
     training = "finetune", work / "model", "--task", "retrieval", "--train", mined, *columns
     invoke(*training, "-o", tmp_path / "retriever", "output_type.loss=margin-mse", "epochs=1")
     (tmp_path / "empty.jsonl").touch()

@@ -136,7 +136,7 @@ def test_raw_scores_become_the_probabilities(serving, task_models) -> None:
     assert [one["label"] for one in scores] == [one["label"] for one in raw]
 
 
-@pytest.mark.parametrize(("name", "label"), [("number", "number"), ("similarity", "closeness")])
+@pytest.mark.parametrize(("name", "label"), [("number", "number"), ("similarity", "similarity")])
 def test_a_number_has_its_output_type_as_label(serving, task_models, name: str, label: str) -> None:
     model = task_models[name]
     texts = ["red bird", "red tree"][: 1 if name == "number" else 2]

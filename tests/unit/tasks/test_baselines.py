@@ -89,7 +89,7 @@ ALL: dict[str, tuple[Any, Any, list[str]]] = {
         SpanOutput(unanswerable=True), questions(),
         ["no answer", "other words of the nearest sentence"],
     ),
-    "closeness": ({"kind": "closeness", "max_label": 5.0}, similar(), ["cosine of TF-IDF"]),
+    "similarity": ({"kind": "similarity", "max_label": 5.0}, similar(), ["cosine of TF-IDF"]),
     "relevance": ("relevance", [Example(e.text, e.pair, e.label) for e in similar()],
                   ["cosine of TF-IDF"]),
 }  # fmt: skip

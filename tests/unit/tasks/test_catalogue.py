@@ -48,7 +48,7 @@ def test_perfect_predictions_have_the_best_score(name: str) -> None:
             ExtractiveQuestion("a", "b c", ("b", "c"), (0, 2)),
             ExtractiveQuestion("a", "b c", ("b c",), (0,)),
         ],
-        "closeness": [Example(f"a{n}", f"b{n}", n) for n in (1.0, 2.0, 4.0)],
+        "similarity": [Example(f"a{n}", f"b{n}", n) for n in (1.0, 2.0, 4.0)],
         "relevance": [Example("a", "b", 1.0), Example("a", "c", 0.0)],
         "head": [TaggedSentence(("a", "b"), ("2", "0")), TaggedSentence(("c",), ("0",))],
         "text": [Example("a", label="one two three four"), Example("b", label="five six")],

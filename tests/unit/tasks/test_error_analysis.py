@@ -42,7 +42,9 @@ def test_span_errors_follow_exact_match(
     assert exact == (0.0 if is_wrong else 1.0)
 
 
-@pytest.mark.parametrize("answer", [{"kind": "closeness", "max_label": 5.0}, {"kind": "relevance"}])
+@pytest.mark.parametrize(
+    "answer", [{"kind": "similarity", "max_label": 5.0}, {"kind": "relevance"}]
+)
 def test_numeric_errors_are_on_the_scale_of_predictions(answer: Any) -> None:
     examples = [Example("a", "b", label) for label in (5.0, 0.0, 4.0)]
     # By 0.1, by 0.7 and by 0.3 of the highest label.

@@ -86,7 +86,12 @@ def test_loaded_model_predicts_the_same(pretrained, tmp_path, norm: str, adaptat
 @pytest.mark.parametrize(
     ("output_type", "examples", "head", "message"),
     [
-        ({"kind": "closeness", "max_label": 5.0}, similar(), {}, "of output type closeness has no"),
+        (
+            {"kind": "similarity", "max_label": 5.0},
+            similar(),
+            {},
+            "of output type similarity has no",
+        ),
         ("class", pairs(), {"kind": "san"}, "the san head of output type class has no norm"),
     ],
 )

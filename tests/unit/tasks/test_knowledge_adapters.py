@@ -160,11 +160,11 @@ def test_what_does_not_fit_is_refused(pretrained, source, trained, tmp_path: Pat
     plain = tmp_path / "plain"
     tuned(source, TAGS, tagged(), "full", output=plain, epochs=0)
     fusion = {"kind": "knowledge-fusion", "adapters": [words]}
-    closeness = Task("close", OutputType.parse({"kind": "closeness", "max_label": 5.0}))
+    similarity = Task("close", OutputType.parse({"kind": "similarity", "max_label": 5.0}))
     refused: list[tuple[Any, Task, Any, Any, str]] = [
         (source, TAGS, tagged(), {**NEW, "layers": [3]}, "no layer 3: the encoder has 0"),
         (pretrained("elmo"), TAGS, tagged(), NEW, "read the layers of a transformer"),
-        (source, closeness, similar(), NEW, "closeness reads the encoder alone"),
+        (source, similarity, similar(), NEW, "similarity reads the encoder alone"),
         (source, TAGS, tagged(), {**fusion, "adapters": [str(plain)]}, "no knowledge adapters"),
         (source, TAGS, tagged(), {**fusion, "adapters": [str(tmp_path)]}, "not a fine-tuned"),
         (pretrained("bert", "seed=5"), TAGS, tagged(), fusion, "beside another encoder"),

@@ -67,7 +67,7 @@ every_system = pytest.mark.parametrize("system", ["bert", "modern", "gpt-2"])
         ("labels", several_labels()),
         ("option", options()),
         ({"kind": "span", "unanswerable": True}, questions()),
-        ({"kind": "closeness", "max_label": 5.0}, similar()),
+        ({"kind": "similarity", "max_label": 5.0}, similar()),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
@@ -104,7 +104,7 @@ def test_retrieval_is_learned(pretrained, answer: dict[str, Any]) -> None:
 def test_similarity_is_learned_from_pairs(
     pretrained, system: str, loss: dict[str, Any], epochs: int
 ) -> None:
-    answer = {"kind": "closeness", **loss}
+    answer = {"kind": "similarity", **loss}
     result = learned(pretrained(system), answer, partners(), epochs=epochs)
     losses = [epoch.loss for epoch in result.run.epoch_reports]
     assert losses[-1] < 0.5 * losses[0]
@@ -131,7 +131,7 @@ def test_relevance_ranks_the_texts_of_a_query(pretrained) -> None:
 
 @pytest.mark.parametrize("loss", ["in-batch", "triplet"])
 def test_only_matching_pairs_are_trained(pretrained, loss: str) -> None:
-    answer = {"kind": "closeness", "loss": loss, "max_label": 4.0}
+    answer = {"kind": "similarity", "loss": loss, "max_label": 4.0}
     labels = (4.0, 2.0, None, 1.9, 0.0)
     examples = [replace(e, label=labels[n % 5]) for n, e in enumerate(partners())]
     (encoded,) = learned(pretrained(), answer, examples, epochs=1).run.encoded_tasks
@@ -185,7 +185,7 @@ def test_retrieval_ranks_all_second_texts(pretrained) -> None:
 
 def test_similarity_uses_the_vectors_of_embed(pretrained) -> None:
     model = learned(
-        pretrained("bert"), {"kind": "closeness", "max_label": 5.0}, similar(), epochs=2
+        pretrained("bert"), {"kind": "similarity", "max_label": 5.0}, similar(), epochs=2
     )
     first, second = TEXTS[:2]
     a, b = model.model.embed([first, second], normalise=True)
@@ -338,20 +338,20 @@ def test_options_may_differ_in_number() -> None:
         ("class", TaggedSentence(("a",), ("b",)), "output type class needs Example"),
         ("tags", Example("a", label="b"), "output type tags needs TaggedSentence"),
         ("span", MultipleChoice("a", ("b",), label=0), "output type span needs ExtractiveQuestion"),
-        ("closeness", Example("a", label=1.0), "a second text is needed"),
+        ("similarity", Example("a", label=1.0), "a second text is needed"),
         (
-            {"kind": "closeness", "loss": "triplet"},
+            {"kind": "similarity", "loss": "triplet"},
             Example("a", "b"),
             "the loss triplet needs a third text",
         ),
         (
-            "closeness",
+            "similarity",
             Example("a", "b", 5.0, location="x line 3"),
             "x line 3: .* output_type.max_label",
         ),
-        ("closeness", Example("a", "b", -1.0), "the label -1 is not from 0 to 1"),
+        ("similarity", Example("a", "b", -1.0), "the label -1 is not from 0 to 1"),
         (
-            {"kind": "closeness", "max_label": 5.0},
+            {"kind": "similarity", "max_label": 5.0},
             Example("a", "b", 1.0),
             "the highest label is 1, but output_type.max_label, .* is 5",
         ),

@@ -6,11 +6,11 @@ const lines = (value) => value.split("\n").map((line) => line.trim()).filter(Boo
 const example = "The keeper of the old lighthouse lights the lamp every evening.";
 const truncate = { name: "truncate", label: "Truncate long texts", type: "checkbox", value: false };
 
-const NUMBER_NAMES = { number: "Predicted number", closeness: "Similarity", relevance: "Relevance" };
+const NUMBER_NAMES = { number: "Predicted number", similarity: "Similarity", relevance: "Relevance" };
 
 const TASK_NAMES = {
   class: "one label for a text", labels: "any number of labels for a text", number: "a number for a text",
-  closeness: "similarity of two texts", relevance: "relevance of a text to a query", tags: "a tag for every word",
+  similarity: "similarity of two texts", relevance: "relevance of a text to a query", tags: "a tag for every word",
   span: "answers to questions in a text", text: "generated text",
 };
 

@@ -228,7 +228,7 @@ def check_head(
     if config.pooling == "siamese" and (problem := check_siamese(config.mix, output_type)):
         return problem
     if isinstance(output_type, SimilarityOutput) and not isinstance(config, LinearHeadConfig):
-        return "head.kind: output type closeness compares pooled states: choose plain"
+        return "head.kind: output type similarity compares pooled states: choose plain"
     if isinstance(output_type, ClozeOutput) and isinstance(config, TransformHeadConfig) != bool(
         lm_head_config.transform
     ):

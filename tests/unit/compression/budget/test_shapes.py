@@ -38,8 +38,8 @@ OUTPUT_TYPES: list[tuple[Any, list[Any]]] = [
     ("tags", tagged()),
     ("option", options()),
     ({"kind": "span", "unanswerable": True}, questions()),
-    ({"kind": "closeness", "max_label": 5.0}, similar()),
-    ({"kind": "closeness", "loss": "in-batch"}, partners()),
+    ({"kind": "similarity", "max_label": 5.0}, similar()),
+    ({"kind": "similarity", "loss": "in-batch"}, partners()),
 ]
 
 

@@ -45,7 +45,7 @@ NUMBERS = table_task("colours", Columns(), "number", ("negative-mean-squared-err
 TAGS = tagging_task("colours")
 LABELS = table_task("colours", Columns(), "labels")
 SPANS, OPTIONS = Task("spans", SpanOutput()), Task("options", MultipleChoiceOutput())
-CLOSE = Task("near", OutputType.parse({"kind": "closeness", "loss": "cosine", "max_label": 5.0}))
+CLOSE = Task("near", OutputType.parse({"kind": "similarity", "loss": "cosine", "max_label": 5.0}))
 RELEVANT = Task("relevance", OutputType.parse("relevance"))
 
 EVERYTHING = [

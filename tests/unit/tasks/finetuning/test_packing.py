@@ -123,13 +123,13 @@ def test_a_packed_step_equals_the_padded_one(pretrained, system: str) -> None:
         ("tags", short_sentences()),
         ({"kind": "span", "stride": 8}, short_and_long(questions())),
         ("option", short_and_long(options())),
-        ("closeness", short_and_long(partners())),
+        ("similarity", short_and_long(partners())),
         ("late-interaction", short_and_long(partners())),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_packing_changes_no_task(pretrained, kind: Any, examples: list[Any]) -> None:
-    if kind == "closeness":
+    if kind == "similarity":
         kind = {"kind": kind, "loss": "in-batch"}
     require_equal_steps(pretrained(), kind, examples)
 

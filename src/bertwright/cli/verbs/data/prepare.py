@@ -76,8 +76,8 @@ def prepare(
     on: Annotated[
         Literal["ray"] | None,
         typer.Option(
-            help="Tokenize on the Ray cluster at RAY_ADDRESS instead of this machine; needs the "
-            "extra. The result is the same, byte for byte.",
+            help="Tokenize on the Ray cluster at RAY_ADDRESS instead of this machine; needs "
+            "bertwright\\[ray]. The result is the same, byte for byte.",
         ),
     ] = None,
     annotations: Annotated[
@@ -94,7 +94,9 @@ def prepare(
     ] = None,
     tagger: Annotated[
         str | None,
-        typer.Option(help="spaCy pipeline that finds phrases and entities; needs the extra."),
+        typer.Option(
+            help="spaCy pipeline that finds phrases and entities; needs bertwright\\[tagger]."
+        ),
     ] = None,
     dialogues: Annotated[
         list[str] | None,
@@ -124,7 +126,7 @@ def prepare(
     time: Annotated[
         str, typer.Option(help="Histories: column of the time, numbers or ISO dates.")
     ] = "time",
-    least: Annotated[
+    min_events: Annotated[
         int, typer.Option(min=1, help="Histories: drop users and items with fewer events.")
     ] = 5,
     as_json: JsonOption = False,
@@ -141,12 +143,14 @@ def prepare(
             item_column=item,
             time_column=time,
             tokenizer=tokenizer,
-            min_events=least,
+            min_events=min_events,
             format=format,
         )
         print_result(data.report, as_json)
         return
-    refuse_options(context, "this is for histories, which --item reads", "user", "time", "least")
+    refuse_options(
+        context, "this is for histories, which --item reads", "user", "time", "min_events"
+    )
     if on is not None:
         refuse_options(context, "--on ray uses every core of the cluster", "num_workers")
     if not dialogues:

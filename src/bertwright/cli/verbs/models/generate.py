@@ -48,11 +48,11 @@ def generate(
     ] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="Random seed.")] = 0,
     num_samples: Annotated[int, typer.Option(min=1, help="Number of texts per prompt.")] = 1,
-    by: Annotated[
+    objective: Annotated[
         str | None, typer.Option(help="Objective that generates, where the recipe has several.")
     ] = None,
     language: LanguageOption = None,
-    into: Annotated[
+    target_language: Annotated[
         str | None, typer.Option(help="Language of the text that a decoder generates (MASS).")
     ] = None,
     jsonl: Annotated[
@@ -69,7 +69,7 @@ def generate(
         refuse_options(context, "no standard input is read", "jsonl")
     texts = list(_read_prompts(prompts or [], file, jsonl))
     loaded = load(model, "float32")
-    if reason := slow_generation_reason(loaded.model.recipe, by):
+    if reason := slow_generation_reason(loaded.model.recipe, objective):
         log(f"bertwright: this is slow: {reason}")
     num_full = 0
     for generated in loaded.generate(
@@ -85,9 +85,9 @@ def generate(
         length_penalty=length_penalty,
         seed=seed,
         num_samples=num_samples,
-        objective=by,
+        objective=objective,
         language=language,
-        target_language=into,
+        target_language=target_language,
     ):
         line = (
             json.dumps(generated.as_dict(), ensure_ascii=False) if as_json else generated.full_text

@@ -82,7 +82,7 @@ def mine(
 ) -> None:
     """Find hard negatives for pairs of a query and a text, and write a training file.
 
-    The lines have the columns text, pair and negative, for finetune --task retrieval --other
+    The lines have the columns text, pair and negative, for finetune --task retrieval --negative
     negative.
     """
     from bertwright.core.errors import UserError

@@ -320,5 +320,5 @@ class RetrievalOutput(MatchingOutput):
     @classmethod
     def _refuse_cosine(cls, loss: MatchingLoss) -> MatchingLoss:
         if loss == "cosine":
-            raise ValueError("cosine needs scores from 0 to 1: choose in-batch, or kind closeness")
+            raise ValueError("cosine needs scores from 0 to 1: choose in-batch, or kind similarity")
         return loss

@@ -74,7 +74,7 @@ class SimilarityDecoder(MatchingDecoder):
     def decode_example(self, example: Example, parts: Sequence[SequenceOutputs]) -> Prediction:
         vectors = np.concatenate([outputs for _, outputs in parts])
         if len(vectors) < 2:
-            raise UserError("output type closeness compares two texts: give a pair")
+            raise UserError("output type similarity compares two texts: give a pair")
         unit = normalise(vectors[:2])
         return Prediction(float(unit[0] @ unit[1]), vectors=vectors)
 
@@ -87,7 +87,7 @@ class SimilarityOutput(MatchingOutput):
             each width, so that they can be used alone (Kusupati et al. 2022).
     """
 
-    kind: Literal["closeness"] = "closeness"
+    kind: Literal["similarity"] = "similarity"
     loss: MatchingLoss = "cosine"
     contrastive_temperature: float = Field(default=0.05, gt=0)
     matryoshka_dims: tuple[Annotated[int, Field(ge=1, le=65_536)], ...] = ()

@@ -64,7 +64,7 @@ class SparseDecoder(RetrievalDecoder):
             name = source.model.recipe.name
             raise UserError(
                 f"output type sparse needs a masked language model with one output for each token, "
-                f"and {name} has none: choose output_type.kind=late-interaction or closeness"
+                f"and {name} has none: choose output_type.kind=late-interaction or similarity"
             )
         if isinstance(classifier, StaticTokenWeights):
             weights = inverse_document_frequencies(
