@@ -82,6 +82,13 @@ def test_results_of_a_small_model() -> None:
     assert (np.abs(flows.arrays["correlations"]) <= 1).all()
 
 
+def test_the_drop_of_a_tokens_contribution_is_from_the_first_layer_to_the_last() -> None:
+    inputs = make_inputs(small_model("bert", "encoder.depth.layers=3"))
+    result = Analysis.parse({"kind": "token-mixing", "num_directions": 2}).run(inputs)
+    means, drop = result.arrays["own_contribution"].mean(0), result.findings[-1]
+    assert drop.value == pytest.approx(means[-1] - means[0])
+
+
 def test_an_encoder_without_output_has_no_score_changes() -> None:
     model = identity_encoder()
     prediction = MaskedTokenPrediction.from_text(model, make_inputs(model).texts[0], 0, 0)

@@ -13,7 +13,7 @@ from bertwright.analysis.syntax.relation_heads import RelationHeads, predicted_d
 from bertwright.core.significance import split_halves
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
-from experiments.analyses.models import small_model
+from experiments.analyses.models import WORDS, small_model
 from experiments.analyses.trees import RELATIONS, plant_tree_attention, random_trees
 
 
@@ -65,6 +65,17 @@ def test_words_are_counted_by_relation_and_the_best_offset_is_selected_on_the_ot
         assert finding.difference_interval is not None
         assert finding.difference_interval[0] < 1 - finding.baseline.value
         assert finding.difference_interval[1] > 1 - finding.baseline.value
+
+
+@pytest.mark.parametrize("offset", [-5, 5])
+def test_the_baseline_reaches_five_words_in_both_directions(offset: int) -> None:
+    heads = tuple(word + offset if 0 <= word + offset < 6 else -1 for word in range(6))
+    relations = tuple("obj" if head >= 0 else "root" for head in heads)
+    tree = DependencyTree(tuple(WORDS[:6]), heads, relations, ("NOUN",) * 6)
+    model = small_model()
+    inputs = AnalysisInput(model, encode_texts(model, [tree] * 8))
+    (finding,) = RelationHeads(min_words=1).run(inputs).findings
+    assert finding.baseline == BaselineValue(f"the word at {offset:+d}", 1.0)
 
 
 def test_plain_texts_have_no_relations() -> None:

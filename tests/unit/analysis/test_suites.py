@@ -89,6 +89,11 @@ def test_typos_change_two_letters_or_a_full_stop_only() -> None:
     assert toggle_full_stop([["no", "."], ["a", "ship"]], generator)[1] == ["a", "ship", "."]
     assert swap_letters([["a", "ship"]], generator) == [["a", "sihp"]]
     assert swap_letters([["an", "eel"]], generator) == [["an", "eel"]]
+    parts = [["a", "ship"], ["an", "anchor"], ["the", "pier"]]
+    for _ in range(9):
+        assert [a == b for a, b in zip(parts, swap_letters(parts, generator), strict=True)].count(
+            False
+        ) == 1
 
 
 def test_sentiment_labels_are_known_names() -> None:

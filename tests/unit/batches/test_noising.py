@@ -233,6 +233,11 @@ def test_fragment_is_half_of_the_text_at_its_positions(text, seed):
         assert int((noised.token_ids[i] != batch.token_ids[i]).sum()) == len(target)
 
 
+def test_a_fragment_begins_at_the_first_mask():
+    assert Fragment().first_position([7, 8, MASK, MASK, 9], SPECIALS) == 2
+    assert Fragment().first_position([7, 8, 9], SPECIALS) == 0
+
+
 def test_a_fragment_keeps_the_positions_of_its_tokens():
     batch = long_sequences(10)
     position_ids = np.broadcast_to(np.arange(128, 0, -1, dtype=np.int32), batch.token_ids.shape)

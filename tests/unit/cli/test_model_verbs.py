@@ -96,7 +96,7 @@ def test_embed_writes_the_representations_of_retrieval(folder: Path, tmp_path: P
         with pytest.raises(UserError, match="representations of its own: leave --layers out"):
             invoke("embed", model, tmp_path / "texts.txt", "--layers", "1")
     with pytest.raises(
-        UserError, match="class: is no representation of texts .known: late-interaction"
+        UserError, match=r"class: is no representation of texts .known: late-interaction"
     ):
         invoke("finetune", folder / "model", "--task", "retrieval", "--output-type", "class",
                "--train", tmp_path / "pairs.jsonl", "-o", tmp_path / "no")  # fmt: skip

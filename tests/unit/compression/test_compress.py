@@ -71,6 +71,27 @@ def data_of(teacher: FineTunedModel, examples=None) -> TaskData:
     return TaskData(teacher.task, train=examples, dev=examples)
 
 
+def test_the_student_augments_texts_unless_another_model_is_stated(
+    pretrained, teacher: FineTunedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Recorded(Exception):
+        pass
+
+    def record(*inputs: Any) -> None:
+        augmenters.append(inputs[4])
+        raise Recorded
+
+    monkeypatch.setattr(compress_module, "TransferSets", record)
+    augmenters: list[Any] = []
+    student, other = pretrained(), pretrained()
+    for augmenter in (None, other):
+        with pytest.raises(Recorded):
+            compress(
+                teacher, "tiny-augmented", data_of(teacher), student=student, augmenter=augmenter
+            )
+    assert [id(augmenter) for augmenter in augmenters] == [id(student), id(other)]
+
+
 @pytest.mark.parametrize("name", resource_names(METHODS_PACKAGE))
 def test_every_method_leaves_a_smaller_model(
     pretrained, teacher: FineTunedModel, tmp_path: Path, name: str

@@ -56,6 +56,21 @@ def test_first_text_is_repeated(text: Any, length: int, kind: str, has_documents
         )
 
 
+def test_special_tokens_that_a_text_spells_are_not_predicted() -> None:
+    text = [[[1] * 12]]
+    plan = InputFormat.parse({"kind": "full-sentences", "length": 26})
+    batch = plan.plan(NumberedSplit.of(text), SPECIALS, 0).sequences(np.arange(1), 0)
+    spelled = np.zeros_like(batch.is_special)
+    spelled[0, 5] = True
+    first = batch.token_ids[0, 1:13].tolist()
+    for reverse in (False, True):
+        _, targets = repeat_text(
+            replace(batch, is_special=batch.is_special | spelled), reverse, VOCABULARY
+        )
+        labels = targets.labels[targets.weights > 0].tolist()
+        assert labels == [token for n, token in enumerate(first, 1) if n != 5]
+
+
 def test_the_cost_counts_the_targets_of_a_full_sequence() -> None:
     batch = toy_sequences(toy("lstm-autoencoder"))
     length = batch.token_ids.shape[1]

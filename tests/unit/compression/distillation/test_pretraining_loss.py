@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from bertwright.compression.distillation.losses import VectorLossConfig
 from bertwright.compression.distillation.recipe import RECIPES_PACKAGE, DistillationRecipe
 from bertwright.compression.distillation.requirements import require_start_token_first
+from bertwright.compression.distillation.retokenized_texts import TextRetokenizer
 from bertwright.compression.distillation.stages import DistillationStage
 from bertwright.compression.method import resource_names
 from bertwright.compression.pruning.layers import prune_layers
@@ -244,6 +245,8 @@ def test_a_teacher_of_vectors_may_have_another_tokenizer(data: Dataset, tmp_path
     assert teacher.tokenizer.hash != data.tokenizer.hash
     distillation = DistillationRecipe.load("leaf").distillation(teacher)
     loss = distillation.build_loss(student.model, data)
+    num_tokens = sum(map(len, teacher.encode_ids(texts)))
+    assert TextRetokenizer(data.tokenizer, teacher)(batch).num_tokens == num_tokens
     step = loss.prepare_step(PretrainingBatches(recipe, data)(Progress(0, 0.0)), Progress(0, 0.0))
     losses = PretrainingLosses(recipe, student.model, distillation_loss=loss)
     (measured,) = losses(step.micro_batches[0], Progress(0, 0.0)).values()

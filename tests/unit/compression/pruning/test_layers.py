@@ -101,6 +101,7 @@ def test_a_layer_keeps_its_pruned_sizes() -> None:
         ("bert", ("encoder.value_embeddings.tables=1",)),
         ("bert", ("encoder.sliding_window={window: 8}",)),
         ("universal-transformer", ()),
+        ("awd-lstm", ("encoder.depth.layers=2",)),
     ],
 )
 def test_layers_that_are_not_alike_are_kept(system: str, changes: tuple[str, ...]) -> None:

@@ -87,13 +87,6 @@ def test_a_decoder_generates_in_the_target_language(tokenizer) -> None:
     assert other.log_probabilities != text.log_probabilities
 
 
-def test_a_fragment_begins_at_the_first_mask(tokenizer) -> None:
-    (objective,) = (o for o in published("mass").objectives.values() if isinstance(o, Denoising))
-    mask = tokenizer.special_tokens.mask
-    assert objective.noising.first_position([7, 8, mask, mask, 9], tokenizer.special_tokens) == 2
-    assert objective.noising.first_position([7, 8, 9], tokenizer.special_tokens) == 0
-
-
 def test_sentinels_are_encoded_and_decoded(tokenizer) -> None:
     last = tokenizer.vocab_size - 1
     token_ids = tokenizer.encode("the <extra_id_0> sees <extra_id_1>")
