@@ -13,6 +13,7 @@ from bertwright.analysis.probing.main_auxiliary import (
     PREPOSITIONS,
     RELATIVE_PRONOUNS,
     TRANSITIVE_VERBS,
+    UPPER_LAYER_GAIN,
     AuxiliarySentence,
     sample_sentence,
 )
@@ -70,3 +71,16 @@ def test_results_of_a_small_model() -> None:
     assert (result.arrays["main auxiliary, as in training"] > 0.1).all()
     (difference,) = [f for f in result.findings if f.metric.endswith("minus untrained")]
     assert difference.value == 0, "the model is untrained"
+
+
+def test_the_gain_is_compared_with_that_of_random_weights() -> None:
+    model = small_model(words=(*NOUNS, *AUXILIARIES)).with_random_weights(5)
+    inputs = AnalysisInput(model, encode_texts(model, [Example("dog")]))
+    analysis = Analysis.parse({"kind": "main-auxiliary", "num_train": 40, "num_test": 20})
+    results = [analysis.run(inputs), analysis.run(inputs.untrained())]
+    gain, untrained_gain = (
+        next(f.value for f in result.findings if f.metric == UPPER_LAYER_GAIN) for result in results
+    )
+    (difference,) = [f for f in results[0].findings if f.metric.endswith("minus untrained")]
+    assert gain != untrained_gain
+    assert difference.value == pytest.approx(gain - untrained_gain)

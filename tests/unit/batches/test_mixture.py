@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 
 from bertwright.batches.formats import InputFormat, MixedSequences
-from bertwright.batches.formats.mixture import _integer_quotas
+from bertwright.batches.formats.mixture import _integer_quotas, merge_batches
+from bertwright.batches.token_info import SequenceBatch, TokenInfoArrays
 from bertwright.core.errors import UserError
 from numbered_text import plan_text
 
@@ -135,6 +136,17 @@ def test_mixed_batch_equals_separate_sequences() -> None:
             expected = missing[name] if values is None else values[0].tolist()
             assert getattr(merged.token_info, name)[i].tolist() == expected, name
     assert merged.relation is None
+
+
+def test_sequences_without_documents_are_real_in_a_mixed_batch() -> None:
+    masks = np.array([True, False]), np.array([False, True])
+    arrays = TokenInfoArrays(), TokenInfoArrays(document_ids=np.array([[0, 0, -1]], np.int32))
+    batches = [
+        (mask, SequenceBatch(np.ones((1, 3), np.int32), info, np.zeros((1, 3), np.bool_)))
+        for mask, info in zip(masks, arrays, strict=True)
+    ]
+    merged = merge_batches(batches, 3)
+    assert merged.is_real.tolist() == [[True] * 3, [True, True, False]]
 
 
 def test_too_small_languages_are_left_out() -> None:

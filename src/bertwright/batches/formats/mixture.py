@@ -232,7 +232,7 @@ def _mixed_sequences(
         mask = source_ids == number
         index_in_source = index[mask] - bounds[number]
         batches.append((mask, sources[number].sequences(index_in_source, epoch[mask])))
-    return batches[0][1] if len(batches) == 1 else _merge_batches(batches, length)
+    return batches[0][1] if len(batches) == 1 else merge_batches(batches, length)
 
 
 def _integer_quotas(weights: FloatArray, round_size: int) -> IntArray:
@@ -251,9 +251,7 @@ def _permutation(size: int, seed: int, stream: str, round_number: int) -> Random
     return RandomPermutation(size, stream_key(seed, "mixture", stream, round_number))
 
 
-def _merge_batches(
-    batches: Sequence[tuple[BoolArray, SequenceBatch]], length: int
-) -> SequenceBatch:
+def merge_batches(batches: Sequence[tuple[BoolArray, SequenceBatch]], length: int) -> SequenceBatch:
     """Merge sequences of several formats into one batch, with defaults for missing fields."""
     num_sequences = len(batches[0][0])
 
