@@ -111,14 +111,30 @@ def test_examples_are_tokenized_as_by_the_original(
     assert pruned.predict(examples) == original.predict(examples)
 
 
-def test_templates_are_kept(pretrained: Pretrained) -> None:
-    words = {"old": "old", "new": "new"}
-    task = Task("task", OutputType.parse({"kind": "cloze", "words": words}))
+WORDS = {"old": "tree", "new": "river"}
+
+
+@pytest.mark.parametrize(
+    ("system", "kind"), [("bert", "cloze"), ("t5", "class-in-words")], ids=["bert", "t5"]
+)
+def test_templates_and_the_words_of_classes_are_kept(
+    system: str, kind: str, pretrained: Pretrained
+) -> None:
+    task = Task("task", OutputType.parse({"kind": kind, "words": WORDS}))
     data = {"train": classes()[:8], "dev": classes()[:8]}
-    original = finetune(pretrained("bert"), task, epochs=0, **data).model
-    texts = [e.text for e in classes()[:8]]
+    original = finetune(pretrained(system), task, epochs=0, **data).model
+    texts = [e.text for e in classes() if not {*WORDS.values()} & {*e.text.split()}]
+    assert texts
     pruned = prune_vocabulary(original, texts=texts)
-    assert pruned.predict(texts) == original.predict(texts)
+    if kind == "cloze":
+        assert pruned.predict(texts) == original.predict(texts)
+        return
+    for word in WORDS.values():
+        tokens = [
+            [m.tokenizer.id_to_token(token_id) for token_id in m.tokenizer.encode(word)]
+            for m in (pruned, original)
+        ]
+        assert tokens[0] == tokens[1]
 
 
 def test_a_pruned_model_needs_its_tokenizer(pretrained: Pretrained, tmp_path: Path) -> None:
