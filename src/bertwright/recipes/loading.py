@@ -59,12 +59,17 @@ def load_recipe_as(
         raise to_user_error(error, f"recipe {name}") from error
 
 
+def is_recipe_file(name: str | Path) -> bool:
+    """Return whether a recipe is named by its file, and not by the name of a published one."""
+    return isinstance(name, Path) or name.endswith((".yaml", ".yml")) or "/" in name
+
+
 def read_recipe(name: str | Path, extended_by: tuple[Path, ...] = ()) -> PlainMapping:
     """Return a recipe as plain data, with parents and size merged in.
 
     ``extended_by`` are the files that extend it, to detect cycles.
     """
-    if isinstance(name, Path) or str(name).endswith((".yaml", ".yml")) or "/" in str(name):
+    if is_recipe_file(name):
         path = Path(name)
         return _merge_parent({"name": path.stem, **read_yaml(path)}, path, extended_by)
     system = system_of(str(name))

@@ -7,10 +7,11 @@ is equal, what is measured, and the expected results.
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import yaml
 from pydantic import (
+    AfterValidator,
     ConfigDict,
     Field,
     TypeAdapter,
@@ -40,6 +41,28 @@ StudyResults = dict[str, dict[int, dict[str, float]]]
 """Metrics by arm and seed, named ``measure.metric``."""
 
 
+SET_BY_THE_STUDY = {
+    "seed": "every repetition has another one",
+    "steps": "their number follows from the equal cost",
+}
+"""Keys of a recipe that no change may set, with the reason."""
+
+
+def _require_free_keys(changes: dict[str, Any]) -> dict[str, Any]:
+    """Return changes to recipes; ValueError for a key that the study itself sets.
+
+    With one seed for all repetitions, these would be the same run, and their interval would have no
+    width.
+    """
+    for key, reason in SET_BY_THE_STUDY.items():
+        if key in changes:
+            raise ValueError(f"the study sets {key}, since {reason}: leave it out")
+    return changes
+
+
+RecipeChanges = Annotated[dict[str, Any], AfterValidator(_require_free_keys)]
+"""Changes to a recipe, except for what the study sets."""
+
 _CORPUS: TypeAdapter[Corpus] = TypeAdapter(Corpus)
 _TOKENIZER: TypeAdapter[TokenizerConfig] = TypeAdapter(TokenizerConfig)
 
@@ -48,7 +71,7 @@ class Arm(Settings):
     """An arm: a recipe and ``changes`` to it."""
 
     recipe: str
-    changes: dict[str, Any] = Field(default_factory=dict)
+    changes: RecipeChanges = Field(default_factory=dict)
     start_from: str | None = None
     """The arm whose trained model this arm starts from, with the same seed."""
     corpus: dict[str, Any] = Field(default_factory=dict)
@@ -164,7 +187,7 @@ class Study(Settings):
     corpus: Corpus = SampleCorpus()
     tokenizer: TokenizerConfig = WordPieceConfig(vocab_size=4096)
     arms: dict[str, Arm]
-    changes: dict[str, Any] = Field(default_factory=dict)
+    changes: RecipeChanges = Field(default_factory=dict)
     """Changes to every arm, made before the arm's own."""
     equal: EqualCost
     seeds: int = Field(default=3, ge=1)

@@ -155,6 +155,8 @@ def test_minimal_pairs_report_accuracy_by_paradigm(folder: Path, tmp_path: Path)
         ("prepare train.tsv --min-events 3 -o x", "which --item reads: leave --min-events out"),
         ("study run parameter-sharing --budget abc -o x", "90s, 20m or 1.5h"),
         ("compare a b --data x -o x --budget 1", "90s, 20m or 1.5h"),
+        ("compare ./a b --data x -o x", "there is no file a"),
+        ("compare a b --data x -o x --override seed=3", "changes: the study sets seed"),
     ],
 )
 def test_a_mistake_is_named(

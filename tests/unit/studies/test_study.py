@@ -90,6 +90,12 @@ def test_fractions_of_phases_need_not_sum_to_one() -> None:
         ),
         ("expected: [{measure: held-out.x, arm: a}]", "needs either below or above"),
         ("shown: [heldout.x]", "shown: no measure 'heldout'"),
+        ("changes: {seed: 3}", "changes: the study sets seed, since every repetition has another"),
+        ("changes: {steps: 3}", "changes: the study sets steps"),
+        (
+            "arms: {a: {recipe: bert-tiny, changes: {seed: 3}}, b: {recipe: gpt-tiny}}",
+            "arms.a.changes: the study sets seed",
+        ),
         ("meassures: {}", "did you mean 'measures'"),
         ("corpus: {kind: gramar}", "did you mean 'grammar'"),
     ],

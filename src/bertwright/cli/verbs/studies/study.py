@@ -132,20 +132,27 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Train two recipes on your data for the same time and report which is better."""
+    from pydantic import ValidationError
+
+    from bertwright.core.config import to_user_error
     from bertwright.recipes.loading import apply_overrides
     from bertwright.studies.study import Arm, Study
     from bertwright.studies.verdict import default_expectation
 
     if first == second:
         raise UserError(f"{first} is compared with itself: name another recipe")
-    study = Study(
-        name=f"{_recipe_label(first)} and {_recipe_label(second)}",
-        question=f"Is {first} better than {second}?",
-        arms={first: Arm(recipe=first), second: Arm(recipe=second)},
-        changes=apply_overrides({}, overrides or []),
-        equal=_equal_time(budget),
-        seeds=seeds,
-    )
+    changes, equal = apply_overrides({}, overrides or []), _equal_time(budget)
+    try:
+        study = Study(
+            name=f"{_recipe_label(first)} and {_recipe_label(second)}",
+            question=f"Is {first} better than {second}?",
+            arms={first: Arm(recipe=first), second: Arm(recipe=second)},
+            changes=changes,
+            equal=equal,
+            seeds=seeds,
+        )
+    except ValidationError as error:
+        raise to_user_error(error, f"{first} and {second}") from error
     results = _run_study(study, output, data, 1, None)
     study = study.model_copy(update={"expected": default_expectation(results)})
     result = _write_report(study, results, output, as_json)
@@ -165,8 +172,10 @@ def _checked_max_seeds(max_seeds: int) -> int:
 
 def _recipe_label(recipe: str) -> str:
     """Return a label for a recipe: its name, or the folder and name of its file."""
-    path = Path(recipe)
-    return f"{path.absolute().parent.name}-{path.stem}" if path.suffix else recipe
+    from bertwright.recipes.loading import is_recipe_file
+
+    path = Path(recipe).absolute()
+    return f"{path.parent.name}-{path.stem}" if is_recipe_file(recipe) else recipe
 
 
 def _equal_time(budget: str) -> "EqualCost":
