@@ -10,9 +10,14 @@ from bertwright.cli.output import JsonOption, check_output_folder, log, print_re
 from bertwright.core.errors import TrainingInterrupted, UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from bertwright.studies.study import EqualCost, Study, StudyResults
 
 app = typer.Typer(help="Run, list and show studies: arms at equal cost, with a verdict.")
+
+DEFAULT_MAX_SEEDS = 12
+"""Maximum number of repetitions with ``--until``."""
 
 ProcessesOption = Annotated[
     int, typer.Option(min=1, help="Number of runs in parallel; not where time is equal.")
@@ -68,8 +73,11 @@ def run(
         ),
     ] = None,
     max_seeds: Annotated[
-        int, typer.Option(help="Maximum number of repetitions with --until: 3, 6, 9, ... 24.")
-    ] = 12,
+        int | None,
+        typer.Option(
+            help="Maximum number of repetitions with --until: 3, 6, 9, ... 24; 12 by default."
+        ),
+    ] = None,
     budget: Annotated[
         str | None,
         typer.Option(help="Equal training time (10m), instead of what the study equalises."),
@@ -90,7 +98,10 @@ def run(
     changes: dict[str, Any] = {}
     if until is not None and seeds is not None:
         raise UserError("--seeds is a fixed number: leave it out, or --until")
-    limit = None if until is None else _checked_max_seeds(max_seeds)
+    if until is None and max_seeds is not None:
+        raise UserError("--max-seeds limits --until decided: add it, or set --seeds")
+    most = DEFAULT_MAX_SEEDS if max_seeds is None else max_seeds
+    limit = None if until is None else _checked_max_seeds(most)
     if seeds is not None:
         changes["seeds"] = seeds
     if budget is not None:
@@ -99,6 +110,7 @@ def run(
         changes["corpus"] = FileCorpus(paths=tuple(text))
     named = [Study.load(name) for name in names] if names else load_all_studies()
     studies = [study.model_copy(update=changes) for study in named]
+    _require_different_names(studies)
     results: dict[str, dict[str, Any]] = {}
     for study in studies:
         outcome = _run_study(study, output, None, processes, on, limit)
@@ -158,6 +170,14 @@ def compare(
     result = _write_report(study, results, output, as_json)
     if as_json:
         print_result(result, as_json)
+
+
+def _require_different_names(studies: "Sequence[Study]") -> None:
+    """Raise UserError for two studies of one name, whose results would replace each other."""
+    names = [study.name for study in studies]
+    for name in names:
+        if names.count(name) > 1:
+            raise UserError(f"two studies are called {name}: rename one, or run it once")
 
 
 def _checked_max_seeds(max_seeds: int) -> int:
