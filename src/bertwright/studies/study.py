@@ -222,6 +222,19 @@ class Study(Settings):
             raise ValueError(f"{name!r:.80} cannot be the name of a folder: choose another")
         return name
 
+    @field_validator("bounds")
+    @classmethod
+    def _check_bounds(
+        cls, bounds: dict[str, tuple[float, float]]
+    ) -> dict[str, tuple[float, float]]:
+        for metric, (lowest, highest) in bounds.items():
+            if lowest >= highest:
+                raise ValueError(
+                    f"{metric}: the score of guessing, {lowest:g}, must be below that of perfect "
+                    f"predictions, {highest:g}"
+                )
+        return bounds
+
     @model_validator(mode="after")
     def _check_references(self) -> Self:
         if len(self.arms) < 2:

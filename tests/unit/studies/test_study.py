@@ -96,6 +96,19 @@ def test_fractions_of_phases_need_not_sum_to_one() -> None:
             "arms: {a: {recipe: bert-tiny, changes: {seed: 3}}, b: {recipe: gpt-tiny}}",
             "arms.a.changes: the study sets seed",
         ),
+        ("bounds: {m.x: [1.0, 0.5]}", "bounds: m.x: the score of guessing, 1, must be below"),
+        (
+            "measures: {m: {kind: fine-tuning, task: names, examples: -5}}",
+            "measures.m.examples: must be 1 or more, not -5",
+        ),
+        (
+            "measures: {m: {kind: fine-tuning, task: names, dev_examples: -5}}",
+            "measures.m.dev_examples: must be 1 or more, not -5",
+        ),
+        (
+            "measures: {m: {kind: linear-probe, task: names, examples: 0}}",
+            "measures.m.examples: must be 1 or more, not 0",
+        ),
         ("meassures: {}", "did you mean 'measures'"),
         ("corpus: {kind: gramar}", "did you mean 'grammar'"),
     ],

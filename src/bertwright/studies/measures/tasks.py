@@ -42,8 +42,8 @@ class FineTuningMeasure(Measure):
     data: str | None = None
     train: str | None = None
     dev: str | None = None
-    examples: int | None = None
-    dev_examples: int | None = None
+    examples: int | None = Field(default=None, ge=1)
+    dev_examples: int | None = Field(default=None, ge=1)
     repeats: int = Field(default=1, ge=1)
     transfer_tasks: tuple[str, ...] = ()
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -110,7 +110,7 @@ class LinearProbeMeasure(Measure):
     kind: Literal["linear-probe"] = "linear-probe"
     task: str
     layers: str = "last"
-    examples: int = 200
+    examples: int = Field(default=200, ge=1)
     repeats: int = Field(default=1, ge=1)
     ridge: float = Field(default=1.0, gt=0)
 
