@@ -15,7 +15,7 @@ from typing import Any
 from bertwright import __version__
 from bertwright.analysis.core.model import AnalysedModel
 from bertwright.core.errors import UserError
-from bertwright.core.files import content_hash, read_results, write_text
+from bertwright.core.files import read_results, write_text
 from bertwright.models.text_model import TextModel
 from bertwright.suites.suite import EvaluationSuite
 from bertwright.suites.tasks import PreparedTask, SuiteTask
@@ -108,7 +108,7 @@ def run_suite(
     digests = {system.name: system.digest for system in systems}
     for name, config in suite.tasks.items():
         try:
-            files_digest = content_hash(*config.files(data))
+            identity = config.identity(data)
             task = config.prepare(data)
         except UserError as error:
             log(f"{name}: not run: {error}")
@@ -116,8 +116,7 @@ def run_suite(
             continue
         outcomes: dict[str, SystemOutcome] = {}
         for system in systems:
-            inputs = [__version__, name, config.model_dump(mode="json"), files_digest]
-            key = json.dumps([*inputs, digests[system.name]])
+            key = json.dumps([__version__, name, *identity, digests[system.name]])
             file = folder / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:16]}.json"
             outcomes[system.name] = _outcome(task, system, file)
             log(f"{name}, {system.name}: {_summary(task, outcomes[system.name])}")

@@ -4,11 +4,14 @@ Its evaluators compute the scores, so they check ours. mteb compares vectors of 
 need hidden states of words or probabilities of sentences are left out.
 """
 
+import hashlib
+import json
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from bertwright import __version__
 from bertwright.core.errors import UserError
 from bertwright.core.optional_dependencies import require_library
 from bertwright.models.text_model import TextModel
@@ -52,12 +55,12 @@ def mteb_scores(
 ) -> dict[str, dict[str, float]]:
     """Return the scores that mteb computes, by task and model; its result files are kept.
 
-    A model without one vector for each text has no scores.
+    mteb knows a task by its name alone, so the files of other examples are in another folder. A
+    model without one vector for each text has no scores.
     """
     require_library("mteb", "mteb")
     import mteb
 
-    cache = mteb.ResultCache(cache_folder)
     encoders: dict[str, Any] = {}
     for name, model in models.items():
         try:
@@ -66,6 +69,8 @@ def mteb_scores(
             log(f"mteb: {error}")
     scores: dict[str, dict[str, float]] = {}
     for task_name, task in mteb_tasks(suite, data):
+        inputs = json.dumps([__version__, *suite.tasks[task_name].identity(data)])
+        cache = mteb.ResultCache(cache_folder / hashlib.sha256(inputs.encode()).hexdigest()[:16])
         for name, encoder in encoders.items():
             log(f"mteb: {task_name}, {name}")
             with _without_progress_bars():

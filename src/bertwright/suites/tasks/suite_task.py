@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 
 from bertwright.core.config import Config
 from bertwright.core.errors import UserError
+from bertwright.core.files import content_hash
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.catalogue import find_task
 from bertwright.tasks.metrics.metrics import MetricSums
@@ -99,6 +100,10 @@ class SuiteTask(Config):
     @abstractmethod
     def prepare(self, data: Path) -> PreparedTask:
         """Read the examples; UserError for an invalid file."""
+
+    def identity(self, data: Path) -> list[Any]:
+        """Return plain data that identify the examples; UserError for a missing file."""
+        return [self.model_dump(mode="json"), content_hash(*self.files(data))]
 
 
 def require_data(data: Path, name: str) -> Path:
