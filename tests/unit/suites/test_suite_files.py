@@ -39,6 +39,13 @@ TABLE = {"file": "kinds.tsv", "good": "{context} {kind}", "bad": "{context} {oth
             {"tasks": {"a": {"kind": "pair-templates", "parts": {"b": {**TABLE, "bad": "{x"}}}}},
             "'{x' is no template",
         ),
+        *(
+            (
+                {"tasks": {"a": {"kind": "pair-templates", "parts": {"b": {**TABLE, "bad": bad}}}}},
+                f"{bad!r} formats a column",
+            )
+            for bad in ("{kind:d}", "{kind!r}", "{kind:{other}}")
+        ),
         (
             {"tasks": {"a": {**PROBE, "kind": "fine-tuning", "settings": {"epoch": 1}}}},
             "did you mean 'epochs'",

@@ -4,6 +4,7 @@ import gzip
 import json
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,9 @@ from bertwright.retrieval.wordnet import load_synsets
 from bertwright.suites.suite import EvaluationSuite
 from bertwright.suites.tasks import PreparedTask
 from bertwright.suites.tasks import probe as probes
-from bertwright.suites.tasks.pairs import PreparedPairs
+from bertwright.suites.tasks.pairs import FactsTask, PairTemplate, PreparedPairs
 from bertwright.suites.tasks.probe import fit_probe, probe_features
+from bertwright.suites.tasks.retrieval import TextRetrievalTask
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.zero_shot.minimal_pairs import MinimalPair, read_minimal_pairs
 
@@ -47,6 +49,29 @@ def test_pairs_of_every_format(suite: EvaluationSuite, data: Path) -> None:
         assert pair.good == f"The {number} river is {answers[number]}."
         wrong = pair.bad.removeprefix(f"The {number} river is ").removesuffix(".")
         assert wrong in {*answers.values()} - {answers[number]}
+
+
+def test_columns_of_templates_have_any_name(tmp_path: Path) -> None:
+    (tmp_path / "table.tsv").write_text("a.b\ta[0]\t0\nred\tgreen\tblue\n")
+    template = PairTemplate(file="table.tsv", good="{{{a.b}}} {a[0]}", bad="{0}")
+    assert template.pairs(tmp_path, "p") == [MinimalPair("{red} green", "blue", "p")]
+
+
+@pytest.mark.parametrize("value", [None, ["red"], True])
+def test_sentences_are_made_of_texts_and_numbers(tmp_path: Path, value: Any) -> None:
+    fact = {"masked_sentences": ["It is [MASK]."], "obj_label": "red", "relation": "r"}
+    rows = [fact, {**fact, "obj_label": 3}, {**fact, "obj_label": value}]
+    (tmp_path / "facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:2]))
+    assert [pair.bad for pair in FactsTask(file="facts.jsonl").read_pairs(tmp_path)] == [
+        "It is 3.",
+        "It is red.",
+    ]
+    (tmp_path / "facts.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    message = r"facts\.jsonl line 3: 'obj_label' is not a text"
+    with pytest.raises(UserError, match=message):
+        FactsTask(file="facts.jsonl").read_pairs(tmp_path)
+    with pytest.raises(UserError, match=message):
+        PairTemplate(file="facts.jsonl", good="{obj_label}", bad="{relation}").pairs(tmp_path, "p")
 
 
 def test_pairs_of_a_paradigm_are_resampled_together() -> None:
@@ -90,6 +115,16 @@ def test_retrieval_ranks_all_relevant_texts_among_the_set_number(
     assert [ranking[0] for ranking in search.predict(model)] == [
         search.retrieval.texts[index].id for index in best
     ]
+
+
+def test_texts_of_one_id_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "texts.jsonl").write_text(
+        '{"id": 1, "body": "a"}\n{"id": 2, "body": "b"}\n{"id": "1", "body": "c"}\n'
+    )
+    (tmp_path / "queries.jsonl").write_text('{"body": "a", "relevant": [1]}\n')
+    task = TextRetrievalTask(texts="texts.jsonl", queries="queries.jsonl", column="body")
+    with pytest.raises(UserError, match=r"texts\.jsonl: several texts have the id '1'"):
+        task.prepare(tmp_path)
 
 
 def test_probe_is_logistic_regression_on_vectors_of_both_texts(

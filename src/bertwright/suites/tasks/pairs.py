@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 from pydantic import Field, field_validator
 
-from bertwright.core.config import Settings
+from bertwright.core.config import Settings, quote
 from bertwright.core.errors import UserError
 from bertwright.models.text_model import TextModel
 from bertwright.suites.tasks.suite_task import (
@@ -149,19 +149,21 @@ class PairTemplate(Settings):
     @classmethod
     def _require_columns(cls, template: str) -> str:
         try:
-            names = _column_names(template)
+            fields = [field for field in Formatter().parse(template) if field[1] is not None]
         except ValueError as error:
             raise ValueError(f"{template!r} is no template: {error}") from None
-        if not names or "" in names:
+        if not fields or any(not name for _, name, _, _ in fields):
             raise ValueError(f"{template!r} names no column: write a column as {{column}}")
+        if any(spec or conversion for _, _, spec, conversion in fields):
+            raise ValueError(f"{template!r} formats a column: write it as {{column}}")
         return template
 
     def pairs(self, data: Path, paradigm: str) -> list[MinimalPair]:
         """Return a pair for each row."""
         columns = sorted({*_column_names(self.good), *_column_names(self.bad)})
         return [
-            MinimalPair(_fill(self.good, row), _fill(self.bad, row), paradigm)
-            for _, row in read_table(data / self.file, None, columns)
+            MinimalPair(_fill(self.good, row, location), _fill(self.bad, row, location), paradigm)
+            for location, row in read_table(data / self.file, None, columns)
         ]
 
 
@@ -204,8 +206,8 @@ class FactsTask(PairTask):
             sentence = sentences[0] if isinstance(sentences, list) and sentences else sentences
             if not isinstance(sentence, str) or MASK not in sentence:
                 raise UserError(f"{location}: masked_sentences holds no sentence with {MASK}")
-            facts = by_relation.setdefault(str(row["relation"]), [])
-            facts.append((sentence, str(row["obj_label"])))
+            relation, answer = (_text_in(row, name, location) for name in ("relation", "obj_label"))
+            by_relation.setdefault(relation, []).append((sentence, answer))
         pairs: list[MinimalPair] = []
         for relation, facts in by_relation.items():
             for sentence, answer in facts[: self.facts_per_relation]:
@@ -221,10 +223,21 @@ def _column_names(template: str) -> list[str]:
     return [name for _, name, _, _ in Formatter().parse(template) if name is not None]
 
 
-def _fill(template: str, row: Mapping[str, Any]) -> str:
+def _fill(template: str, row: Mapping[str, Any], location: str) -> str:
     """Return a sentence without double spaces, with the article that fits the next letter."""
-    values = {name: str(row[name]) for name in _column_names(template)}
-    sentence = " ".join(Formatter().vformat(template, (), values).split())
+    parts: list[str] = []
+    for text, name, _, _ in Formatter().parse(template):
+        # A column may be called a.b or 0, which str.format would read as an attribute or a number.
+        parts += [text, "" if name is None else _text_in(row, name, location)]
     return _ARTICLE_CHOICE.sub(
-        lambda match: "an " if match[1].lower() in "aeiou" else "a ", sentence
+        lambda match: "an " if match[1].lower() in "aeiou" else "a ",
+        " ".join("".join(parts).split()),
     )
+
+
+def _text_in(row: Mapping[str, Any], column: str, location: str) -> str:
+    """Return the text or number in a column; UserError for anything else."""
+    value = row[column]
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise UserError(f"{location}: {column!r} is not a text: {quote(value)}")
+    return str(value)

@@ -1,6 +1,7 @@
 """Retrieval: the relevant texts for each query, ranked by the vectors of a model, untrained."""
 
 from abc import abstractmethod
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,8 +122,9 @@ class TextRetrievalTask(RetrievalSuiteTask):
     """Your own texts and queries.
 
     Attributes:
-        texts: file of texts with a column ``id``; ``column`` holds the text.
-        queries: table with the columns ``text`` and ``relevant``, a list of ids.
+        texts: file of texts with a column ``id``.
+        queries: table with a column ``relevant``, a list of ids.
+        column: column with the text, in both files.
     """
 
     kind: Literal["retrieval"] = "retrieval"
@@ -137,6 +139,9 @@ class TextRetrievalTask(RetrievalSuiteTask):
         texts_file, queries_file = self.files(data)
         sources = find_sources([texts_file], self.column)
         texts = [*read_identified_texts(sources, ReadCounts())]
+        numbers = Counter(text.id for text in texts)
+        if repeated := next((name for name, number in numbers.items() if number > 1), None):
+            raise UserError(f"{texts_file}: several texts have the id {repeated!r}: make it unique")
         queries = [*read_judged_queries(queries_file, self.column, None)]
         return RetrievalTask(self.title, texts, queries)
 
