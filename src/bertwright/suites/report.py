@@ -52,7 +52,7 @@ def evaluate_suite(
     Errors: UserError for a model that cannot be evaluated; MissingExtra for ``with_mteb`` without
     mteb.
     """
-    require_evaluable(models)
+    require_evaluable(models, word_vectors)
     if with_mteb:
         require_library("mteb", "mteb")
     for name in (REPORT_FILE, PAGE_FILE):

@@ -75,14 +75,16 @@ class TaskOutcome:
     outcomes: Mapping[str, SystemOutcome] = field(default_factory=dict[str, SystemOutcome])
 
 
-def require_evaluable(models: Mapping[str, TextModel]) -> None:
+def require_evaluable(models: Mapping[str, TextModel], word_vectors: TextModel | None) -> None:
     """Raise UserError for a model with the name of a baseline, and for an ONNX folder.
 
     The model of an ONNX folder has no weights by which its predictions could be kept.
     """
-    for name, model in models.items():
-        if name in (WORD_VECTORS, WORDS_ALONE):
+    for name in (WORD_VECTORS, WORDS_ALONE):
+        if name in models:
             raise UserError(f"a baseline is called {name!r}: rename the folder of the model")
+    baselines = {} if word_vectors is None else {WORD_VECTORS: word_vectors}
+    for name, model in {**models, **baselines}.items():
         if next(model.model.parameters(), None) is None:
             raise UserError(f"{name} is a graph: name the folder that it was exported from")
 

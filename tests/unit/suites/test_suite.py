@@ -157,6 +157,8 @@ def test_graphs_are_refused(suite, data, tmp_path) -> None:
             module.register_parameter(name, None)
     with pytest.raises(UserError, match="exported from"):
         evaluate_suite(suite.select(["grammar"]), data, {"graph": graph}, tmp_path)
+    with pytest.raises(UserError, match="word vectors is a graph"):
+        evaluate_suite(suite.select(["grammar"]), data, {}, tmp_path, word_vectors=graph)
 
 
 def test_page_is_self_contained(report, output) -> None:
