@@ -157,11 +157,15 @@ def is_stated(context: typer.Context, name: str) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
+RUN_AGAIN = "run the same command to continue"
+"""Consequence of an interruption where finished parts are kept."""
+
+
 @contextmanager
-def exit_on_interrupt() -> Generator[None]:
-    """Exit with the code of the signal if training is interrupted."""
+def exit_on_interrupt(consequence: str = "nothing was written") -> Generator[None]:
+    """Exit with the code of the signal if training is interrupted; log the ``consequence``."""
     try:
         yield
     except TrainingInterrupted as interrupted:
-        log(f"bertwright: {interrupted}; nothing was written")
+        log(f"bertwright: {interrupted.reason}; {consequence}")
         raise typer.Exit(interrupted.exit_code) from None

@@ -49,7 +49,8 @@ class TokenizerError(UserError):
 class TrainingInterrupted(Exception):
     """A training run stopped by a signal, after a complete step.
 
-    ``exit_code`` is 130 (SIGINT) or 143 (SIGTERM).
+    ``exit_code`` is 130 (SIGINT) or 143 (SIGTERM). ``reason`` is the message without the advice to
+    add ``--resume``, for commands that have no such option.
     """
 
     def __init__(self, signal_number: int, step: int, checkpoint: Path | None) -> None:
@@ -59,7 +60,8 @@ class TrainingInterrupted(Exception):
             else ""
         )
         name = signal.Signals(signal_number).name
-        super().__init__(f"stopped by {name} after step {step}{resume}")
+        self.reason = f"stopped by {name} after step {step}"
+        super().__init__(f"{self.reason}{resume}")
         self.exit_code = 128 + signal_number
         self._arguments = (signal_number, step, checkpoint)
 

@@ -1,5 +1,6 @@
 """The command line starts at once, and a mistake is one sentence and exit code 2."""
 
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from typer.testing import CliRunner
 
 from bertwright import __version__
 from bertwright.cli import app as application
-from bertwright.core.errors import MissingExtra, UserError
+from bertwright.core.errors import MissingExtra, TrainingInterrupted, UserError
 
 # Slow imports. Without them the package starts in 0.1 s and help in 0.3 s; which modules are loaded
 # can be asserted on a busy machine, seconds cannot.
@@ -183,3 +184,28 @@ def test_outputs_are_checked_before_anything_is_read(words: str, tmp_path: Path)
     )
     assert isinstance(result.exception, UserError)
     assert str(result.exception).startswith(f"{output} cannot be created")
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        ("bertwright.studies.run.run_study", "study run dropout -o OUTPUT"),
+        ("bertwright.studies.run.run_study", "compare bert-tiny gpt-tiny --data x -o OUTPUT"),
+        (
+            "bertwright.suites.report.evaluate_suite",
+            "evaluate a --suite --data OUTPUT -o OUTPUT/x",
+        ),
+    ],
+)
+def test_a_command_that_continues_by_itself_names_no_option(
+    function: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise TrainingInterrupted(signal.SIGTERM, 3, tmp_path / "step-00000003")
+
+    monkeypatch.setattr(function, stop)
+    monkeypatch.setattr("bertwright.interop.loading.load", lambda *_: None)
+    result = CliRunner().invoke(application.app, words.replace("OUTPUT", str(tmp_path)).split())
+    assert result.exit_code == 143
+    message = "stopped by SIGTERM after step 3; run the same command to continue"
+    assert message in result.stderr

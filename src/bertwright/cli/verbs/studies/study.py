@@ -5,9 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from bertwright.cli.options import ComputingCommand, DocumentedCommand, PluginOption
+from bertwright.cli.options import (
+    RUN_AGAIN,
+    ComputingCommand,
+    DocumentedCommand,
+    PluginOption,
+    exit_on_interrupt,
+)
 from bertwright.cli.output import JsonOption, check_output_folder, log, print_result
-from bertwright.core.errors import TrainingInterrupted, UserError
+from bertwright.core.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -217,22 +223,20 @@ def _run_study(
     """Run a study."""
     from bertwright.studies.run import run_study
 
-    try:
-        return run_study(
-            study,
-            output,
-            data=data,
-            max_seeds=max_seeds,
-            num_processes=processes,
-            backend=backend,
-            log=log,
-        )
-    except TrainingInterrupted as interrupted:
-        log(f"bertwright: {interrupted}; run the same command to continue")
-        raise typer.Exit(interrupted.exit_code) from None
-    except KeyboardInterrupt:
-        log("bertwright: stopped; run the same command to continue")
-        raise typer.Exit(130) from None
+    with exit_on_interrupt(RUN_AGAIN):
+        try:
+            return run_study(
+                study,
+                output,
+                data=data,
+                max_seeds=max_seeds,
+                num_processes=processes,
+                backend=backend,
+                log=log,
+            )
+        except KeyboardInterrupt:
+            log(f"bertwright: stopped; {RUN_AGAIN}")
+            raise typer.Exit(130) from None
 
 
 def _write_report(

@@ -8,6 +8,7 @@ import typer
 
 from bertwright.cli.generation_options import GenerationOptions
 from bertwright.cli.options import (
+    RUN_AGAIN,
     EnsembleOption,
     PluginOption,
     exit_on_interrupt,
@@ -109,7 +110,7 @@ def evaluate(
         if output is None:
             raise UserError("--suite writes a report: name its folder with -o")
         names = None if tasks is None else [name.strip() for name in tasks.split(",")]
-        with exit_on_interrupt():
+        with exit_on_interrupt(RUN_AGAIN):
             report = _evaluate_suite(
                 models, data, suite_file, names, word_vectors, output, with_mteb
             )
