@@ -25,6 +25,9 @@ from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
 
 SECONDS_PER_UNIT = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
+MAX_BUDGET_SECONDS = 1000 * 365 * SECONDS_PER_UNIT["d"]
+"""A thousand years."""
+
 UNKNOWN_TOTAL_STEPS = 10**6
 """Total steps of the first plan under a time budget, large so that the fraction stays near 0."""
 
@@ -32,9 +35,22 @@ UNKNOWN_TOTAL_STEPS = 10**6
 def parse_duration(budget: str) -> float:
     """Parse a duration such as ``90s``, ``20m`` or ``1.5h`` into seconds."""
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([smhd])\s*", budget)
-    if match is None or float(match[1]) == 0:
-        raise UserError(f"--budget {budget}: write a time such as 90s, 20m or 1.5h")
-    return float(match[1]) * SECONDS_PER_UNIT[match[2]]
+    seconds = 0.0 if match is None else float(match[1]) * SECONDS_PER_UNIT[match[2]]
+    if not 0 < seconds <= MAX_BUDGET_SECONDS:
+        raise UserError(f"--budget {budget:.40}: write a time such as 90s, 20m or 1.5h")
+    return seconds
+
+
+def budget_in_seconds(budget: str | float | None) -> float | None:
+    """Return a time budget in seconds, given as a number of them or as text; None for none.
+
+    Errors: UserError for a time that is not positive, or longer than a thousand years.
+    """
+    if budget is None or isinstance(budget, str):
+        return None if budget is None else parse_duration(budget)
+    if not 0 < budget <= MAX_BUDGET_SECONDS:
+        raise UserError(f"budget={budget}: give a positive number of seconds, or a time like '20m'")
+    return budget
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Training clocks by steps and by time."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from bertwright.training.clock import (
     DecisionLog,
     Progress,
     TrainingClock,
+    budget_in_seconds,
     evenly_spaced,
     every_n_steps,
     parse_duration,
@@ -164,7 +166,17 @@ def test_durations_are_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["20", "m", "-3s", "1h30m", "0s", ""])
+@pytest.mark.parametrize("text", ["20", "m", "-3s", "1h30m", "0s", "", "9" * 400 + "h"])
 def test_invalid_durations_are_rejected(text: str) -> None:
     with pytest.raises(UserError, match=r"90s, 20m or 1\.5h"):
         parse_duration(text)
+
+
+def test_budgets_are_text_or_seconds() -> None:
+    assert [budget_in_seconds(b) for b in ("20m", 7, 0.5, None)] == [1200, 7, 0.5, None]
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf, 1e12])
+def test_invalid_numbers_of_seconds_are_rejected(seconds: float) -> None:
+    with pytest.raises(UserError, match="give a positive number of seconds"):
+        budget_in_seconds(seconds)

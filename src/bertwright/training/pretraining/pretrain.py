@@ -18,7 +18,7 @@ from bertwright.modules.attention.positions import LearnedPositionsConfig
 from bertwright.recipes import Recipe
 from bertwright.runtime.process import configure_process
 from bertwright.training.checkpoint_model import load_model_or_checkpoint
-from bertwright.training.clock import parse_duration
+from bertwright.training.clock import budget_in_seconds
 from bertwright.training.distillation_loss import PretrainingDistillation
 from bertwright.training.pretraining.run import (
     PretrainingResult,
@@ -81,7 +81,7 @@ def pretrain(
     run_recipe = fit_recipe_to_data(run_recipe, dataset, distillation is not None)
     if distillation is not None:
         run_recipe = distillation.fit_student(run_recipe)
-    seconds = parse_duration(budget) if isinstance(budget, str) else budget
+    seconds = budget_in_seconds(budget)
     if is_resumed:
         folder.require_same_recipe(run_recipe)
         if source is not None and source.resolve() != folder.start_from:
