@@ -19,9 +19,12 @@ class ServingSettings:
         max_body_bytes: maximum size of a request body.
         max_requests: maximum number of concurrent requests.
         max_queue_tokens: maximum number of waiting tokens per model; further requests are rejected.
-        max_batch_delay_ms: how long an idle model waits for more texts to share a batch.
+        max_batch_delay_ms: how long an idle model waits for more texts to share a batch; less than
+            the time to answer, or no request would be answered.
         request_timeout_seconds: time to receive a request, and again to answer it.
         api_keys: accepted keys; empty for no authentication.
+
+    Errors: UserError for a delay that is too long.
     """
 
     max_texts: int = 512
@@ -32,6 +35,15 @@ class ServingSettings:
     max_batch_delay_ms: float = 2.0
     request_timeout_seconds: float = 30.0
     api_keys: frozenset[str] = field(default=frozenset(), repr=False)
+
+    def __post_init__(self) -> None:
+        """Check that a batch begins before its requests time out."""
+        timeout_ms = 1000 * self.request_timeout_seconds
+        if not self.max_batch_delay_ms < timeout_ms:
+            raise UserError(
+                f"a model would wait {self.max_batch_delay_ms:g} ms for more texts, but requests "
+                f"time out after {timeout_ms:g} ms: lower --deadline-ms, or raise --timeout"
+            )
 
 
 API_KEY_VARIABLE = "BERTWRIGHT_API_KEY"

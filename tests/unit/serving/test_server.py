@@ -264,6 +264,8 @@ def test_a_second_signal_exits_immediately(busy: bool, number: signal.Signals) -
         (("{folder}", "--port", "{taken}"), "choose another"),
         (("{folder}", "--api-key-file", "{folder}"), "is a folder: name a file"),
         (("{folder}", "--api-key-file", "{weak}"), "key 1 must have at least 16"),
+        (("{folder}", "--deadline-ms", "inf"), "wait inf ms for more texts"),
+        (("{folder}", "--deadline-ms", "900", "--timeout", "0.9"), "time out after 900 ms"),
     ],
 )
 def test_invalid_options_are_reported(
