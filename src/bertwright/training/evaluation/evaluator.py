@@ -21,6 +21,7 @@ from bertwright.training.evaluation.held_out import (
 )
 from bertwright.training.evaluation.next_item import MAX_USERS_DURING_TRAINING
 from bertwright.training.loop import EvaluationResult
+from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
 
 PLATEAU_NATS = 0.05
 """A masked loss is on the plateau if it is less than this below the unigram entropy."""
@@ -45,6 +46,7 @@ class HeldOutEvaluator:
     """Evaluates the objectives of the current phase.
 
     A data set with too little held-out text for one sequence is not evaluated; this is logged once.
+    All processes of ``process_group`` evaluate at the same steps, and the same text.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class HeldOutEvaluator:
         model: Model,
         clock: TrainingClock,
         log: Callable[[str], None],
+        process_group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
         self.warnings: list[str] = []
         self._recipe = recipe
@@ -61,6 +64,7 @@ class HeldOutEvaluator:
         self._model = model
         self._clock = clock
         self._log = log
+        self._process_group = process_group
         self._evaluations: dict[int, HeldOutEvaluation | None] = {}
         self._last_phase = len(recipe.phases) - 1
         self._evaluation_seconds = 0.0
@@ -71,10 +75,12 @@ class HeldOutEvaluator:
         """Return True nine times in a run, less often if evaluations exceed their budget."""
         if not evenly_spaced(9)(before, after):
             return False
+        if self._clock.budget_seconds is None:
+            return True
         seconds = self._clock.elapsed_seconds() - self._evaluated_at
-        return (
-            self._clock.budget_seconds is None
-            or self._evaluation_seconds < MAX_BUDGET_FRACTION * seconds
+        # The clocks of processes differ, but those of a sharded model compute it together.
+        return self._process_group.broadcast(
+            self._evaluation_seconds < MAX_BUDGET_FRACTION * seconds
         )
 
     def __call__(self, progress: Progress) -> EvaluationResult:
@@ -95,7 +101,7 @@ class HeldOutEvaluator:
             self._data,
             max_users=MAX_USERS_DURING_TRAINING,
         )
-        self._evaluation_seconds = time.monotonic() - start
+        self._evaluation_seconds = self._process_group.broadcast(time.monotonic() - start)
         self._evaluated_at = self._clock.elapsed_seconds()
         self._clock.reserved_seconds = SAVING_SECONDS + self._size_at_end()[1]
         if progress.fraction >= WARN_AFTER_FRACTION:

@@ -133,7 +133,9 @@ class PretrainingRun:
         self.parameters = self._make_parameters()
         decay = recipe.ema_decay
         self.ema = None if decay is None else ExponentialMovingAverage(self.parameters, decay)
-        self.evaluator = HeldOutEvaluator(recipe, data, self.model, self.clock, self._log)
+        self.evaluator = HeldOutEvaluator(
+            recipe, data, self.model, self.clock, self._log, process_group
+        )
 
     def _make_parameters(self) -> MasterParameters:
         """Return the parameters to train, with the model on its device or sharded over several."""
