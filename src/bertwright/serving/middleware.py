@@ -24,8 +24,8 @@ LOGGER = logging.getLogger("bertwright.serving")
 PUBLIC_PATHS = frozenset({"/health", "/openapi.json", *PAGE_FILES})
 """Paths that can be read without a key; they reveal nothing about the models."""
 
-SAFE_METHODS = frozenset({"GET", "HEAD"})
-"""Methods that need no key on public paths; other methods may reach an endpoint."""
+SAFE_METHODS = frozenset({"GET"})
+"""Methods that need no key on public paths, HEAD as GET; other methods may reach an endpoint."""
 
 MONITORING_PATHS = frozenset({"/health", "/metrics"})
 """Paths exempt from the limit on active requests."""
@@ -81,6 +81,9 @@ class ServingMiddleware:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            # The server sends no body for HEAD, whatever the application returns.
+            scope = {**scope, "method": "GET"}
         start = time.perf_counter()
         body = RequestBody(scope, receive, self._settings)
         sender = ResponseSender(send, self._settings.request_timeout_seconds)

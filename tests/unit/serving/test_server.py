@@ -1,5 +1,6 @@
 """A server started from the command line, with common clients."""
 
+import http.client
 import json
 import os
 import re
@@ -177,6 +178,23 @@ def test_responses_contain_no_paths(server: ServerProcess, folder: Path) -> None
         assert str(folder.parent) not in text
         assert "Traceback" not in text
         assert "site-packages" not in text
+
+
+@pytest.mark.parametrize(("path", "status"), [("/health", 200), ("/", 200), ("/embed", 401)])
+def test_a_head_request_has_the_headers_of_get(
+    server: ServerProcess, path: str, status: int
+) -> None:
+    connection = http.client.HTTPConnection(server.address.removeprefix("http://"), timeout=30)
+    answers: list[tuple[int, dict[str, str], bytes]] = []
+    for method in ("HEAD", "GET", "HEAD"):
+        connection.request(method, path)
+        answer = connection.getresponse()
+        headers = {name: value for name, value in answer.getheaders() if name != "date"}
+        answers.append((answer.status, headers, answer.read()))
+    connection.close()
+    assert [answer[:2] for answer in answers] == [answers[1][:2]] * 3
+    assert answers[0][0] == status
+    assert [bool(body) for *_, body in answers] == [False, True, False]
 
 
 def test_garbage_and_dropped_connections_are_harmless(server: ServerProcess) -> None:
