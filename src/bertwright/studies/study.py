@@ -153,6 +153,8 @@ class Expectation(Settings):
     def _check_side(self) -> Self:
         if (self.below is None) == (self.above is None):
             raise ValueError("needs either below or above")
+        if self.other_measure is not None and not isinstance(self.baseline, str):
+            raise ValueError("other_measure is that of another arm, not of a number: leave it out")
         if self.baseline == self.arm and self.other_measure in (None, self.measure):
             raise ValueError(f"{self.measure} of {self.arm} is compared with itself")
         return self
@@ -169,6 +171,11 @@ class Expectation(Settings):
         measure = f" in {self.other_measure}" if self.other_measure else ""
         margin = f" by {self.margin:g}" if self.margin else ""
         return f"{self.measure}: {self.arm} {side} {self.baseline}{measure}{margin}"
+
+    @property
+    def metric_pair(self) -> tuple[str, str]:
+        """The metric of the arm, and that of what it is compared with."""
+        return self.measure, self.other_measure or self.measure
 
     @property
     def metric_names(self) -> tuple[str, ...]:
@@ -245,6 +252,8 @@ class Study(Settings):
             arms = (expectation.arm, expectation.baseline)
             self._require_arms("expected", [arm for arm in arms if isinstance(arm, str)])
             self._require_measures("expected", expectation.metric_names)
+            for arm, metric in zip(arms, expectation.metric_pair, strict=True):
+                self._require_measured(arm, metric)
         self._require_measures("shown", self.shown)
         for arm in self.arms.values():
             self._require_arms("start_from", [arm.start_from] if arm.start_from else [])
@@ -254,6 +263,14 @@ class Study(Settings):
         for arm in arms:
             if arm not in self.arms:
                 raise ValueError(f"{key}: no arm {arm!r}{did_you_mean(arm, self.arms)}")
+
+    def _require_measured(self, arm: str | float, metric: str) -> None:
+        name = metric.partition(".")[0]
+        measured = self.measures[name].arms
+        if measured is not None and isinstance(arm, str) and arm not in measured:
+            raise ValueError(
+                f"expected: {metric} of {arm}: measures.{name}.arms leaves {arm} out: add it"
+            )
 
     def _require_measures(self, key: str, metrics: Iterable[str]) -> None:
         for name in metrics:

@@ -96,6 +96,19 @@ def test_fractions_of_phases_need_not_sum_to_one() -> None:
             "arms: {a: {recipe: bert-tiny, changes: {seed: 3}}, b: {recipe: gpt-tiny}}",
             "arms.a.changes: the study sets seed",
         ),
+        (
+            "measures: {m: {kind: cost, arms: [a]}}\nexpected: [{measure: m.x, arm: a, below: b}]",
+            "expected: m.x of b: measures.m.arms leaves b out",
+        ),
+        (
+            "measures: {m: {kind: cost}, n: {kind: cost, arms: [a]}}\n"
+            "expected: [{measure: m.x, arm: a, below: b, other_measure: n.y}]",
+            "expected: n.y of b: measures.n.arms leaves b out",
+        ),
+        (
+            "expected: [{measure: held-out.x, arm: a, above: 0.5, other_measure: held-out.y}]",
+            "other_measure is that of another arm, not of a number",
+        ),
         ("bounds: {m.x: [1.0, 0.5]}", "bounds: m.x: the score of guessing, 1, must be below"),
         (
             "measures: {m: {kind: fine-tuning, task: names, examples: -5}}",
