@@ -175,7 +175,8 @@ class MultiTaskModel(nn.Module):
 
     def penalty(self) -> Tensor:
         """Return the penalty (), the sum over the heads and the reparametrisation."""
-        penalties = [self.head_of(index).penalty() for index in range(len(self.heads))]
+        heads = [self.head_of(index) for index in range(len(self.heads))]
+        penalties = [head.penalty() for head in heads if head.config.mix_l2 > 0]
         if self.parametrisation is not None and self.parametrisation.has_penalty:
             penalties.append(self.parametrisation.penalty())
         return torch.stack(penalties).sum()

@@ -237,9 +237,9 @@ class TaskHead(nn.Module):
         return self.trunk(x, is_first, is_second, dropout_rng).float()
 
     def penalty(self) -> Tensor:
-        """Return the penalty () of the mixing weights, which is added to the loss."""
-        weights = self.mix.weights if isinstance(self.mix, LayerMix) else torch.zeros(())
-        return self.config.mix_l2 * weights.float().square().sum()
+        """Return the penalty () of the learned mixing weights, which is added to the loss."""
+        assert isinstance(self.mix, LayerMix), "only a learned mix has weights"
+        return self.config.mix_l2 * self.mix.weights.float().square().sum()
 
     def pool(self, hidden_states: Tensor, document_ids: Tensor | None) -> Tensor:
         """Pool hidden states into (M, W'), without using any parameters."""

@@ -11,7 +11,7 @@ from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fine_tuned_model import load_fine_tuned_model
 from bertwright.tasks.finetuning.finetune import finetune_tasks
 from bertwright.tasks.formats.tables import Columns
-from small_tasks import classes, numbers, options, tagged
+from small_tasks import classes, numbers, options, pairs, tagged
 
 SETTINGS = {
     "learning_rate": 3e-3,
@@ -62,3 +62,20 @@ def test_multiple_choice_and_classification_train_together(pretrained) -> None:
     several = [SEVERAL[0], TaskData(find_task("codah"), train=options(), dev=options())]
     result = finetune_tasks(pretrained(), several, epochs=2, task_sampling_power=0.5, **SETTINGS)
     assert set(result.best.report.scores) == {"ages", "codah"}
+
+
+def test_only_learned_mixes_are_penalised(pretrained) -> None:
+    tasks = [
+        TaskData(table_task("ages", Columns()), train=classes(), dev=classes()),
+        TaskData(table_task("pairs", Columns(pair="pair")), train=pairs(), dev=pairs()),
+    ]
+    mixed = {"kind": "plain", "layers": "all"}
+    result = finetune_tasks(
+        pretrained(), tasks, epochs=1, **SETTINGS,
+        head={**mixed, "mix": "sum"}, pair_head={**mixed, "mix": "learned", "mix_l2": 0.5},
+    )  # fmt: skip
+    model = result.run.model
+    weights = dict(model.head_of(1).named_parameters())["mix.weights"].detach()
+    penalty = float(model.penalty().detach())
+    assert penalty == pytest.approx(0.5 * float(weights.square().sum()))
+    assert penalty > 0
