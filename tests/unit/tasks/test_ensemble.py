@@ -124,3 +124,26 @@ def test_a_model_twice_predicts_what_it_predicts_alone(pretrained, name: str) ->
     else:
         assert [p.value for p in twice] == pytest.approx([p.value for p in alone], rel=1e-5)
     assert len({str(p.value) for p in alone}) > 1
+
+
+def test_windows_are_averaged_before_a_temperature_decides(pretrained, monkeypatch) -> None:
+    # One certain window outweighs two others, unless a low temperature makes all of them certain.
+    windows = [[[1.0, 0.0]], [[1.0, 0.0]], [[0.0, 10.0]]]
+    task = Task("t", ClassificationOutput(stride=5))
+    trained = finetune(
+        pretrained("bert"), task, train=classes(), dev=classes(), epochs=0, max_length=8
+    ).model
+    model = FineTunedModel(trained.task_model, trained.tokenizer, trained.task, 8, None, 0.25)
+
+    def head_outputs(sequences: list[Any]) -> list[Any]:
+        assert len(sequences) == 3
+        return [np.array(window, np.float32) for window in windows]
+
+    monkeypatch.setattr(model, "head_outputs", head_outputs)
+    text = " ".join(["red"] * 14)
+    (alone,) = model.predict([text])
+    for ensemble in (Ensemble([model]), Ensemble([model, model])):
+        (mean,) = ensemble.predict([text])
+        assert mean.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
+        assert mean.value == alone.value == "old"
+    assert mean.probabilities["old"] < 0.5

@@ -157,6 +157,11 @@ class ClassificationOutput(WeightedOutput):
     }
     default_metrics: ClassVar[tuple[str, ...]] = ("accuracy", "macro-f1")
 
+    @property
+    def decides_before_calibration(self) -> bool:
+        """True for a mean over windows, in which a temperature weights certain windows less."""
+        return self.stride is not None and self.window_pooling == "mean"
+
     def reference(self, example: Example) -> str | None:
         return None if example.label is None else parse_class(location_of(example), example.label)
 
@@ -222,7 +227,6 @@ class MultiLabelOutput(WeightedOutput):
     activation: ClassVar[Activation | None] = "sigmoid"
     decoder_type: ClassVar[type[OutputDecoder]] = MultiLabelDecoder
     label_kind: ClassVar[LabelKind] = "labels"
-    decides_before_calibration: ClassVar[bool] = True
     min_labels: ClassVar[int] = 1
     metrics: ClassVar[Mapping[str, MetricFunction]] = {
         "micro-f1": label_metric(metrics.micro_f1, "labels"),
@@ -230,6 +234,10 @@ class MultiLabelOutput(WeightedOutput):
         "exact": metrics.SUBSET_ACCURACY,
     }
     default_metrics: ClassVar[tuple[str, ...]] = ("micro-f1", "macro-f1", "exact")
+
+    @property
+    def decides_before_calibration(self) -> bool:
+        return True
 
     def reference(self, example: Example) -> tuple[str, ...] | None:
         return None if example.label is None else label_names(location_of(example), example.label)

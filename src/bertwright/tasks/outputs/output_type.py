@@ -55,8 +55,6 @@ class OutputType(Config):
     activation: ClassVar[Activation | None] = None
     """How the outputs of one sequence or token become probabilities; None if they do not, or only
     with those of other sequences or tokens."""
-    decides_before_calibration: ClassVar[bool] = False
-    """Whether predictions depend on probabilities before temperature scaling."""
     has_prediction_sets: ClassVar[bool] = False
     """Whether it decides between classes or predicts a number, so that sets have a coverage."""
     is_grouped: ClassVar[bool] = False
@@ -74,6 +72,14 @@ class OutputType(Config):
     @property
     def can_use_stride(self) -> bool:
         """True if long texts could be split into windows, but ``stride`` is not set."""
+        return False
+
+    @property
+    def decides_before_calibration(self) -> bool:
+        """True if a temperature could change which probability is the highest or is enough.
+
+        Predictions then depend on probabilities before temperature scaling.
+        """
         return False
 
     @property
