@@ -91,9 +91,14 @@ class Task:
                     locations.setdefault(label, location_of(example))
         return locations
 
-    def score(self, examples: Examples, predictions: Sequence[Prediction]) -> dict[str, float]:
-        """Compute every metric of the task, the main one first."""
-        return self.output_type.score(self.metrics, examples, predictions)
+    def score(
+        self,
+        examples: Examples,
+        predictions: Sequence[Prediction],
+        parts: Sequence[slice] | None = None,
+    ) -> dict[str, float]:
+        """Compute every metric of the task, the main one first; see :meth:`OutputType.score`."""
+        return self.output_type.score(self.metrics, examples, predictions, parts)
 
     def labels_of(self, examples: Examples) -> set[str]:
         """Return the set of classes or tags of examples."""

@@ -194,6 +194,16 @@ def test_cross_validation_reports_an_interval(pretrained) -> None:
         cross_validate(pretrained(), DATA, 3)
 
 
+def test_the_folds_of_retrieval_are_ranked_apart(pretrained) -> None:
+    # The TF-IDF vectors of folds have different words.
+    examples = [Example(f"text {n}", f"words {n} about {n % 5}") for n in range(12)]
+    data, settings = TaskData(find_task("retrieval"), train=examples), {**SETTINGS, "epochs": 1}
+    result = cross_validate(pretrained(), data, 3, settings=settings).as_dict()
+    low, high = result["intervals"]["ndcg@10"]
+    assert low <= result["mean"] <= high  # folds of equal size
+    assert all("ndcg@10" in line for line in result["baselines"])
+
+
 def test_a_curve_has_both_encoders_at_every_size(pretrained, tmp_path: Path) -> None:
     settings = {**SETTINGS, "epochs": 1, "seeds": 2}
     curve = compute_learning_curve(pretrained(), DATA, [16, None], settings=settings)

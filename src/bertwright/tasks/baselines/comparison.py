@@ -69,13 +69,19 @@ def compare_predictions(
     predictions: Sequence[Prediction],
     baseline_predictions: Mapping[str, Sequence[Prediction]],
     num_training_examples: Mapping[str, int],
+    parts: Sequence[slice] | None = None,
 ) -> BaselineComparison:
-    """Compare the predictions of a model with its baselines' predictions, by name."""
-    scores, metric = task.score(examples, predictions), task.metrics[0]
-    baseline_scores = {n: task.score(examples, v) for n, v in baseline_predictions.items()}
+    """Compare the predictions of a model with its baselines' predictions, by name.
+
+    ``parts`` are the examples that were predicted by different models, such as those of folds.
+    """
+    scores, metric = task.score(examples, predictions, parts), task.metrics[0]
+    baseline_scores = {n: task.score(examples, v, parts) for n, v in baseline_predictions.items()}
     lines: list[dict[str, Any]] = []
     for name, by_metric in baseline_scores.items():
-        intervals = bootstrap_intervals(task, examples, baseline_predictions[name], by_metric)
+        intervals = bootstrap_intervals(
+            task, examples, baseline_predictions[name], by_metric, parts
+        )
         line: dict[str, Any] = {"baseline": name, "training_examples": num_training_examples[name]}
         for key, score in by_metric.items():
             line |= {key: score, f"{key}_interval": intervals[key]}
@@ -83,7 +89,9 @@ def compare_predictions(
     verdict = None
     if baseline_scores:
         best = max(baseline_scores, key=lambda name: baseline_scores[name][metric])
-        difference = paired_difference(task, examples, predictions, baseline_predictions[best])
+        difference = paired_difference(
+            task, examples, predictions, baseline_predictions[best], parts
+        )
         verdict = _verdict(
             f"task {task.name}: the model ({metric} {scores[metric]:.4g})",
             f"the baseline {best!r} ({baseline_scores[best][metric]:.4g})",
@@ -91,7 +99,7 @@ def compare_predictions(
             is_better=scores[metric] > baseline_scores[best][metric],
             difference=difference,
         )
-    intervals = bootstrap_intervals(task, examples, predictions, scores)
+    intervals = bootstrap_intervals(task, examples, predictions, scores, parts)
     return BaselineComparison(len(examples), intervals, lines, verdict)
 
 

@@ -22,31 +22,40 @@ MAX_UNITS, MAX_NUMBERS = 5000, 500_000
 
 
 def bootstrap_intervals(
-    task: Task, examples: Examples, predictions: Sequence[Prediction], scores: Mapping[str, float]
+    task: Task,
+    examples: Examples,
+    predictions: Sequence[Prediction],
+    scores: Mapping[str, float],
+    parts: Sequence[slice] | None = None,
 ) -> dict[str, list[float] | None]:
     """Return the 95 % bootstrap interval of each score.
 
     The interval is None for a single example, and for a custom metric that is not a mean over
-    examples.
+    examples. ``parts`` are the examples that were predicted by different models.
     """
     intervals: dict[str, list[float] | None] = {}
     for name, score in scores.items():
-        sums = task.output_type.metric_sums(name, examples, predictions)
+        sums = task.output_type.metric_sums(name, examples, predictions, parts)
         is_known = abs(float(sums.statistic(sums.values.sum(0))) - score) < TOLERANCE
         intervals[name] = finite_bounds(score_interval(sums)) if is_known else None
     return intervals
 
 
 def paired_difference(
-    task: Task, examples: Examples, first: Sequence[Prediction], second: Sequence[Prediction]
+    task: Task,
+    examples: Examples,
+    first: Sequence[Prediction],
+    second: Sequence[Prediction],
+    parts: Sequence[slice] | None = None,
 ) -> ConfidenceInterval:
     """Return how much the first predictions score above the second, by the main metric.
 
-    The interval is over examples, paired between the two.
+    The interval is over examples, paired between the two. ``parts`` are the examples that were
+    predicted by different models.
     """
-    metric = task.metrics[0]
+    metric, output_type = task.metrics[0], task.output_type
     return score_difference(
-        *(task.output_type.metric_sums(metric, examples, values) for values in (first, second))
+        *(output_type.metric_sums(metric, examples, values, parts) for values in (first, second))
     )
 
 

@@ -135,23 +135,38 @@ class OutputType(Config):
         return self.metrics[name]
 
     def score(
-        self, metrics: Sequence[str], examples: Sequence[Any], predictions: Sequence[Prediction]
+        self,
+        metrics: Sequence[str],
+        examples: Sequence[Any],
+        predictions: Sequence[Prediction],
+        parts: Sequence[slice] | None = None,
     ) -> dict[str, float]:
-        """Compute metrics over examples with known references."""
+        """Compute metrics over examples with known references.
+
+        ``parts`` are the examples that were predicted by different models, such as those of folds:
+        each model ranks its part alone.
+        """
 
         @cache
         def inputs(for_ranking: bool) -> tuple[Sequence[Any], Sequence[Any]]:
-            return self.metric_inputs(examples, predictions, for_ranking)
+            return self._inputs_of_parts(examples, predictions, for_ranking, parts)
 
         functions = {name: self.metric(name) for name in metrics}
         return {name: f(*inputs(is_ranking_metric(f))) for name, f in functions.items()}
 
     def metric_sums(
-        self, name: str, examples: Sequence[Any], predictions: Sequence[Prediction]
+        self,
+        name: str,
+        examples: Sequence[Any],
+        predictions: Sequence[Prediction],
+        parts: Sequence[slice] | None = None,
     ) -> MetricSums:
-        """Return the sums of a metric over examples; a plain function is treated as a mean."""
+        """Return the sums of a metric over examples; a plain function is treated as a mean.
+
+        ``parts`` are as in :meth:`score`.
+        """
         metric = self.metric(name)
-        inputs = self.metric_inputs(examples, predictions, is_ranking_metric(metric))
+        inputs = self._inputs_of_parts(examples, predictions, is_ranking_metric(metric), parts)
         if isinstance(metric, Metric):
             return metric.sums(*inputs)
         return mean_sums([metric([a], [b]) for a, b in zip(*inputs, strict=True)])
@@ -161,6 +176,22 @@ class OutputType(Config):
     ) -> tuple[Sequence[Any], Sequence[Any]]:
         """Return references and predictions; for rankings, relevance and scores by query."""
         return [self.reference(e) for e in examples], [p.value for p in predictions]
+
+    def _inputs_of_parts(
+        self,
+        examples: Sequence[Any],
+        predictions: Sequence[Prediction],
+        for_ranking: bool,
+        parts: Sequence[slice] | None,
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the inputs of a metric, those of every part after each other."""
+        if parts is None:
+            return self.metric_inputs(examples, predictions, for_ranking)
+        inputs = [
+            self.metric_inputs(examples[part], predictions[part], for_ranking) for part in parts
+        ]
+        references = [value for of_part, _ in inputs for value in of_part]
+        return references, [value for _, of_part in inputs for value in of_part]
 
     def calibrate(
         self,

@@ -31,7 +31,8 @@ from bertwright.tasks.task import Task
 class CrossValidationResult:
     """The metrics of each fold for all seeds.
 
-    ``comparison`` covers all examples together, held out in the folds of the first seed.
+    ``comparison`` covers all examples together, held out in the folds of the first seed. The model
+    and the baselines of each fold rank the examples of their fold alone.
     """
 
     task: Task
@@ -79,6 +80,7 @@ def cross_validate(
     scores: list[dict[str, float]] = []
     held_out_examples: list[TaskExample] = []
     predictions: list[Prediction] = []
+    parts: list[slice] = []
     baseline_predictions: dict[str, list[Prediction]] = {}
     num_training_examples: dict[str, int] = {}
     for seed in seeds:
@@ -96,14 +98,16 @@ def cross_validate(
             scores.append(task.score(held_out, fold_predictions))
             if seed == seeds[0]:
                 (baselines,) = result.baselines
+                start = len(held_out_examples)
                 held_out_examples += held_out
+                parts.append(slice(start, len(held_out_examples)))
                 predictions += fold_predictions
                 num_training_examples = {b.name: b.num_training_examples for b in baselines}
                 by_baseline = predict_baselines(baselines, result.model, held_out)
                 for name, values in by_baseline.items():
                     baseline_predictions.setdefault(name, []).extend(values)
     comparison = compare_predictions(
-        task, held_out_examples, predictions, baseline_predictions, num_training_examples
+        task, held_out_examples, predictions, baseline_predictions, num_training_examples, parts
     )
     if comparison.verdict:
         log(comparison.verdict)
