@@ -20,6 +20,7 @@ from bertwright.tasks.finetuning.evaluator import EpochReport, flatten_scores
 from bertwright.tasks.finetuning.run import no_reporter
 from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
+from bertwright.tasks.task import Task
 from bertwright.tasks.tuning import search as searching
 from bertwright.tasks.tuning.cross_validation import cross_validate
 from bertwright.tasks.tuning.learning_curve import compute_learning_curve
@@ -35,7 +36,8 @@ from small_tasks import classes
 
 DATA = TaskData(table_task("own", Columns()), train=classes(), dev=classes())
 WITHOUT_DEV = TaskData(DATA.task, train=classes())
-RANK = find_task("rank")
+GROUPED = [find_task("rank"), find_task("retrieval")]
+"""Tasks whose splits keep the examples of a query together."""
 SETTINGS = {"dropout": 0.0, "weight_decay": 0.0, "compile": False}
 
 
@@ -162,12 +164,14 @@ def test_the_expected_best_rises_from_the_mean_to_the_best(scores: list[float]) 
     assert expected[-1] <= max(scores) + 1e-9
 
 
-@given(st.integers(8, 40), st.integers(2, 4), st.integers(0, 2), st.booleans())
+@given(
+    st.integers(8, 40), st.integers(2, 4), st.integers(0, 2), st.sampled_from([*GROUPED, DATA.task])
+)
 def test_every_example_is_held_out_once_with_its_group(
-    number: int, folds: int, seed: int, ranked: bool
+    number: int, folds: int, seed: int, task: Task
 ) -> None:
-    task = RANK if ranked else DATA.task
-    examples = [Example(str(n // 2 if ranked else n), str(n), label=1.0) for n in range(2 * number)]
+    size = 2 if task in GROUPED else 1
+    examples = [Example(str(n // size), str(n), label=1.0) for n in range(2 * number)]
     number = len(examples)
     assert not set.intersection(*({e.text for e in part} for part in hold_out(task, examples)))
     held_out_texts: list[str] = []

@@ -236,6 +236,10 @@ class MatchingOutput(OutputType):
                 f"{self.max_label:g}: set output_type.max_label to the label of equivalent texts"
             )
 
+    def group(self, example: Example) -> str | None:
+        """Return the first text, a query, for losses that learn which texts belong to it."""
+        return None if self.loss == "cosine" else example.text
+
     def trainable_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
         """Return the matching pairs, for losses that treat all pairs as matching.
 
