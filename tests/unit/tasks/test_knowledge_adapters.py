@@ -19,11 +19,13 @@ from bertwright.models.layer_selection import LayerSelection
 from bertwright.modules.token_tensors import TokenInfo
 from bertwright.tasks.adapters import KnowledgeAdaptersConfig
 from bertwright.tasks.catalogue import table_task, tagging_task
+from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fine_tuned_model import load_fine_tuned_model
 from bertwright.tasks.finetuning.finetune import FineTuningResult, finetune
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.outputs import OutputType
 from bertwright.tasks.task import Task
+from bertwright.tasks.tuning.learning_curve import PRETRAINED, compute_learning_curve
 from small_tasks import attached, classes, similar, tagged
 from torch_layers import torch_layer
 
@@ -175,3 +177,13 @@ def test_what_does_not_fit_is_refused(pretrained, source, trained, tmp_path: Pat
             tuned(model, task, examples, adaptation)
     with pytest.raises(UserError, match=r"head\.mix: added features are concatenated"):
         tuned(source, TAGS, tagged(), NEW, head={"layers": "1,2", "mix": "learned"})
+
+
+def test_a_learning_curve_reads_an_adapter_as_finetune_does(pretrained) -> None:
+    # The default head of a pre-norm encoder, a transform, cannot read added features.
+    source, settings = pretrained("modern"), {"adaptation": NEW, "epochs": 1, "compile": False}
+    examples = classes()
+    data = TaskData(CLASSES, train=examples, dev=examples)
+    curve = compute_learning_curve(source, data, [None], settings=settings)
+    direct = finetune(source, CLASSES, train=examples, dev=examples, **settings)
+    assert curve.scores[PRETRAINED][len(examples)] == direct.scores

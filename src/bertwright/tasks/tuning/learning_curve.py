@@ -90,11 +90,12 @@ def compute_learning_curve(
     fine_tuned = model if isinstance(model, FineTunedModel) else None
     recipe = model.model.recipe if fine_tuned is None else fine_tuned.task_model.recipe
     # Both encoders get the same head, even if a fine-tuned model has a custom one.
-    frozen = frozen_input_kind(config.adaptation, [(task.output_type, train)])
-    settings = {
-        **(settings or {}),
-        "head": resolve_head(config.head, recipe, task.output_type, fine_tuned, frozen),
-    }
+    adaptation = config.adaptation
+    frozen = frozen_input_kind(adaptation, [(task.output_type, train)])
+    head = resolve_head(
+        config.head, recipe, task.output_type, fine_tuned, frozen, adaptation.adds_features
+    )
+    settings = {**(settings or {}), "head": head}
     sizes = [len(train) if size is None else size for size in sizes]
     for size in sizes:
         if not 2 <= size <= len(train):
