@@ -246,7 +246,9 @@ class FineTunedModel(TextModel):
         by_example: list[list[FloatArray]] = [[] for _ in examples]
         for index, sequence in enumerate(sequences):
             by_example[sequence.example_index].append(by_sequence[index])
-        return [np.concatenate(features) for features in by_example]
+        # A sentence without words has no sequence.
+        nothing = np.empty((0, self.task_model.head.features_width), np.float32)
+        return [np.concatenate([nothing, *features]) for features in by_example]
 
     def _batch_features(
         self, batch: TextBatch, positions: Tensor | None, output_lengths: Sequence[int]

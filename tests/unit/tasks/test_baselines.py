@@ -130,6 +130,27 @@ def test_frozen_features_have_a_linear_baseline_too(pretrained, kind: str, tmp_p
     assert not result.run.frozen_features
 
 
+def test_sentences_without_words_have_no_features(pretrained) -> None:
+    # They change nothing, wherever they stand.
+    nothing, sentences = TaggedSentence((), ()), tagged()
+    results = [
+        finetune(
+            pretrained("bert"), tagging_task("own"), train=train, dev=dev, adaptation="frozen"
+        ).as_dict()["baselines"][-1]
+        for train, dev in (
+            (sentences, sentences),
+            ([nothing, *sentences], sentences),
+            (sentences, [*sentences, nothing]),
+        )
+    ]
+    assert len({line["accuracy"] for line in results}) == 1
+    empty = finetune(
+        pretrained("bert"), tagging_task("own"), train=sentences, dev=[nothing], adaptation="frozen"
+    )
+    assert empty.scores == [0.0]
+    assert len(empty.as_dict()["baselines"]) == 3
+
+
 def test_model_not_better_than_a_baseline_is_warned_of(pretrained) -> None:
     result = learned(pretrained(), "class", classes())
     (sentence,) = [line for line in result.warnings if "baseline" in line]

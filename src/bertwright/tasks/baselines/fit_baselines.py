@@ -89,7 +89,11 @@ def run_baselines(run: FineTuningRun, task_index: int) -> list[TaskBaseline]:
     for sequence, features in zip(encoded_task.sequences, by_sequence, strict=True):
         by_example.setdefault(sequence.example_index, []).append(features.float().numpy())
 
+    width = by_sequence[0].shape[1]
+
     def read_features(indices: Sequence[int]) -> list[FloatMatrix]:
-        return [np.concatenate(by_example[index]) for index in indices]
+        # A sentence without words has no sequence.
+        nothing = np.empty((0, width), np.float32)
+        return [np.concatenate(by_example.get(index, [nothing])) for index in indices]
 
     return fit_baselines(encoded_task.task, encoded_task.train, read_features)

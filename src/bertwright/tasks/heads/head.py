@@ -189,6 +189,11 @@ class TaskHead(nn.Module):
         """Return the linear maps that may read standardised features; none behind a norm."""
         return self.config.input_projections(self) if isinstance(self.norm, nn.Identity) else ()
 
+    @property
+    def features_width(self) -> int:
+        """Return W' of :meth:`pool`."""
+        return self.layers.width * NUM_POOLED_VECTORS.get(self.config.pooling, 1)
+
     def output_positions(
         self, token_ids: Tensor, document_ids: Tensor | None, positions: Tensor | None = None
     ) -> Tensor | None:
