@@ -73,7 +73,9 @@ class Task:
         self.output_type.require_metrics_defined(self.metrics, self.labels_of(examples))
 
     def require_labels(self, examples: Examples, split: str) -> None:
-        """Raise UserError for invalid or unlabelled examples of a split."""
+        """Raise UserError for invalid or unlabelled examples of a split, and for none."""
+        if not examples:
+            raise UserError(f"task {self.name}: the {split} split has no examples: give some")
         self.output_type.validate_examples(examples)
         for example in examples:
             if self.output_type.reference(example) is None:

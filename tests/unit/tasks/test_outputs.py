@@ -360,6 +360,18 @@ def test_options_may_differ_in_number() -> None:
             Example("a", "b", -1.0, location="x line 3"),
             "x line 3: the label -1 is below",
         ),
+        (
+            "class",
+            Example(None, label="b", location="x line 3"),  # type: ignore[arg-type]
+            "x line 3: None stands where a text is needed",
+        ),
+        ("class", Example("a", 5, "b"), "5 stands where a text is needed"),  # type: ignore[arg-type]
+        (
+            "closeness",
+            Example("a", "b", negatives=(float("nan"),)),  # type: ignore[arg-type]
+            "nan stands where a text is needed",
+        ),
+        ("option", MultipleChoice("a", ("b", None), label=0), "None stands"),  # type: ignore
     ],
 )
 def test_example_of_the_wrong_type_is_refused(
@@ -367,6 +379,30 @@ def test_example_of_the_wrong_type_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         learned(pretrained(), answer, [example] * 4)
+
+
+@pytest.mark.parametrize("part", ["train", "dev"])
+def test_a_split_without_examples_is_refused(pretrained, part: str) -> None:
+    splits: Any = {"train": classes(), "dev": classes(), part: []}
+    task = Task("own", ClassificationOutput(), labels=("new", "old"))
+    with pytest.raises(UserError, match="split has no examples"):
+        finetune(pretrained(), task, **splits)
+
+
+def test_inputs_that_are_no_texts_are_refused(pretrained) -> None:
+    model = learned(pretrained(), "class", classes(), epochs=0).model
+    for item in (None, 5, ("a", "b", "c"), ("a", None), (), Example(None)):  # type: ignore[arg-type]
+        with pytest.raises(UserError, match="give a text"):
+            model.predict([item])  # type: ignore[list-item]
+    choosing = learned(pretrained(), "option", options(), epochs=0).model
+    with pytest.raises(UserError, match="has no options: give one or more"):
+        choosing.predict([MultipleChoice("a", ())])
+
+
+def test_words_and_tags_may_be_lists(pretrained) -> None:
+    lists: Any = [TaggedSentence([*e.words], [*(e.tags or ())]) for e in tagged()]  # type: ignore
+    scores = [learned(pretrained(), "tags", e, epochs=1).scores for e in (tagged(), lists)]
+    assert scores[0] == scores[1]
 
 
 def test_unseen_tags_are_never_predicted(pretrained) -> None:

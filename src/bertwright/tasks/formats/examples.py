@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from bertwright.core.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class TaggedSentence:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        return self.words
+        return tuple(self.words)
 
 
 @dataclass(frozen=True)
@@ -83,3 +86,15 @@ class MultipleChoice:
 
 TaskExample = Example | TaggedSentence | ExtractiveQuestion | MultipleChoice
 Examples = Sequence[TaskExample]
+
+
+def require_texts(example: TaskExample) -> None:
+    """Raise UserError for a text of an example that is none, such as a missing value."""
+    texts: list[Any] = [*example.texts]
+    if isinstance(example, Example):
+        texts = [example.text, *texts[1:][: example.pair is not None], *example.negatives]
+    if invalid := [text for text in texts if not isinstance(text, str)]:
+        raise UserError(
+            f"{example.location or 'an example'}: {invalid[0]!r} stands where a text is needed: "
+            f"give a text, or leave the example out"
+        )

@@ -25,6 +25,8 @@ class MultipleChoiceDecoder(OutputDecoder):
         pairs: list[Example] = []
         indices: list[int] = []
         for index, example in enumerate(examples):
+            if not example.options:
+                raise UserError(f"{location_of(example)} has no options: give one or more")
             for option in example.options:
                 ending = f"{example.question} {option}".strip()
                 pairs.append(Example(example.text, ending) if example.text else Example(ending))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from bertwright.core.config import Config, did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.tasks.example_encoder import TaskSequence
-from bertwright.tasks.formats.examples import Example, Examples, TaskExample
+from bertwright.tasks.formats.examples import Example, Examples, TaskExample, require_texts
 from bertwright.tasks.formats.labels import LabelKind
 from bertwright.tasks.metrics.metrics import Metric, MetricSums, mean_sums
 from bertwright.tasks.outputs.calibration import fit_calibration
@@ -231,6 +231,7 @@ class OutputType(Config):
                     f"{location_of(example)}: output type {self.kind_name()} needs "
                     f"{self.example_type.__name__}, not {type(example).__name__}"
                 )
+            require_texts(example)
             self.validate_example(example)
 
     def validate_example(self, example: Any) -> None:
