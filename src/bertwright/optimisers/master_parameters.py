@@ -104,7 +104,7 @@ class MasterParameters:
         self._hooks = [
             self._register_copy_hook(slot) for slot in self.slots if self._is_copied(slot)
         ]
-        self.num_levels = 1 + max((slot.level for slot in self.slots), default=0)
+        self.num_levels = num_parameter_levels(roles)
         self.first_level = 0
         self.level_factors: Sequence[float] | None = None
         self._bind()
@@ -406,9 +406,14 @@ def group_by_shape(buffers: Sequence[Sequence[Tensor]]) -> list[tuple[list[Tenso
     return [tuple(map(list, zip(*group, strict=True))) for group in groups.values()]
 
 
+def num_parameter_levels(roles: Mapping[str, ParameterRole]) -> int:
+    """Return the number of levels, also if no parameter is after the blocks."""
+    return 3 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
+
+
 def parameter_levels(roles: Mapping[str, ParameterRole]) -> dict[str, int]:
     """Return the level of every parameter, from 0 before the blocks to the highest after them."""
-    highest = 2 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
+    highest = num_parameter_levels(roles) - 1
     return {name: highest if role.depth is None else role.depth + 1 for name, role in roles.items()}
 
 

@@ -142,7 +142,7 @@ def test_added_modules_start_near_identity_and_learn_in_every_encoder(
 ) -> None:
     model = pretrained(system)
     if not matrix_names(model.model.encoder, LoraConfig().sublayers):
-        with pytest.raises(UserError, match="has no matrices"):
+        with pytest.raises(UserError, match=r"has no (matrices|blocks)"):
             adapted(model, {"kind": "lora"}, epochs=0)
         return
     head = {"head": {"kind": "plain", "pooling": "mean"}}
@@ -243,6 +243,7 @@ def test_head_overrides_keep_the_rest_of_the_default_head(pretrained, head: Any)
         ("bert", {"kind": "last", "blocks": 3}, "3 is more than the 2 blocks"),
         ("bert", {"kind": "lora", "rank": 33}, "33 is more than 32, the highest rank"),
         ("bert", "lroa", "has no kind 'lroa': did you mean 'lora'"),
+        ("word2vec", "adapters", "has no blocks to adapt: choose full or frozen"),
     ],
 )
 def test_incompatible_adaptation_is_reported_in_one_sentence(
@@ -263,8 +264,21 @@ def test_nothing_to_train_is_refused_unless_only_evaluated(
     task = Task("near", SimilarityOutput.model_validate({"loss": loss, "max_label": 5.0}))
     with pytest.raises(UserError, match=r"nothing is trained: .* lora or full, or epochs=0"):
         adapted(pretrained("bert"), "frozen", task, examples)
+    with pytest.raises(UserError, match=r"nothing is trained: .* or epochs=0"):
+        adapted(pretrained("bert"), {"kind": "last", "blocks": 0}, task, examples)
     assert adapted(pretrained("bert"), "frozen", task, examples, epochs=0).scores
     assert adapted(pretrained("bert"), "lora", task, examples, epochs=1).scores
+
+
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_last_blocks_are_counted_without_parameters_of_a_head(pretrained, blocks: int) -> None:
+    model, task = pretrained("bert"), Task("near", SimilarityOutput(max_label=5.0))
+    result = adapted(model, {"kind": "last", "blocks": blocks}, task, similar(), epochs=1)
+    assert not [*result.run.model.head_of(0).parameters()]
+    assert changed_parts(model, result) == {str(n) for n in range(2 - blocks, 2)}
+    gradual = adapted(model, "gradual", task, similar(), epochs=2).run
+    levels = [gradual.model.adaptation.num_trainable_levels(n, 3, 2) for n in range(3)]
+    assert levels == [2, 3, None]
 
 
 @pytest.mark.parametrize("adaptation", ADAPTATIONS, ids=str)

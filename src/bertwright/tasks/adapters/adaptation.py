@@ -87,10 +87,11 @@ class AdaptationConfig(Config):
         """Initialise the added parameters and freeze those that are not trained."""
         encoder.requires_grad_(True)
 
-    def num_trainable_levels(self, epoch: int, num_epochs: int) -> int | None:
+    def num_trainable_levels(self, epoch: int, num_epochs: int, first_level: int = 1) -> int | None:
         """Return how many levels, counted from the top, are trained in an epoch; None for all.
 
         Epochs count from 0. Level 1 is everything above the blocks, level 2 adds the last block.
+        ``first_level`` is the first that has parameters: 2 if the head has none.
         """
         return None
 
@@ -138,7 +139,8 @@ class FullFineTuningConfig(AdaptationConfig):
 class GradualFineTuningConfig(AdaptationConfig):
     """Gradual unfreezing: the head first, then one more block per epoch, all in the last epoch.
 
-    The learning rate falls from block to block (Howard and Ruder 2018, sections 3.2 and 3.3).
+    If the head has no parameters, the last block is first. The learning rate falls from block to
+    block (Howard and Ruder 2018, sections 3.2 and 3.3).
     """
 
     kind: Literal["gradual"] = "gradual"
@@ -151,8 +153,8 @@ class GradualFineTuningConfig(AdaptationConfig):
     def check(self, encoder: EncoderConfig) -> str | None:
         return _check_unshared(encoder)
 
-    def num_trainable_levels(self, epoch: int, num_epochs: int) -> int | None:
-        return epoch + 1 if epoch + 1 < num_epochs else None
+    def num_trainable_levels(self, epoch: int, num_epochs: int, first_level: int = 1) -> int | None:
+        return epoch + first_level if epoch + 1 < num_epochs else None
 
 
 class LastLayersConfig(AdaptationConfig):
@@ -170,7 +172,7 @@ class LastLayersConfig(AdaptationConfig):
             )
         return _check_unshared(encoder)
 
-    def num_trainable_levels(self, epoch: int, num_epochs: int) -> int | None:
+    def num_trainable_levels(self, epoch: int, num_epochs: int, first_level: int = 1) -> int | None:
         return self.blocks + 1
 
 
@@ -202,6 +204,9 @@ class AdaptersConfig(AdaptationConfig):
     learning_rate_factor: ClassVar[float] = 10.0
     is_parameter_efficient: ClassVar[bool] = True
 
+    def check(self, encoder: EncoderConfig) -> str | None:
+        return _check_blocks(encoder)
+
     def insert_modules(self, encoder: Encoder, config: EncoderConfig) -> None:
         insert_adapters(encoder, self.width)
 
@@ -228,6 +233,9 @@ class LoraConfig(AdaptationConfig):
     learning_rate_factor: ClassVar[float] = 10.0
     is_parameter_efficient: ClassVar[bool] = True
 
+    def check(self, encoder: EncoderConfig) -> str | None:
+        return _check_blocks(encoder)
+
     def stored_with(self, encoder: EncoderConfig) -> AdaptationConfig:
         return FullFineTuningConfig()
 
@@ -247,6 +255,12 @@ class LoraConfig(AdaptationConfig):
 
     def init_parameters(self, encoder: Encoder, recipe: Recipe, seed: int) -> None:
         encoder.requires_grad_(False)
+
+
+def _check_blocks(encoder: EncoderConfig) -> str | None:
+    if len(encoder.hidden_widths) > 1:
+        return None
+    return "adaptation.kind: this encoder has no blocks to adapt: choose full or frozen"
 
 
 def _check_unshared(encoder: EncoderConfig) -> str | None:

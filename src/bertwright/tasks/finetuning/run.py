@@ -9,11 +9,16 @@ from pathlib import Path
 from torch import Tensor
 
 from bertwright.core.config import Precision
+from bertwright.core.errors import UserError
 from bertwright.core.schedules import WarmupSchedule
 from bertwright.models.text_model import TextModel
 from bertwright.modules.parameter_roles import get_parameter_roles
 from bertwright.optimisers.adam import AdamWConfig
-from bertwright.optimisers.master_parameters import MasterParameters, parameter_levels
+from bertwright.optimisers.master_parameters import (
+    MasterParameters,
+    num_parameter_levels,
+    parameter_levels,
+)
 from bertwright.runtime.compiler import toolchain_hash
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batching.batches import TASK_LOSS, TaskBatch, TaskBatchSource
@@ -90,7 +95,8 @@ class FineTuningRun:
     ) -> BestEpoch:
         """Train with one seed, which determines head initialisation, data order and dropout.
 
-        ``order_seed``, if given, determines the order of the examples instead.
+        ``order_seed``, if given, determines the order of the examples instead. Errors: UserError if
+        no parameter would be trained.
         """
         config, device = self.config, self.source.device
         samplers = batch_samplers(
@@ -101,6 +107,11 @@ class FineTuningRun:
         )
         schedule = TaskSchedule.from_samplers(samplers, config.task_sampling_power, seed)
         has_pretrained_input = self.init_parameters(seed)
+        if config.epochs and not self.trained_fraction():
+            raise UserError(
+                "nothing is trained: the head has no parameters, and the adaptation trains none of "
+                "the encoder: choose another adaptation, or epochs=0 to evaluate it untrained"
+            )
         features = None
         if self.model.adaptation.has_frozen_encoder:
             if not self.frozen_features:
@@ -186,12 +197,11 @@ class FineTuningRun:
 
     def trained_fraction(self) -> float:
         """Return the fraction of the parameters trained in the last epoch."""
-        levels = parameter_levels(get_parameter_roles(self.model))
-        parameters = dict(self.model.named_parameters())
-        num_levels = self.model.adaptation.num_trainable_levels(
-            max(self.config.epochs - 1, 0), self.config.epochs
-        )
-        min_level = 0 if num_levels is None else 1 + max(levels.values()) - num_levels
+        roles = get_parameter_roles(self.model)
+        levels, parameters = parameter_levels(roles), dict(self.model.named_parameters())
+        last_epoch = max(self.config.epochs - 1, 0)
+        num_levels = self.model.adaptation.num_trainable_levels(last_epoch, self.config.epochs)
+        min_level = 0 if num_levels is None else num_parameter_levels(roles) - num_levels
         sizes = {name: parameter.numel() for name, parameter in parameters.items()}
         sizes |= {name: 0 for name in sizes if name.startswith(DISTILLATION_PREFIX)}
         if self.used_vocabulary is not None:
@@ -289,6 +299,8 @@ class FineTuningRun:
 
     def _trainable_levels(self, schedule: TaskSchedule) -> Callable[[Progress], int | None]:
         adaptation, epochs = self.model.adaptation, self.config.epochs
+        roles = get_parameter_roles(self.model)
+        first_level = num_parameter_levels(roles) - max(parameter_levels(roles).values())
         return lambda progress: adaptation.num_trainable_levels(
-            progress.step // schedule.steps_per_epoch, epochs
+            progress.step // schedule.steps_per_epoch, epochs, first_level
         )
