@@ -136,7 +136,7 @@ class ConformalCalibration(Settings):
             raise UserError(
                 "abstention is for models that choose one class or option per text: use coverage"
             )
-        level = int(np.floor(risk * LEVELS + 1e-9))
+        level = int(np.floor(risk * LEVELS + 1e-9)) if np.isfinite(risk) else 0
         if not 1 <= level <= len(self.confidences):
             raise UserError(f"risk {risk:g}: choose a fraction from 0.001 to 0.5, such as 0.05")
         threshold = self.confidences[level - 1]

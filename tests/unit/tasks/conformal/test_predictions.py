@@ -117,6 +117,11 @@ def test_what_is_not_guaranteed_is_refused(pretrained: Pretrained) -> None:
         model.predict(TEXTS, coverage=90)
     with pytest.raises(UserError, match="no confidence of this model keeps the risk"):
         model.predict(TEXTS, max_risk=0.001)
+    for number in (float("nan"), float("inf"), -float("inf")):
+        with pytest.raises(UserError, match="choose from 0"):
+            model.predict(TEXTS, coverage=number)
+        with pytest.raises(UserError, match="choose a fraction from 0"):
+            model.predict(TEXTS, max_risk=number)
     labels = fine_tuned(pretrained, MultiLabelOutput(), several_labels())
     with pytest.raises(UserError, match="sets are for classes, tags, options and numbers"):
         labelled_scores(labels, several_labels())
