@@ -106,6 +106,8 @@ class FineTuningOptions:
         typed = [o for o in overrides if o.partition("=")[0].partition(".")[0] == "output_type"]
         settings = apply_overrides(options, (o for o in overrides if o not in typed))
         if self.seeds > 1:
+            if "seeds" in settings:
+                raise UserError("seeds is stated twice: leave one out")
             settings["seeds"] = self.seeds
         # YAML would read the word yes as true; a number given as text is still read as a number.
         output_type = apply_overrides({}, typed, as_text=True).get("output_type", {})

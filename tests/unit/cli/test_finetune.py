@@ -165,6 +165,7 @@ def test_truncated_training_examples_are_a_warning(folder: Path, tmp_path: Path)
         (("adaptation.layer_decay=2",), "adaptation.layer_decay: must be 1 or less, not 2"),
         (("--epochs", "1", "epochs=2"), "epochs is stated twice: leave one out"),
         (("seed=1", "seed=2"), "seed is stated twice: leave one out"),
+        (("--seeds", "2", "seeds=3"), "seeds is stated twice: leave one out"),
         (("learning_rate=.inf",), "finetune: learning_rate: must be a finite number"),
         (("--pair", "text"), "--pair text: that is the column of a text"),
         (("--label", "text"), "--label text: that is the column of a text"),
