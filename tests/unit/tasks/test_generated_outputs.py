@@ -3,12 +3,20 @@
 from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 
 from bertwright.core.errors import UserError
 from bertwright.core.rng import RandomPermutation
+from bertwright.data.tokenization.tokenizer import (
+    ByteBpeConfig,
+    WordLevelConfig,
+    WordPieceConfig,
+)
+from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.models.text_model import TextModel
 from bertwright.modules.token_tensors import CrossAttentionSource, TokenInfo
 from bertwright.tasks.baselines.fit_baselines import fit_baselines
@@ -28,6 +36,7 @@ from bertwright.tasks.outputs import (
     Prediction,
     TextOutput,
 )
+from bertwright.tasks.outputs.text.verbalised import NumberInWordsDecoder
 from bertwright.tasks.task import Task
 from bertwright.testing.tasks import check_task
 from bertwright.testing.toy import randomise, toy_text_model
@@ -233,6 +242,20 @@ def test_numbers_are_rounded_to_the_step_and_other_answers_rank_last() -> None:
         assert decoder.target_text(Example("a", "b", number)) == text
     assert decoder.value_of("2.4", model) == 2.4
     assert decoder.value_of("two", model) == decoder.value_of("nan", model) == -1.0
+
+
+@pytest.mark.parametrize("config", [WordPieceConfig, WordLevelConfig, ByteBpeConfig])
+def test_a_number_is_read_as_every_tokenizer_spells_it(config: Any) -> None:
+    texts = ["a film: -2.4 0.0 1.2 3.6 4.8 12.0"] * 5
+    tokenizer = train_tokenizer(texts, config(vocab_size=300))
+    model: Any = SimpleNamespace(tokenizer=tokenizer)
+    decoder = NumberInWordsOutput(step=0.1).build_decoder(())
+    assert isinstance(decoder, NumberInWordsDecoder)
+    for number in (-2.4, 0.0, 1.2, 3.6, 4.8, 12.0):
+        target = decoder.target_text(Example("a", label=number))
+        text = tokenizer.decode(tokenizer.encode(str(target))).strip()
+        assert decoder.value_of(text, model) == number
+    assert decoder.value_of("1 2", model) == decoder.value_of("a film", model) == -1.0
 
 
 def test_every_task_of_glue_is_answered_in_distinct_words() -> None:

@@ -87,6 +87,10 @@ class NumberInWordsDecoder(GeneratedDecoder):
         return None if number is None else f"{round(number / step) * step:.{self.config.digits}f}"
 
     def value_of(self, text: str, model: PredictingModel) -> float:
+        # Digits as the tokenizer spells them: it may put spaces around a point or a sign.
+        joined, tokenizer = "".join(text.split()), model.tokenizer
+        if tokenizer.decode(tokenizer.encode(joined)).strip() == text:
+            text = joined
         try:
             return parse_number("", text)
         except UserError:
