@@ -17,7 +17,7 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import TaskHeadContext, init_head
 from bertwright.tasks.outputs import SimilarityOutput
 from bertwright.tasks.task import Task
-from small_tasks import classes, partners, similar, tagged, until
+from small_tasks import classes, pairs, partners, similar, tagged, until
 from toy_recipes import every_encoder
 
 CLASSES, TAGS = table_task("colours", Columns()), tagging_task("colours")
@@ -169,6 +169,17 @@ def test_lora_updates_have_low_rank_in_each_part(pretrained) -> None:
         difference = (weight - known[name]).detach()
         for part in difference.chunk(3 if len(weight) == 3 * weight.shape[1] else 1):
             assert torch.linalg.matrix_rank(part, rtol=1e-4) == 2
+
+
+@pytest.mark.parametrize("system", ["bert", "albert"])
+def test_frozen_pairs_are_encoded_apart_by_shared_blocks_too(pretrained, system: str) -> None:
+    # The default head is siamese, so features are computed with another attention mask.
+    task = table_task("pairs", Columns(pair="pair"))
+    result = adapted(pretrained(system), "frozen", task, pairs(), calibrate=False)
+    assert result.model.task_model.head_config.pooling == "siamese"
+    predictions = result.model.predict(pairs())
+    for prediction, kept in zip(predictions, result.best.predictions[0], strict=True):
+        assert prediction.probabilities == pytest.approx(kept.probabilities, abs=2e-2)
 
 
 def test_frozen_features_give_the_predictions_of_the_model(pretrained) -> None:

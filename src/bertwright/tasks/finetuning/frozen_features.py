@@ -1,6 +1,7 @@
 """Features of a frozen encoder for its heads: computed once and reused in every epoch."""
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import torch
@@ -138,7 +139,9 @@ def _with_visibility_of(recipe: Recipe, source: TextModel) -> TextModel:
     model = source.model
     if recipe.encoder.visibility == model.recipe.encoder.visibility:
         return source
-    tensors = {f"encoder.{name}": tensor for name, tensor in model.encoder.state_dict().items()}
+    # Sublayers that blocks share occur once, unlike in the state of a module.
+    named = chain(model.encoder.named_parameters(), model.encoder.named_buffers())
+    tensors = {f"encoder.{name}": tensor.detach() for name, tensor in named}
     encoder_recipe = recipe.model_copy(update=ENCODER_ONLY)
     masked = model_from_tensors(encoder_recipe, model.vocab_size, tensors, recipe.name)
     return TextModel(masked, source.tokenizer, source.precision)
