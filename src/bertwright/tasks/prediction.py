@@ -53,7 +53,7 @@ def predict_file(
     the training files, are read by the task's reader, without labels. Errors: UserError with file
     and line.
     """
-    return predict_examples(model, skip_completed(completed, read_inputs(path, model.task)))
+    return predict_examples(model, *skip_completed(completed, read_inputs(path, model.task)))
 
 
 def predict_lines(
@@ -64,7 +64,7 @@ def predict_lines(
 ) -> Iterator[dict[str, Any]]:
     """Predict for a stream of lines in the layout of a ``.txt`` or a ``.jsonl`` file."""
     return predict_examples(
-        model, skip_completed(completed, parse_inputs(lines, layout, model.task))
+        model, *skip_completed(completed, parse_inputs(lines, layout, model.task))
     )
 
 
@@ -93,12 +93,21 @@ def parse_inputs(
     return (parse(location, line, task) for location, line in chain(head, rest))
 
 
-def predict_examples(model: Predictor, examples: Iterable[TaskExample]) -> Iterator[dict[str, Any]]:
-    """Return predictions as plain data, in the order of the examples."""
+def predict_examples(
+    model: Predictor, examples: Iterable[TaskExample], num_completed: int = 0
+) -> Iterator[dict[str, Any]]:
+    """Return predictions as plain data, in the order of the examples.
+
+    Those of the first ``num_completed`` examples are left out. These are still batched with the
+    others of their chunk, since the last digits of a prediction depend on its batch.
+    """
     stream = iter(examples)
     while chunk := list(islice(stream, CHUNK_SIZE)):
-        predictions, num_truncated = model.predict_examples(chunk)
-        yield from prediction_records(chunk, predictions, num_truncated=num_truncated)
+        if num_completed < len(chunk):
+            predictions, num_truncated = model.predict_examples(chunk)
+            records = prediction_records(chunk, predictions, num_truncated=num_truncated)
+            yield from islice(records, num_completed, None)
+        num_completed = max(num_completed - len(chunk), 0)
 
 
 def _parse_text_line(location: str, line: str, task: Task) -> TaskExample:
@@ -209,14 +218,18 @@ def example_as_dict(example: TaskExample) -> dict[str, Any]:
 
 def skip_completed(
     completed: Iterable[LocatedLine], examples: Iterator[TaskExample]
-) -> Iterator[TaskExample]:
-    """Return the examples that do not have a prediction yet.
+) -> tuple[Iterator[TaskExample], int]:
+    """Return the examples from the first chunk that is not completed, and how many of them are.
 
     Errors: UserError if a completed line belongs to another example.
     """
+    started: list[TaskExample] = []
     for location, line in completed:
         prediction, example = parse_json_object(location, line), next(examples, None)
         inputs = {} if example is None else json.loads(json.dumps(example_as_dict(example)))
         if example is None or {**prediction, **inputs} != prediction:
             raise UserError(f"{location} is of another text: remove the file to start again")
-    return examples
+        if len(started) == CHUNK_SIZE:
+            started.clear()
+        started.append(example)
+    return chain(started, examples), len(started)

@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,26 @@ def test_stream_is_predicted_in_order_and_in_chunks(model, monkeypatch) -> None:
     assert [line["prediction"] for line in records] == [p.value for p in whole]
     assert set(first) == {"text", "prediction", "probabilities"}
     assert set(first["probabilities"]) == {"old", "new"}
+
+
+def test_what_is_resumed_is_batched_as_in_one_run(model, monkeypatch) -> None:
+    monkeypatch.setattr(prediction, "CHUNK_SIZE", 4)
+    batched: list[list[str]] = []
+    predict = model.predict_examples
+
+    def spy(examples: list[Example]) -> Any:
+        batched.append([example.text for example in examples])
+        return predict(examples)
+
+    monkeypatch.setattr(model, "predict_examples", spy)
+    lines = [(f"line {number}", text) for number, text in enumerate(TEXTS[:10])]
+    whole = list(predict_lines(model, lines, ".txt"))
+    in_one_run = list(batched)
+    for number in range(11):
+        batched.clear()
+        kept = [(f"part line {n}", json.dumps(line)) for n, line in enumerate(whole[:number])]
+        assert list(predict_lines(model, lines, ".txt", kept)) == whole[number:]
+        assert batched == (in_one_run[number // 4 :] if number < 10 else [])
 
 
 def test_all_file_formats_give_the_same_predictions(model, tmp_path: Path) -> None:
