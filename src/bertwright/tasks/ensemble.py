@@ -26,9 +26,9 @@ class Ensemble:
         self.models = tuple(models)
         self.first, *others = models
         self.task = self.first.task
-        output_type = self.task.output_type.uncalibrated()
+        output_type = self.task.output_type.for_prediction()
         for model in others:
-            if model.task.output_type.uncalibrated() != output_type:
+            if model.task.output_type.for_prediction() != output_type:
                 raise UserError(
                     f"the models of an ensemble have one output type, not "
                     f"{output_type.kind_name()} and {model.task.output_type.kind_name()} with "

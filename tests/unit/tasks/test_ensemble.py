@@ -75,6 +75,24 @@ def test_one_model_is_an_ensemble_of_itself(pretrained) -> None:
             assert mean.probabilities == pytest.approx(alone.probabilities, rel=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["class", "labels"])
+def test_models_may_differ_in_the_weights_of_their_losses(pretrained, kind: str) -> None:
+    task, examples = TASKS[kind]
+    weighted = Task("t", task.output_type.model_copy(update={"weights": "balanced"}))
+    models = [
+        finetune(pretrained("bert"), t, train=examples, dev=examples, epochs=1, seed=seed).model
+        for seed, t in enumerate((task, weighted))
+    ]
+    for members in (models, models[::-1]):
+        for mean, *parts in zip(
+            Ensemble(members).predict(examples),
+            *(model.predict(examples) for model in members),
+            strict=True,
+        ):
+            expected = {n: np.mean([p.probabilities[n] for p in parts]) for n in mean.probabilities}
+            assert mean.probabilities == pytest.approx(expected, rel=1e-4)
+
+
 def test_models_that_do_not_fit_are_refused(pretrained, tmp_path: Path) -> None:
     model = tuned(pretrained, "bert", "class")
     with pytest.raises(UserError, match="at least one model"):

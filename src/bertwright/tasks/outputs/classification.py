@@ -29,7 +29,12 @@ from bertwright.tasks.outputs.output_decoder import (
     binary_logits,
     cross_entropy,
 )
-from bertwright.tasks.outputs.output_type import Activation, MetricFunction, location_of
+from bertwright.tasks.outputs.output_type import (
+    Activation,
+    MetricFunction,
+    OutputType,
+    location_of,
+)
 from bertwright.tasks.outputs.prediction import Prediction
 from bertwright.tasks.outputs.probabilities import (
     FloatArray,
@@ -65,6 +70,9 @@ class WeightedOutput(SequenceOutput):
                     f"output_type.weights: no label {name!r}{did_you_mean(name, labels)}"
                 )
         return super().build_decoder(labels, temperature)
+
+    def for_prediction(self) -> OutputType:
+        return self.model_copy(update={"weights": None})
 
 
 @dataclass(frozen=True)

@@ -223,6 +223,10 @@ class OutputType(Config):
         """Return the output type without the values calibrated for a model."""
         return self
 
+    def for_prediction(self) -> "OutputType":
+        """Return the output type without values of one model and settings of training alone."""
+        return self.uncalibrated()
+
     def validate_examples(self, examples: Examples) -> None:
         """Raise UserError, with file and line, for an invalid example."""
         for example in examples:
