@@ -89,7 +89,8 @@ class SMARTConfig(PerturbationConfig):
     """SMART: a penalty on how much the worst perturbation changes the outputs.
 
     The change is the symmetric Kullback-Leibler divergence, or the squared error for numbers (Jiang
-    et al. 2020, section 3.1).
+    et al. 2020, section 3.1). Norms are Euclidean and the start is uniform, where the paper bounds
+    the largest value and starts from normal noise. Its proximal steps (section 3.2) are left out.
     """
 
     kind: Literal["smart"] = "smart"
