@@ -157,6 +157,17 @@ def test_fusion_trains_the_encoder_and_keeps_the_adapters(source, trained, tmp_p
     assert again.predict(classes()) == result.model.predict(classes())
 
 
+def test_adapters_beside_shared_blocks_are_read_again(pretrained, tmp_path: Path) -> None:
+    source, new = pretrained("albert"), {"kind": "knowledge-adapters", "width": 8, "depth": 1}
+    tuned(source, TAGS, tagged(), new, output=tmp_path / "words")
+    fusion = {"kind": "knowledge-fusion", "adapters": [str(tmp_path / "words")]}
+    result = tuned(source, CLASSES, classes(), fusion, output=tmp_path / "both")
+    again = load_fine_tuned_model(tmp_path / "both")
+    assert again.predict(classes()) == result.model.predict(classes())
+    with pytest.raises(UserError, match="beside another encoder"):
+        tuned(pretrained("albert", "seed=5"), CLASSES, classes(), fusion)
+
+
 def test_what_does_not_fit_is_refused(pretrained, source, trained, tmp_path: Path) -> None:
     words = str(tmp_path / "words")
     plain = tmp_path / "plain"

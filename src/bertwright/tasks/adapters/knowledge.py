@@ -182,9 +182,10 @@ def _stored_adapters(
         for name, tensor in read_tensors(folder / WEIGHTS_FILE).items()
         if name.startswith("encoder.")
     }
-    for name, weight in encoder.blocks.state_dict(prefix="blocks.").items():
+    # Sublayers that blocks share are stored once.
+    for name, weight in encoder.blocks.named_parameters(prefix="blocks"):
         stored = tensors.get(name)
-        if stored is None or not torch.equal(stored, weight.to("cpu", stored.dtype)):
+        if stored is None or not torch.equal(stored, weight.detach().to("cpu", stored.dtype)):
             raise UserError(
                 f"adaptation.adapters: {folder} was trained beside another encoder ({name} "
                 f"differs): fine-tune the encoder that its adapter reads"
