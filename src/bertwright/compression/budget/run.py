@@ -203,7 +203,8 @@ class BudgetRun:
         student = models["compressed"]
         lost = models["base"]["score"] - student["score"]
         unmet = self.goal.unmet(student["bytes"], student["milliseconds"], lost)
-        interval = paired_difference(self.model.task, dev, *predictions)
+        first, second = predictions
+        interval = paired_difference(self.model.task, dev, first, second)
         has_interval = isfinite(interval.low)
         return {
             **models,
