@@ -4,9 +4,13 @@ import errno
 import io
 import os
 import re
+import signal
 import sys
 import tempfile
-from typing import Any
+from collections.abc import Generator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NoReturn
 
 import typer
 
@@ -34,11 +38,13 @@ def run_app(app: typer.Typer, program: str = "bertwright") -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # Arguments and names of files may hold bytes that are not UTF-8.
         sys.stdout.reconfigure(errors="backslashreplace")
+    interrupts: list[int] = []
     try:
-        try:
-            exit_code = app(standalone_mode=False)
-        finally:
-            sys.stdout.flush()
+        with _recorded_interrupts(interrupts):
+            try:
+                exit_code = app(standalone_mode=False)
+            finally:
+                sys.stdout.flush()
         sys.exit(exit_code)
     except UserError as error:
         print(f"{program}: {error}", file=sys.stderr)
@@ -47,8 +53,7 @@ def run_app(app: typer.Typer, program: str = "bertwright") -> None:
         print(f"{program}: {interrupted}", file=sys.stderr)
         sys.exit(interrupted.exit_code)
     except typer.Abort:
-        print(f"{program}: aborted", file=sys.stderr)
-        sys.exit(1)
+        _exit_interrupted(program)
     except UsageError as error:
         message = usage_message(error, program)
         if message:
@@ -65,6 +70,34 @@ def run_app(app: typer.Typer, program: str = "bertwright") -> None:
         else:
             raise
         sys.exit(2)
+    except Exception:
+        # A module that is interrupted while it is imported may fail in any way.
+        if interrupts:
+            _exit_interrupted(program)
+        raise
+
+
+@contextmanager
+def _recorded_interrupts(interrupts: list[int]) -> Generator[None]:
+    """Append every SIGINT that raises KeyboardInterrupt; do nothing if it raises none."""
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(signal_number: int, frame: FrameType | None) -> None:
+        interrupts.append(signal_number)
+        signal.default_int_handler(signal_number, frame)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _exit_interrupted(program: str) -> NoReturn:
+    print(f"{program}: stopped by SIGINT", file=sys.stderr)
+    sys.exit(128 + signal.SIGINT)
 
 
 def usage_message(error: Any, program: str) -> str:

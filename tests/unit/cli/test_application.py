@@ -112,6 +112,26 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert (exit_info.value.code, out, err) == (2, "", f"bertwright: {error}\n")
 
 
+@pytest.mark.parametrize("is_failure", [False, True])
+def test_an_interrupted_command_ends_with_one_sentence(
+    is_failure: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where an interrupted import fails in another way."""
+
+    def is_interrupted(**_settings: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RecursionError if is_failure else typer.Abort from None
+
+    monkeypatch.setattr(application, "app", is_interrupted)
+    with pytest.raises(SystemExit) as exit_info:
+        application.main()
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    out, err = capsys.readouterr()
+    assert (exit_info.value.code, out, err) == (130, "", "bertwright: stopped by SIGINT\n")
+
+
 @pytest.mark.parametrize(
     ("words", "named", "command"),
     [
