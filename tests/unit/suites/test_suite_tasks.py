@@ -127,6 +127,16 @@ def test_texts_of_one_id_are_refused(tmp_path: Path) -> None:
         task.prepare(tmp_path)
 
 
+def test_queries_without_a_relevant_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "texts.jsonl").write_text('{"id": 1, "text": "a"}\n{"id": 2, "text": "b"}\n')
+    (tmp_path / "queries.jsonl").write_text(
+        '{"text": "a", "relevant": [1, 9]}\n{"text": "c", "relevant": [3]}\n'
+    )
+    task = TextRetrievalTask(texts="texts.jsonl", queries="queries.jsonl")
+    with pytest.raises(UserError, match=r"no text in .*texts\.jsonl is relevant to the query 'c'"):
+        task.prepare(tmp_path)
+
+
 def test_probe_is_logistic_regression_on_vectors_of_both_texts(
     suite: EvaluationSuite, data: Path, model: TextModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 from pydantic import Field
 
+from bertwright.core.config import quote
 from bertwright.core.errors import UserError
 from bertwright.data.document import ReadCounts
 from bertwright.data.readers.identified_texts import read_identified_texts
@@ -143,6 +144,11 @@ class TextRetrievalTask(RetrievalSuiteTask):
         if repeated := next((name for name, number in numbers.items() if number > 1), None):
             raise UserError(f"{texts_file}: several texts have the id {repeated!r}: make it unique")
         queries = [*read_judged_queries(queries_file, self.column, None)]
+        if missing := next((q for q in queries if not q.relevant & numbers.keys()), None):
+            raise UserError(
+                f"{queries_file}: no text in {texts_file} is relevant to the query "
+                f"{quote(missing.text)}: check the ids in the column relevant"
+            )
         return RetrievalTask(self.title, texts, queries)
 
 
