@@ -180,6 +180,7 @@ def test_cka_is_invariant_to_rotation_and_scale() -> None:
     rotation = np.linalg.qr(generator.normal(size=(6, 6)))[0]
     assert linear_cka(states, 3 * states @ rotation + 1) == pytest.approx(1)
     assert np.isnan(linear_cka(states[:3], states[:3]))
+    assert linear_cka(states[:4], states[:4]) == pytest.approx(1)
     assert np.isnan(linear_cka(np.ones((9, 2)), states[:9]))
 
 

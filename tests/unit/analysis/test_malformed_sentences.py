@@ -117,6 +117,14 @@ def test_a_pair_has_two_parts() -> None:
     assert split_parts(text) == [["the", "ship", "leaves", "."], ["a", "lamp", "."]]
 
 
+def test_texts_of_one_word_have_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MalformedInput, "requires", ())
+    model = small_model()
+    for texts, is_missing in ((["ship", "lamp"], True), (["ship", "a lamp"], False)):
+        inputs = AnalysisInput(model, encode_texts(model, [Example(text) for text in texts]))
+        assert (MalformedInput().not_applicable(inputs) is not None) == is_missing
+
+
 def test_a_language_model_has_no_classes() -> None:
     reason = Analysis.parse("malformed-input").not_applicable(AnalysisInput(small_model(), []))
     assert reason is not None

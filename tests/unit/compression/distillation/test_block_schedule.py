@@ -118,6 +118,13 @@ def test_learning_rates_are_a_sawtooth(
     assert not any(scales[current + 1 :])
 
 
+def test_a_step_of_several_blocks_has_the_last_rate_of_its_first_block() -> None:
+    schedule = BlockSchedule.model_validate(
+        {"learning_rate_scale": {"kind": "linear", "from": 0, "to": 2}}
+    )
+    assert schedule.learning_rate_scales(4, 0.0, 0.5) == [0, 2, 0, 0, 0, 0]
+
+
 @given(st.integers(2, 2000), st.data())
 def test_stages_change_at_their_fractions(steps: int, data: st.DataObject) -> None:
     first = data.draw(st.integers(1, steps - 1))
