@@ -57,9 +57,14 @@ class _StepGradient:
 def compare_compiled_step(job: TrainingJob[MicroBatch], progress: Progress) -> StepAgreement:
     """Compare the compiled and uncompiled first micro-batch of a step; restore the job.
 
-    A batch with a non-finite uncompiled loss or gradient is not compared: the training loop stops
-    there.
+    Miscompiled code is wrong every time, so a difference counts if it is there twice. A batch with
+    a non-finite uncompiled loss or gradient is not compared: the training loop stops there.
     """
+    difference = _find_difference(job, progress) and _find_difference(job, progress)
+    return StepAgreement(difference is None, difference or "")
+
+
+def _find_difference(job: TrainingJob[MicroBatch], progress: Progress) -> str | None:
     states = [(callback, callback.state()) for callback in job.callbacks]
 
     def compute() -> _StepGradient:
@@ -75,10 +80,9 @@ def compare_compiled_step(job: TrainingJob[MicroBatch], progress: Progress) -> S
             with job.parameters.computing_in_float32():
                 exact = compute()
     if not math.isfinite(exact.loss) or not exact.gradient.isfinite().all():
-        return StepAgreement(True)
+        return None
     difference = _find_gradient_difference(job, exact, eager, compute())
-    difference = difference or _find_optimiser_difference(job, exact.gradient)
-    return StepAgreement(difference is None, difference or "")
+    return difference or _find_optimiser_difference(job, exact.gradient)
 
 
 def train_step(job: TrainingJob[MicroBatch], progress: Progress) -> None:

@@ -7,6 +7,7 @@ import torch
 
 from bertwright.data.shards.dataset import Dataset
 from bertwright.training.clock import Progress, TrainingClock
+from bertwright.training.compilation import agreement as agreement_module
 from bertwright.training.compilation.agreement import compare_compiled_step
 from bertwright.training.loop import TrainingJob
 from bertwright.training.pretraining.job import untrained_job
@@ -91,6 +92,15 @@ def test_a_wrong_optimiser_is_detected(data: Dataset, monkeypatch: pytest.Monkey
     update_momentum._call = wrong
     agreement = compare_compiled_step(compiled, START)
     assert agreement.difference.startswith("update_momentum of the optimiser is off by")
+
+
+@pytest.mark.parametrize(("second", "agrees"), [(None, True), ("the loss is off by 20.0%", False)])
+def test_a_difference_counts_if_it_is_there_twice(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch, second: str | None, agrees: bool
+) -> None:
+    differences = iter(["the loss is off by 20.0%", second])
+    monkeypatch.setattr(agreement_module, "_find_difference", lambda *_: next(differences))
+    assert compare_compiled_step(job(data, "float32"), START).agrees == agrees
 
 
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
