@@ -269,7 +269,10 @@ def _solves_heads(
     )
     step_settings = config.explicit_step_settings
     if adaptation.solver == "lbfgs" and step_settings:
-        raise UserError(f"adaptation.solver: lbfgs takes no steps: leave {step_settings[0]} out")
+        raise UserError(
+            f"adaptation.solver: lbfgs takes no steps, so {step_settings[0]} has no effect: choose "
+            f"adamw, or leave it out"
+        )
     if adaptation.solver == "lbfgs" and not are_linear:
         raise UserError(
             "adaptation.solver: lbfgs fits linear heads with a convex loss: choose "

@@ -49,7 +49,7 @@ class HeadOverrides(Settings):
     norm: HeadNorm | None = None
 
 
-TEXT_POOLINGS = [pooling for pooling in get_args(HeadPooling) if pooling != "positions"]
+TEXT_POOLINGS = [name for name in get_args(HeadPooling) if name not in ("positions", "pair", "all")]
 
 FROZEN_LAYERS = "last-4"
 """Layers that a head reads from a frozen encoder: concatenated, the best features of BERT (Devlin
