@@ -64,7 +64,7 @@ def test_an_exported_fine_tuned_model_generates_the_same(
         [t for e in examples for t in (e.text, str(e.label))] * 9, recipe=model_type.lower()
     )
     randomise(pretrained.model, 0.5)
-    task = Task("own", TextOutput(max_target_length=7, **search))
+    task = Task("task", TextOutput(max_target_length=7, **search))
     model = finetune(pretrained, task, train=examples, dev=examples, epochs=0).model
     report = export_huggingface(model, model.tokenizer, tmp_path / "export", verify=True)
     assert report.architecture == f"{model_type}ForConditionalGeneration"

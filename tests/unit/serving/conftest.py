@@ -68,7 +68,7 @@ def translator() -> FineTunedModel:
     examples = [Example(text, label="old") for text in TEXTS]
     pretrained = toy_text_model(TEXTS, recipe="bart")
     randomise(pretrained.model, 0.3)
-    task = Task("own", TextOutput(max_target_length=6))
+    task = Task("task", TextOutput(max_target_length=6))
     return finetune(pretrained, task, train=examples, dev=examples[:2], epochs=0).model
 
 

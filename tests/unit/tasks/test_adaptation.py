@@ -72,8 +72,8 @@ def test_every_adaptation_learns(pretrained, adaptation: Any, system: str) -> No
 
 @every_adaptation
 def test_loaded_model_predicts_the_same(pretrained, adaptation: Any, tmp_path: Path) -> None:
-    result = adapted(pretrained("bert"), adaptation, learning_rate=1e-2, output=tmp_path / "own")
-    again = load_fine_tuned_model(tmp_path / "own")
+    result = adapted(pretrained("bert"), adaptation, learning_rate=1e-2, output=tmp_path / "task")
+    again = load_fine_tuned_model(tmp_path / "task")
     assert again.predict(classes()) == result.model.predict(classes())
 
 
@@ -195,7 +195,7 @@ def test_frozen_features_give_the_predictions_of_the_model(pretrained) -> None:
 @pytest.mark.parametrize("adaptation", ["frozen", "full"])
 def test_a_head_reads_several_layers(pretrained, mix: str, adaptation: str, tmp_path: Path) -> None:
     head = {"kind": "plain", "pooling": "positions", "layers": "last-2", "mix": mix}
-    out = tmp_path / "own"
+    out = tmp_path / "task"
     result = adapted(
         pretrained("bert"),
         adaptation,

@@ -52,7 +52,7 @@ INPUTS = [TaggedSentence(("they", "run")), TaggedSentence(("fast",))]
 
 def test_majority_tag_is_constant() -> None:
     # DET, NOUN and VERB stand twice each: the first in the alphabet is taken.
-    baseline = ConstantBaseline.fit(tagging_task("own"), TRAINING)
+    baseline = ConstantBaseline.fit(tagging_task("task"), TRAINING)
     assert baseline is not None
     assert [p.value for p in baseline.predict(INPUTS)] == [("DET", "DET"), ("DET",)]
 
@@ -68,8 +68,8 @@ def test_baselines_do_not_read_reference_tags() -> None:
     assert baseline.predict(retagged) == baseline.predict(INPUTS)
 
 
-def learned(model: Any, answer: Any, examples: Any, **settings: Any) -> FineTuningResult:
-    task = Task("own", OutputType.parse(answer))
+def learned(model: Any, output_type: Any, examples: Any, **settings: Any) -> FineTuningResult:
+    task = Task("task", OutputType.parse(output_type))
     return finetune(
         model, task, train=examples, dev=examples, **{"epochs": 0, "compile": False, **settings}
     )
@@ -97,8 +97,8 @@ ALL: dict[str, tuple[Any, Any, list[str]]] = {
 
 @pytest.mark.parametrize("kind", ALL)
 def test_saved_baselines_score_the_same(pretrained, kind: str, tmp_path: Path) -> None:
-    answer, examples, names = ALL[kind]
-    result = learned(pretrained(), answer, examples, output=tmp_path / "own")
+    output_type, examples, names = ALL[kind]
+    result = learned(pretrained(), output_type, examples, output=tmp_path / "task")
     report = result.as_dict()
     assert [line["baseline"] for line in report["baselines"]] == names
     assert report["examples"] == len(examples)
@@ -106,22 +106,22 @@ def test_saved_baselines_score_the_same(pretrained, kind: str, tmp_path: Path) -
     for line in report["baselines"]:
         assert line["training_examples"] == len(examples)
         assert {f"{metric}_interval" for metric in report["metrics"]} < set(line)
-    model = load_fine_tuned_model(tmp_path / "own")
+    model = load_fine_tuned_model(tmp_path / "task")
     again = evaluate(model, examples, with_baselines=True)
     assert again["baselines"] == report["baselines"]
     assert again["examples"] == len(examples)
     json.dumps(again)
-    assert not list((tmp_path / "own").glob("*.pkl"))
+    assert not list((tmp_path / "task").glob("*.pkl"))
 
 
 @pytest.mark.parametrize("kind", ["class", "pairs", "labels", "number", "tags"])
 def test_frozen_features_have_a_linear_baseline_too(pretrained, kind: str, tmp_path: Path) -> None:
-    answer, examples, _ = ALL[kind]
-    frozen = {"adaptation": "frozen", "epochs": 3, "output": tmp_path / "own"}
-    result = learned(pretrained("bert"), answer, examples, **frozen)
+    output_type, examples, _ = ALL[kind]
+    frozen = {"adaptation": "frozen", "epochs": 3, "output": tmp_path / "task"}
+    result = learned(pretrained("bert"), output_type, examples, **frozen)
     last = result.as_dict()["baselines"][-1]
     assert last["baseline"].endswith("regression on the same vectors")
-    again = evaluate(load_fine_tuned_model(tmp_path / "own"), examples, with_baselines=True)[
+    again = evaluate(load_fine_tuned_model(tmp_path / "task"), examples, with_baselines=True)[
         "baselines"
     ][-1]
     metric = result.metric
@@ -135,7 +135,7 @@ def test_sentences_without_words_have_no_features(pretrained) -> None:
     nothing, sentences = TaggedSentence((), ()), tagged()
     results = [
         finetune(
-            pretrained("bert"), tagging_task("own"), train=train, dev=dev, adaptation="frozen"
+            pretrained("bert"), tagging_task("task"), train=train, dev=dev, adaptation="frozen"
         ).as_dict()["baselines"][-1]
         for train, dev in (
             (sentences, sentences),
@@ -145,7 +145,11 @@ def test_sentences_without_words_have_no_features(pretrained) -> None:
     ]
     assert len({line["accuracy"] for line in results}) == 1
     empty = finetune(
-        pretrained("bert"), tagging_task("own"), train=sentences, dev=[nothing], adaptation="frozen"
+        pretrained("bert"),
+        tagging_task("task"),
+        train=sentences,
+        dev=[nothing],
+        adaptation="frozen",
     )
     assert empty.scores == [0.0]
     assert len(empty.as_dict()["baselines"]) == 3
@@ -154,11 +158,11 @@ def test_sentences_without_words_have_no_features(pretrained) -> None:
 def test_model_not_better_than_a_baseline_is_warned_of(pretrained) -> None:
     result = learned(pretrained(), "class", classes())
     (sentence,) = [line for line in result.warnings if "baseline" in line]
-    assert sentence.startswith("task own: the model (accuracy 0.")
+    assert sentence.startswith("task task: the model (accuracy 0.")
     assert "not better than the baseline 'TF-IDF with logistic regression' (1)" in sentence
     unknowing = [Example(f"text {n}", label="ab"[n % 2]) for n in range(40)]
     tuned = finetune(
-        pretrained(), table_task("own", Columns()), train=classes(), dev=classes(), epochs=8,
+        pretrained(), table_task("task", Columns()), train=classes(), dev=classes(), epochs=8,
         learning_rate=3e-3, dropout=0.0, batch_size=8, compile=False,
     )  # fmt: skip
     assert tuned.scores == [1.0]
@@ -199,15 +203,15 @@ def test_baselines_are_fitted_to_a_subset_of_many_examples(pretrained, monkeypat
 
 
 def test_missing_baselines_are_warned_of(pretrained, tmp_path: Path) -> None:
-    result = learned(pretrained(), "class", classes(), output=tmp_path / "own")
-    (tmp_path / "own" / "baselines.json").unlink()
-    for model in (load_fine_tuned_model(tmp_path / "own"), result.model):
+    result = learned(pretrained(), "class", classes(), output=tmp_path / "task")
+    (tmp_path / "task" / "baselines.json").unlink()
+    for model in (load_fine_tuned_model(tmp_path / "task"), result.model):
         report = evaluate(model, classes(), with_baselines=True)
         assert report["baselines"] == []
         assert report["warnings"][0].startswith("this model has no baselines")
-    (tmp_path / "own" / "baselines.json").write_text("[{")
+    (tmp_path / "task" / "baselines.json").write_text("[{")
     with pytest.raises(UserError, match=r"baselines\.json is damaged"):
-        evaluate(load_fine_tuned_model(tmp_path / "own"), classes(), with_baselines=True)
+        evaluate(load_fine_tuned_model(tmp_path / "task"), classes(), with_baselines=True)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +219,7 @@ def test_missing_baselines_are_warned_of(pretrained, tmp_path: Path) -> None:
 )
 def test_texts_without_words_or_spaces_are_supported(texts: list[str]) -> None:
     examples = [Example(text, label="ab"[n]) for n, text in enumerate(texts)] * 6
-    task = Task("own", OutputType.parse("class")).with_labels_from(examples)
+    task = Task("task", OutputType.parse("class")).with_labels_from(examples)
     answers = TfIdfLinearBaseline.fit("class", task, examples).predict(examples)
     if texts[0][:1] == "\u4f60":
         assert [prediction.value for prediction in answers] == [e.label for e in examples]
@@ -228,16 +232,16 @@ def test_tf_idf_cosine_and_sliding_window_baselines() -> None:
     (prediction,) = SlidingWindowBaseline.fit([question]).predict([question])
     assert prediction.value == "lived"
     example = MultipleChoice("a red bird", ("a green tree", "the red bird"), label=1)
-    task = Task("own", OutputType.parse("option"))
+    task = Task("task", OutputType.parse("option"))
     assert TfIdfCosineBaseline.fit(task, [example]).predict([example])[0].value == 1
 
 
 def test_folds_and_curves_have_baselines(pretrained) -> None:
-    data = TaskData(table_task("own", Columns()), train=classes(), dev=classes())
+    data = TaskData(table_task("task", Columns()), train=classes(), dev=classes())
     curve = compute_learning_curve(pretrained(), data, [8, None], settings={"epochs": 0}).as_dict()
     assert {row["baseline"] for row in curve["baselines"]} == set(ALL["class"][2])
     assert [row["examples"] for row in curve["baselines"]] == [8, 32, 8, 32]
-    folded = TaskData(table_task("own", Columns()), train=classes())
+    folded = TaskData(table_task("task", Columns()), train=classes())
     messages: list[str] = []
     report = cross_validate(
         pretrained(), folded, 2, log=messages.append, settings={"epochs": 0, "seeds": 2}

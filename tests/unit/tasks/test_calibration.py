@@ -77,7 +77,7 @@ CALIBRATED = sorted(kind for kind, cls in OutputType.kinds().items() if cls.can_
 @pytest.mark.parametrize("temperature", [0.05, 0.7, 3.0, 20.0])
 def test_predictions_do_not_depend_on_the_temperature(kind: str, temperature: float) -> None:
     threshold = {"threshold": 0.3} if kind == "labels" else {}
-    answer = OutputType.parse({"kind": kind, **threshold})
+    output_type = OutputType.parse({"kind": kind, **threshold})
     labels, number = ("a", "b", "c"), 300
     examples = {
         "option": [MultipleChoice("", ("x", "y", "z"))] * number,
@@ -86,10 +86,10 @@ def test_predictions_do_not_depend_on_the_temperature(kind: str, temperature: fl
     generator = np.random.default_rng(0)
     # Three sequences each: windows of a text, options, or parts of a sentence.
     rows = [TaskSequence([], example) for example in range(number) for _ in range(3)]
-    width = answer.build_decoder(labels).num_outputs
+    width = output_type.build_decoder(labels).num_outputs
     outputs = [generator.normal(0, 3, (1, width)).astype(np.float32) for _ in rows]
     plain, tempered = (
-        answer.build_decoder(labels, value).decode(rows, outputs, examples)
+        output_type.build_decoder(labels, value).decode(rows, outputs, examples)
         for value in (1.0, temperature)
     )
     assert [prediction.value for prediction in plain] == [

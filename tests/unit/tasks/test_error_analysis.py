@@ -11,7 +11,7 @@ from bertwright.tasks.task import Task
 
 
 def error_values(output_type: Any, examples: list[Any], values: list[Any]) -> list[Any]:
-    task = Task("own", OutputType.parse(output_type))
+    task = Task("task", OutputType.parse(output_type))
     predictions = [Prediction(value, 0.5) for value in values]
     return [line["prediction"] for line in iter_errors(task, examples, predictions)]
 
@@ -43,12 +43,12 @@ def test_span_errors_follow_exact_match(
 
 
 @pytest.mark.parametrize(
-    "answer", [{"kind": "similarity", "max_label": 5.0}, {"kind": "relevance"}]
+    "output_type", [{"kind": "similarity", "max_label": 5.0}, {"kind": "relevance"}]
 )
-def test_numeric_errors_are_on_the_scale_of_predictions(answer: Any) -> None:
+def test_numeric_errors_are_on_the_scale_of_predictions(output_type: Any) -> None:
     examples = [Example("a", "b", label) for label in (5.0, 0.0, 4.0)]
     # By 0.1, by 0.7 and by 0.3 of the highest label.
-    assert error_values(answer, examples, [0.9, 0.7, 0.5]) == [0.7, 0.5, 0.9]
+    assert error_values(output_type, examples, [0.9, 0.7, 0.5]) == [0.7, 0.5, 0.9]
 
 
 def test_plain_numbers_have_no_scale() -> None:
@@ -57,7 +57,7 @@ def test_plain_numbers_have_no_scale() -> None:
 
 
 def most_confident(kind: str, examples: list[Any], predictions: list[Prediction]) -> list[Any]:
-    task = Task("own", OutputType.parse(kind))
+    task = Task("task", OutputType.parse(kind))
     return [line["prediction"] for line in iter_errors(task, examples, predictions)]
 
 

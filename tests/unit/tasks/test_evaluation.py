@@ -45,7 +45,7 @@ def test_text_of_another_tokenizer_is_refused(pretrained, data: Path) -> None:
 
 
 def test_a_fine_tuned_model_is_evaluated_on_a_file_or_a_folder(pretrained, tmp_path: Path) -> None:
-    task = table_task("own", Columns())
+    task = table_task("task", Columns())
     model = finetune(pretrained(), task, train=classes(), epochs=1).model
     file = tmp_path / "dev.tsv"
     file.write_text("text\tlabel\n" + "".join(f"{e.text}\t{e.label}\n" for e in classes()))

@@ -141,9 +141,9 @@ def test_a_damaged_folder_is_named(solver, tmp_path: Path) -> None:
     [
         find_task("cola"),
         find_task("restoration"),
-        table_task("own", Columns("a", "b", "c", ("a", "b", "c")), labels=("x", "y")),
-        table_task("own", Columns("a"), "number"),
-        tagging_task("own", "xpos"),
+        table_task("task", Columns("a", "b", "c", ("a", "b", "c")), labels=("x", "y")),
+        table_task("task", Columns("a"), "number"),
+        tagging_task("task", "xpos"),
     ],
     ids=lambda task: f"{task.name}-{task.output_type.kind_name()}",
 )
@@ -153,6 +153,6 @@ def test_task_round_trips_through_json(task: Task) -> None:
 
 
 def test_in_memory_task_cannot_read_files() -> None:
-    task = TypeAdapter(Task).validate_python(task_as_dict(Task("own", ClassificationOutput())))
+    task = TypeAdapter(Task).validate_python(task_as_dict(Task("task", ClassificationOutput())))
     with pytest.raises(UserError, match="examples of this task were created in Python"):
         task.read_examples(Path("file"))

@@ -279,5 +279,5 @@ def test_baselines_of_generated_outputs() -> None:
     assert prediction.value == "five four"
     order = RandomPermutation(len(PAIRS), 0)
     labelled = [replace(e, label=str(int(order(n) % 2))) for n, e in enumerate(PAIRS)]
-    task = answered_in_words(Task("own", OutputType.parse("class"))).with_labels_from(labelled)
+    task = answered_in_words(Task("task", OutputType.parse("class"))).with_labels_from(labelled)
     assert [b.kind for b in fit_baselines(task, labelled)] == ["constant", "words-linear"]

@@ -38,7 +38,7 @@ def test_inverse_perplexity_weighs_tokens_and_is_0_if_unknown() -> None:
 
 
 def test_every_metric_has_an_interval_around_its_score() -> None:
-    task = Task("own", TextOutput(main_metric="rouge-l"), metrics=tuple(TEXT_METRICS))
+    task = Task("task", TextOutput(main_metric="rouge-l"), metrics=tuple(TEXT_METRICS))
     examples = [Example("x", label=reference) for reference in REFERENCES * 9]
     predictions = [Prediction(text, scored_text=ScoredText(text, -2.0, 5)) for text in TEXTS * 9]
     scores = task.score(examples, predictions)

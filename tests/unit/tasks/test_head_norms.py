@@ -98,7 +98,7 @@ def test_loaded_model_predicts_the_same(pretrained, tmp_path, norm: str, adaptat
 def test_heads_without_a_norm_are_refused(
     pretrained, output_type: Any, examples: Any, head: Any, message: str
 ) -> None:
-    task = Task("own", OutputType.parse(output_type))
+    task = Task("task", OutputType.parse(output_type))
     with pytest.raises(UserError, match=message):
         finetune(
             pretrained(),

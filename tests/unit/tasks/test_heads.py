@@ -27,7 +27,7 @@ from bertwright.tasks.task_model import HeadSpec, TaskModel
 from small_tasks import classes
 from toy_recipes import every_encoder, toy
 
-TASK = table_task("own", Columns())
+TASK = table_task("task", Columns())
 
 STATES = torch.tensor([[[1.0], [3.0], [100.0]], [[2.0], [4.0], [6.0]]])
 DOCUMENT = torch.tensor([[0, 0, -1], [0, 0, 0]])
@@ -69,7 +69,7 @@ def test_layers_are_mixed_by_softmax_normalised_weights(mode, num_poolings: int)
 
 
 @pytest.mark.parametrize(
-    ("system", "answer", "expected"),
+    ("system", "output_type", "expected"),
     [
         ("bert", "class", PoolerHeadConfig()),
         ("bert", "tags", LinearHeadConfig(pooling="positions")),
@@ -78,8 +78,8 @@ def test_layers_are_mixed_by_softmax_normalised_weights(mode, num_poolings: int)
         ("modern", "tags", TransformHeadConfig(pooling="positions")),
     ],
 )
-def test_default_heads(system: str, answer: str, expected: HeadConfig) -> None:
-    assert default_head(toy(system), OutputType.parse(answer)) == expected
+def test_default_heads(system: str, output_type: str, expected: HeadConfig) -> None:
+    assert default_head(toy(system), OutputType.parse(output_type)) == expected
 
 
 def test_head_starts_from_pretrained_layers(pretrained) -> None:

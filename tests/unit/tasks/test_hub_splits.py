@@ -50,7 +50,7 @@ def test_classes_are_numbers_where_the_task_has_numbers(dataset_hub: Hub) -> Non
     assert labels(dev) == ["1", "0"]
     assert labels(task_examples(task, "hf:me/sst")) == ["1", "0"]
     assert not dataset_hub.requested("test.jsonl"), "only the splits of training are read"
-    named = table_task("own", Columns("sentence"))
+    named = table_task("task", Columns("sentence"))
     task, train, _ = TaskData(named, Path("hf:me/sst")).load_splits()
     assert labels(train) == ["negative", "positive", "positive"]
     assert task.labels == ("negative", "positive")

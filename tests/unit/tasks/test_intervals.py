@@ -102,7 +102,7 @@ CASES: dict[str, tuple[Any, tuple[str, ...], tuple[list[Any], list[Any]]]] = {
 @pytest.mark.parametrize("case", CASES)
 def test_interval_of_every_metric_contains_its_score(case: str) -> None:
     answer, metrics, (examples, values) = CASES[case]
-    task = Task("own", OutputType.parse(answer), metrics=metrics)
+    task = Task("task", OutputType.parse(answer), metrics=metrics)
     predictions = [Prediction(value) for value in values]
     scores = task.score(examples, predictions)
     intervals = bootstrap_intervals(task, examples, predictions, scores)
@@ -119,7 +119,7 @@ def test_accuracy_interval_matches_the_binomial() -> None:
     correct = [n < 320 for n in range(400)]
     examples = [Example(str(n), label="1") for n in range(400)]
     predictions = [Prediction("1" if is_correct else "0") for is_correct in correct]
-    task = Task("own", OutputType.parse("class"), metrics=("accuracy",))
+    task = Task("task", OutputType.parse("class"), metrics=("accuracy",))
     ends = bootstrap_intervals(task, examples, predictions, {"accuracy": 0.8})["accuracy"]
     half = 1.96 * (0.8 * 0.2 / 400) ** 0.5
     assert ends == pytest.approx([0.8 - half, 0.8 + half], abs=0.006)
@@ -127,7 +127,7 @@ def test_accuracy_interval_matches_the_binomial() -> None:
 
 def test_resampling_in_groups_gives_the_same_interval(monkeypatch) -> None:
     answer, metrics, _ = CASES["class"]
-    task = Task("own", OutputType.parse(answer), metrics=metrics)
+    task = Task("task", OutputType.parse(answer), metrics=metrics)
     right = np.random.default_rng(1).integers(0, 3, 4000)
     values = np.where(np.random.default_rng(2).random(4000) < 0.7, right, 0)
     examples = [Example(str(n), label=str(label)) for n, label in enumerate(right)]
@@ -147,7 +147,7 @@ def test_custom_metric_that_is_no_mean_has_no_interval() -> None:
     class CustomOutput(ClassificationOutput):
         metrics: ClassVar[Any] = {"worst": worst}
 
-    task = Task("own", CustomOutput(), metrics=("worst",))
+    task = Task("task", CustomOutput(), metrics=("worst",))
     examples = [Example("a", label="1"), Example("b", label="0")]
     predictions = [Prediction("1"), Prediction("1")]
     assert bootstrap_intervals(task, examples, predictions, {"worst": 0.0}) == {"worst": None}

@@ -31,7 +31,7 @@ from small_tasks import (
     tagged,
 )
 
-CLASSES, NUMBERS = table_task("own", Columns()), table_task("own", Columns(), "number")
+CLASSES, NUMBERS = table_task("task", Columns()), table_task("task", Columns(), "number")
 ALL: dict[str, tuple[Any, Any]] = {
     "class": ("class", classes()),
     "pairs": ("class", pairs()),
@@ -75,7 +75,7 @@ def test_classes_match_logistic_regression_with_the_same_penalty(
     model = pretrained("bert", "encoder.width=128")
     features = features_of(model, CLASSES, classes())
     result = fitted(model, CLASSES, classes())
-    l2 = result.run.linear_fits[0]["own"].l2
+    l2 = result.run.linear_fits[0]["task"].l2
     assert l2 == pytest.approx(features.shape[1] / strength)
     # For two classes scikit-learn has one weight vector, the difference of ours.
     peer = LogisticRegression(C=2 / l2, max_iter=5000, tol=1e-8)
@@ -92,7 +92,7 @@ def test_numbers_match_ridge_regression_with_the_same_penalty(
     features = features_of(model, NUMBERS, numbers())
     result = fitted(model, NUMBERS, numbers())
     # The penalty is halved, the squared error is not.
-    peer = Ridge(alpha=result.run.linear_fits[0]["own"].l2 / 2)
+    peer = Ridge(alpha=result.run.linear_fits[0]["task"].l2 / 2)
     theirs = peer.fit(features, [e.label for e in numbers()]).predict(features)
     assert [p.value for p in result.best.predictions[0]] == pytest.approx(theirs, abs=0.05)
 
@@ -102,13 +102,13 @@ def test_every_task_with_a_linear_head_is_fitted_and_saved(
     pretrained, kind: str, tmp_path: Any
 ) -> None:
     answer, examples = ALL[kind]
-    task = Task("own", OutputType.parse(answer))
-    result = fitted(pretrained("bert"), task, examples, output=tmp_path / "own")
+    task = Task("task", OutputType.parse(answer))
+    result = fitted(pretrained("bert"), task, examples, output=tmp_path / "task")
     untrained = fitted(pretrained("bert"), task, examples, epochs=0)
     assert result.scores[0] > untrained.scores[0]
     assert len(result.run.epoch_reports) == 1
-    assert set(result.as_dict()["l2"]) == {"own"}
-    again = load_fine_tuned_model(tmp_path / "own")
+    assert set(result.as_dict()["l2"]) == {"task"}
+    again = load_fine_tuned_model(tmp_path / "task")
     assert again.predict(examples) == result.model.predict(examples)
     for prediction, collected in zip(
         again.predict(examples), result.best.predictions[0], strict=True
@@ -121,7 +121,7 @@ def test_seeds_differ_by_no_more_than_the_penalty(pretrained, monkeypatch) -> No
     monkeypatch.setattr(linear_solver, "INVERSE_L2_GRID", (1.0,))
     result = fitted(pretrained("bert"), CLASSES, classes(), seeds=3)
     assert len(set(result.scores)) == 1
-    assert len(set(result.as_dict()["l2"]["own"])) == 1
+    assert len(set(result.as_dict()["l2"]["task"])) == 1
 
 
 def test_features_are_computed_once_for_all_seeds(pretrained, monkeypatch) -> None:
@@ -147,7 +147,7 @@ def test_step_settings_disable_the_solver(pretrained, stated: dict[str, Any]) ->
     result = fitted(pretrained("bert"), CLASSES, classes(), compile=False, **stated)
     assert not result.run.linear_fits
     assert len(result.run.epoch_reports) > 1
-    with pytest.raises(UserError, match=f"leave {next(iter(stated))} out"):
+    with pytest.raises(UserError, match=f"so {next(iter(stated))} has no effect"):
         lbfgs = {"kind": "frozen", "solver": "lbfgs"}
         finetune(pretrained(), CLASSES, train=classes(), adaptation=lbfgs, **stated)
 

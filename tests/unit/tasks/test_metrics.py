@@ -15,8 +15,8 @@ PREDICTIONS = ["0", "0", "1", "1", "0", "0"]
 PLAIN = ("class", "number", "tags")
 
 
-def metric(answer: str, name: str) -> MetricFunction:
-    return OutputType.parse(answer).metric(name)
+def metric(output_type: str, name: str) -> MetricFunction:
+    return OutputType.parse(output_type).metric(name)
 
 
 @pytest.mark.parametrize(
@@ -55,20 +55,20 @@ def test_macro_f1_averages_over_the_reference_classes() -> None:
     assert metric("class", "macro-f1")(references, ["a", "a", "a"]) == pytest.approx(0.8 / 2)
 
 
-@pytest.mark.parametrize("answer", PLAIN)
-def test_references_have_the_best_score(answer: str) -> None:
+@pytest.mark.parametrize("output_type", PLAIN)
+def test_references_have_the_best_score(output_type: str) -> None:
     references = {
         "class": ["0", "1", "1", "0"],
         "number": [0.5, 1.5, 3.0, 2.0],
         "tags": [["B-X", "I-X", "O"], ["B-Y"]],
-    }[answer]
+    }[output_type]
     best = {"negative-mean-squared-error": 0.0}
-    for name, score in OutputType.parse(answer).metrics.items():
+    for name, score in OutputType.parse(output_type).metrics.items():
         assert score(references, references) == pytest.approx(best.get(name, 1.0)), name
 
 
 @pytest.mark.parametrize(
-    ("answer", "references", "predictions"),
+    ("output_type", "references", "predictions"),
     [
         ("class", ["0", "1", "0"], ["1", "0", "1"]),
         ("class", ["0", "0", "0"], ["1", "1", "1"]),
@@ -79,9 +79,9 @@ def test_references_have_the_best_score(answer: str) -> None:
     ],
 )
 def test_undefined_metrics_are_zero_without_warnings(
-    answer: str, references: list[str], predictions: list[str]
+    output_type: str, references: list[str], predictions: list[str]
 ) -> None:
-    for name, score in OutputType.parse(answer).metrics.items():
+    for name, score in OutputType.parse(output_type).metrics.items():
         assert score(references, predictions) <= 0.0, name
 
 

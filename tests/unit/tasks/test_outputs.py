@@ -52,8 +52,8 @@ MEMORISE = {
 }
 
 
-def learned(model, answer: Any, examples: list[Any], **settings: Any) -> FineTuningResult:
-    task = Task("own", OutputType.parse(answer))
+def learned(model, output_type: Any, examples: list[Any], **settings: Any) -> FineTuningResult:
+    task = Task("task", OutputType.parse(output_type))
     return finetune(model, task, train=examples, dev=examples, **{**MEMORISE, **settings})
 
 
@@ -62,7 +62,7 @@ every_system = pytest.mark.parametrize("system", ["bert", "modern", "gpt-2"])
 
 @every_system
 @pytest.mark.parametrize(
-    ("answer", "examples"),
+    ("output_type", "examples"),
     [
         ("labels", several_labels()),
         ("option", options()),
@@ -71,16 +71,18 @@ every_system = pytest.mark.parametrize("system", ["bert", "modern", "gpt-2"])
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_output_type_is_learned(pretrained, system: str, answer: Any, examples: list[Any]) -> None:
-    untrained = learned(pretrained(system), answer, examples, epochs=0).scores[0]
+def test_output_type_is_learned(
+    pretrained, system: str, output_type: Any, examples: list[Any]
+) -> None:
+    untrained = learned(pretrained(system), output_type, examples, epochs=0).scores[0]
     enough = until(max(0.81, untrained + 0.01))
-    result = learned(pretrained(system), answer, examples, epochs=30, make_reporter=enough)
+    result = learned(pretrained(system), output_type, examples, epochs=30, make_reporter=enough)
     assert result.scores[0] > 0.8
     assert result.scores[0] > untrained
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "output_type",
     [
         {"kind": "sparse"},
         {"kind": "sparse", "queries": "static"},
@@ -88,10 +90,10 @@ def test_output_type_is_learned(pretrained, system: str, answer: Any, examples: 
     ],
     ids=["sparse", "static queries", "late interaction"],
 )
-def test_retrieval_is_learned(pretrained, answer: dict[str, Any]) -> None:
-    untrained = learned(pretrained("bert"), answer, partners(), epochs=0).scores[0]
+def test_retrieval_is_learned(pretrained, output_type: dict[str, Any]) -> None:
+    untrained = learned(pretrained("bert"), output_type, partners(), epochs=0).scores[0]
     enough = until(max(0.81, untrained + 0.01))
-    result = learned(pretrained("bert"), answer, partners(), epochs=30, make_reporter=enough)
+    result = learned(pretrained("bert"), output_type, partners(), epochs=30, make_reporter=enough)
     assert result.metric == "ndcg@10"
     assert result.scores[0] > max(0.8, untrained)
 
@@ -104,8 +106,8 @@ def test_retrieval_is_learned(pretrained, answer: dict[str, Any]) -> None:
 def test_similarity_is_learned_from_pairs(
     pretrained, system: str, loss: dict[str, Any], epochs: int
 ) -> None:
-    answer = {"kind": "similarity", **loss}
-    result = learned(pretrained(system), answer, partners(), epochs=epochs)
+    output_type = {"kind": "similarity", **loss}
+    result = learned(pretrained(system), output_type, partners(), epochs=epochs)
     losses = [epoch.loss for epoch in result.run.epoch_reports]
     assert losses[-1] < 0.5 * losses[0]
 
@@ -131,16 +133,16 @@ def test_relevance_ranks_the_texts_of_a_query(pretrained) -> None:
 
 @pytest.mark.parametrize("loss", ["in-batch", "triplet"])
 def test_only_matching_pairs_are_trained(pretrained, loss: str) -> None:
-    answer = {"kind": "similarity", "loss": loss, "max_label": 4.0}
+    output_type = {"kind": "similarity", "loss": loss, "max_label": 4.0}
     labels = (4.0, 2.0, None, 1.9, 0.0)
     examples = [replace(e, label=labels[n % 5]) for n, e in enumerate(partners())]
-    (encoded,) = learned(pretrained(), answer, examples, epochs=1).run.encoded_tasks
+    (encoded,) = learned(pretrained(), output_type, examples, epochs=1).run.encoded_tasks
     assert [e.label for e in encoded.train] == [e.label for e in examples if e.label in labels[:3]]
     assert len(encoded.items) == len(encoded.train)
     assert len(encoded.dev) == len(examples), "all are evaluated"
     non_matching = [replace(e, label=0.0) for e in partners()]
     with pytest.raises(UserError, match=r"label is 2 or more, half of output_type\.max_label"):
-        learned(pretrained(), answer, non_matching, epochs=1)
+        learned(pretrained(), output_type, non_matching, epochs=1)
 
 
 def test_in_batch_negatives_exclude_other_positives() -> None:
@@ -176,11 +178,11 @@ def test_in_batch_negatives_exclude_other_positives() -> None:
 
 
 def test_retrieval_ranks_all_second_texts(pretrained) -> None:
-    task = table_task("own", Columns(), SimilarityOutput(loss="in-batch"), ("recall@1", "mrr@10"))
+    task = table_task("task", Columns(), SimilarityOutput(loss="in-batch"), ("recall@1", "mrr@10"))
     settings = {**MEMORISE, "epochs": 40, "make_reporter": until(0.9)}
     result = finetune(pretrained("bert"), task, train=partners(), dev=partners(), **settings)
     assert result.scores[0] > 0.8
-    assert result.best.report.scores["own"]["mrr@10"] >= result.scores[0]
+    assert result.best.report.scores["task"]["mrr@10"] >= result.scores[0]
 
 
 def test_similarity_uses_the_vectors_of_embed(pretrained) -> None:
@@ -194,11 +196,11 @@ def test_similarity_uses_the_vectors_of_embed(pretrained) -> None:
 
 
 def label_gradients(
-    answer: ClassificationOutput | MultiLabelOutput, examples: list[Example], label: str
+    output_type: ClassificationOutput | MultiLabelOutput, examples: list[Example], label: str
 ) -> tuple[float, ...]:
     """Return the gradients at outputs 0, of examples with the label and without it."""
-    task = Task("own", answer).with_labels_from(examples)
-    decoder = answer.build_decoder(task.labels).fit(examples)
+    task = Task("task", output_type).with_labels_from(examples)
+    decoder = output_type.build_decoder(task.labels).fit(examples)
     column = task.labels.index(label)
     gradients = {True: 0.0, False: 0.0}
     for example in examples:
@@ -207,7 +209,7 @@ def label_gradients(
         loss, _ = decoder.loss(outputs, [1], targets)
 
         (gradient,) = torch.autograd.grad(loss, outputs)
-        has = label in answer.labels_in(example)
+        has = label in output_type.labels_in(example)
         gradients[has] += abs(float(gradient[0, column]))
     return gradients[True], gradients[False]
 
@@ -228,25 +230,25 @@ def test_balanced_weights_equalise_gradients_of_rare_labels() -> None:
     assert others / having == pytest.approx((len(several) - 3) / (4 * 3))
 
 
-@pytest.mark.parametrize("answer", [ClassificationOutput, MultiLabelOutput])
+@pytest.mark.parametrize("output_type", [ClassificationOutput, MultiLabelOutput])
 def test_weight_of_an_unknown_label_is_refused(
-    answer: type[ClassificationOutput | MultiLabelOutput],
+    output_type: type[ClassificationOutput | MultiLabelOutput],
 ) -> None:
     with pytest.raises(
         UserError, match=r"output_type\.weights: no label 'odl': did you mean 'old'"
     ):
-        answer(weights={"odl": 2.0}).build_decoder(("new", "old"))
+        output_type(weights={"odl": 2.0}).build_decoder(("new", "old"))
 
 
-@pytest.mark.parametrize("answer", ["class", "number", "labels"])
-def test_a_long_text_is_read_in_windows(pretrained, answer: str) -> None:
-    examples = {"class": classes, "number": numbers, "labels": several_labels}[answer]()
+@pytest.mark.parametrize("output_type", ["class", "number", "labels"])
+def test_a_long_text_is_read_in_windows(pretrained, output_type: str) -> None:
+    examples = {"class": classes, "number": numbers, "labels": several_labels}[output_type]()
     long = [replace(e, text=f"{' the' * 40} {e.text}") for e in examples]
     settings = {"epochs": 1, "max_length": 16}
-    cut = learned(pretrained(), answer, long, **settings)
-    whole = learned(pretrained(), {"kind": answer, "stride": 6}, long, **settings)
-    assert cut.num_truncated == {"own": len(long)}
-    assert whole.num_truncated == {"own": 0}
+    cut = learned(pretrained(), output_type, long, **settings)
+    whole = learned(pretrained(), {"kind": output_type, "stride": 6}, long, **settings)
+    assert cut.num_truncated == {"task": len(long)}
+    assert whole.num_truncated == {"task": 0}
     assert len(whole.run.encoded_tasks[0].sequences) > len(long)
     assert len(whole.best.predictions[0]) == len(long)
 
@@ -333,7 +335,7 @@ def test_options_may_differ_in_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "example", "message"),
+    ("output_type", "example", "message"),
     [
         ("class", TaggedSentence(("a",), ("b",)), "output type class needs Example"),
         ("tags", Example("a", label="b"), "output type tags needs TaggedSentence"),
@@ -367,7 +369,7 @@ def test_options_may_differ_in_number() -> None:
         ),
         ("class", Example("a", 5, "b"), "5 stands where a text is needed"),  # type: ignore[arg-type]
         (
-            "closeness",
+            "similarity",
             Example("a", "b", negatives=(float("nan"),)),  # type: ignore[arg-type]
             "nan stands where a text is needed",
         ),
@@ -375,16 +377,16 @@ def test_options_may_differ_in_number() -> None:
     ],
 )
 def test_example_of_the_wrong_type_is_refused(
-    pretrained, answer: Any, example: TaskExample, message: str
+    pretrained, output_type: Any, example: TaskExample, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        learned(pretrained(), answer, [example] * 4)
+        learned(pretrained(), output_type, [example] * 4)
 
 
 @pytest.mark.parametrize("part", ["train", "dev"])
 def test_a_split_without_examples_is_refused(pretrained, part: str) -> None:
     splits: Any = {"train": classes(), "dev": classes(), part: []}
-    task = Task("own", ClassificationOutput(), labels=("new", "old"))
+    task = Task("task", ClassificationOutput(), labels=("new", "old"))
     with pytest.raises(UserError, match="split has no examples"):
         finetune(pretrained(), task, **splits)
 
@@ -407,7 +409,7 @@ def test_words_and_tags_may_be_lists(pretrained) -> None:
 
 def test_unseen_tags_are_never_predicted(pretrained) -> None:
     odd = [TaggedSentence(("The", "red"), ("O", "B-NEW"))]
-    task = Task("own", OutputType.parse("tags"))
+    task = Task("task", OutputType.parse("tags"))
     result = finetune(pretrained(), task, train=tagged(), dev=odd, epochs=1, **MEMORISE)
     assert result.best.predictions[0][0].value[1] != "B-NEW"
 

@@ -36,7 +36,7 @@ class PluginSimilarity(SimilarityOutput):
 
 def test_labels() -> None:
     examples = several_labels()
-    task = table_task("own", Columns(), PluginLabels()).with_labels_from(examples)
+    task = table_task("task", Columns(), PluginLabels()).with_labels_from(examples)
     assert isinstance(task.reader, TableReader)
     assert task.reader.label_kind == "labels"
     assert [b.kind for b in fit_baselines(task, examples)] == ["constant", "words-linear"]
@@ -46,7 +46,7 @@ def test_labels() -> None:
 
 def test_classes() -> None:
     examples = classes()
-    task = table_task("own", Columns(), PluginClass()).with_labels_from(examples)
+    task = table_task("task", Columns(), PluginClass()).with_labels_from(examples)
     predictions = [Prediction(task.labels[0]) for _ in examples]
     assert {*confusion_matrix(task, examples, predictions)} == {*task.labels}
     scores = task.score(examples, predictions)
@@ -59,7 +59,7 @@ def test_similarity() -> None:
     assert head == default_head(recipe, SimilarityOutput())
     assert embedding_config(output_type, head, 8) == embedding_config(SimilarityOutput(), head, 8)
     assert check_head(DenseHeadConfig(), output_type, recipe.output) is not None
-    task, examples = Task("own", output_type), similar()
+    task, examples = Task("task", output_type), similar()
     assert needs_pairs(task)
     (baseline,) = fit_baselines(task, examples)
     assert all(prediction.vectors is not None for prediction in baseline.predict(examples))

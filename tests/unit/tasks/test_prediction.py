@@ -20,19 +20,19 @@ from small_tasks import TEXTS, assert_same_predictions, classes, pairs, tagged
 
 @pytest.fixture
 def model(pretrained) -> FineTunedModel:
-    task = table_task("own", Columns("sentence"))
+    task = table_task("task", Columns("sentence"))
     return finetune(pretrained(), task, train=classes(), epochs=1).model
 
 
 @pytest.fixture
 def pair_model(pretrained) -> FineTunedModel:
-    task = table_task("own", Columns("one", "two"))
+    task = table_task("task", Columns("one", "two"))
     return finetune(pretrained(), task, train=pairs(), epochs=1).model
 
 
 @pytest.fixture
 def tagger(pretrained) -> FineTunedModel:
-    return finetune(pretrained(), tagging_task("own"), train=tagged(), epochs=1).model
+    return finetune(pretrained(), tagging_task("task"), train=tagged(), epochs=1).model
 
 
 def test_stream_is_predicted_in_order_and_in_chunks(model, monkeypatch) -> None:
@@ -108,13 +108,13 @@ def test_pairs_are_separated_by_a_tab(pair_model) -> None:
 
 
 def test_an_empty_line_of_a_table_of_texts_is_a_line(pretrained, tmp_path: Path) -> None:
-    model = finetune(pretrained(), table_task("own", Columns()), train=classes(), epochs=0).model
+    model = finetune(pretrained(), table_task("task", Columns()), train=classes(), epochs=0).model
     for name in ("a.tsv", "a.csv"):
         (tmp_path / name).write_text("text\nthe bird\n\nthe tree\n")
         texts = [line["text"] for line in predict_file(model, tmp_path / name)]
         assert texts == ["the bird", "", "the tree"]
         with pytest.raises(UserError, match=rf"{name} line 3, column 'text': the text is empty"):
-            table_task("own", Columns(label=None)).read_examples(tmp_path / name)
+            table_task("task", Columns(label=None)).read_examples(tmp_path / name)
 
 
 def test_word_in_context_files_are_pairs(pretrained, tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_words_in_context_come_from_standard_input_too(pretrained, tmp_path: Pat
 @pytest.mark.parametrize(
     ("layout", "line", "message"),
     [
-        (".txt", "no tab", "line 7: task own needs two texts .* there is no tab"),
-        (".txt", "a\tb\tc", "line 7: task own needs two texts .* there is more than one"),
+        (".txt", "no tab", "line 7: task task needs two texts .* there is no tab"),
+        (".txt", "a\tb\tc", "line 7: task task needs two texts .* there is more than one"),
         (".jsonl", "{", "line 7 is not JSON"),
         (".jsonl", "[]", "line 7: expected a JSON object, got list"),
         (".jsonl", '{"one": "a", "tow": "b"}', "line 7: no column 'two': did you mean 'tow'"),
@@ -219,7 +219,7 @@ def test_invalid_line_is_reported(pair_model, layout, line, message) -> None:
 
 
 def test_truncated_tokens_are_reported(pretrained) -> None:
-    task = table_task("own", Columns("sentence"))
+    task = table_task("task", Columns("sentence"))
     short = finetune(pretrained(), task, train=classes(), epochs=0, max_length=8).model
     few, many = predict_lines(short, [("1", "a bird"), ("2", "a bird " * 20)], ".txt")
     assert "truncated_tokens" not in few
@@ -228,7 +228,7 @@ def test_truncated_tokens_are_reported(pretrained) -> None:
 
 def test_unexpected_tab_is_refused(model, tagger) -> None:
     for fine_tuned, kind in ((model, "one text"), (tagger, "words separated by spaces")):
-        message = f"line 7: task own needs {kind}, and there is a tab"
+        message = f"line 7: task task needs {kind}, and there is a tab"
         with pytest.raises(UserError, match=message):
             list(predict_lines(fine_tuned, [("line 7", "The red bird\told")], ".txt"))
 

@@ -23,9 +23,9 @@ NUMBERS = st.one_of(
 PAIRS_OF_NUMBERS = st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=40)
 
 
-def our_metric(answer: str, name: str, pairs: list[tuple[Any, Any]]) -> float:
+def our_metric(output_type: str, name: str, pairs: list[tuple[Any, Any]]) -> float:
     references, predictions = zip(*pairs, strict=True)
-    return OutputType.parse(answer).metric(name)(references, predictions)
+    return OutputType.parse(output_type).metric(name)(references, predictions)
 
 
 def columns(pairs: list[tuple[float, float]], kind: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -117,7 +117,7 @@ def test_tags_of_no_scheme_are_refused_before_anything_is_trained() -> None:
 
 def test_tags_of_words_are_scored_word_by_word() -> None:
     words = tagged_as("DET", "-LRB-", "S", "NOUN-X")
-    task, _, _ = TaskData(tagging_task("own"), train=words).load_splits()
+    task, _, _ = TaskData(tagging_task("task"), train=words).load_splits()
     assert task.metrics == ("accuracy", "macro-f1")
-    task, _, _ = TaskData(tagging_task("own"), train=tagged_as("U-PER", "O")).load_splits()
+    task, _, _ = TaskData(tagging_task("task"), train=tagged_as("U-PER", "O")).load_splits()
     assert task.metrics == ("span-f1", "accuracy")

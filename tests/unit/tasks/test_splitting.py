@@ -18,8 +18,8 @@ from bertwright.tasks.tuning.cross_validation import cross_validate
 from bertwright.tasks.tuning.learning_curve import compute_learning_curve
 from small_tasks import classes
 
-CLASS, LABELS = table_task("own", Columns()), table_task("own", Columns(), "labels")
-TAGS, SPANS = tagging_task("own"), find_task("squad2")
+CLASS, LABELS = table_task("task", Columns()), table_task("task", Columns(), "labels")
+TAGS, SPANS = tagging_task("task"), find_task("squad2")
 
 
 def labelled(**sizes: int) -> list[Example]:
@@ -114,8 +114,8 @@ def test_labels_missing_from_the_held_out_split_are_warned_of(pretrained) -> Non
     assert {example.label for example in encoded.dev} == {"neg", "pos"}
     warnings = result.as_dict()["warnings"]
     assert [line for line in warnings if "baseline" not in line] == [
-        "task own: the held-out split has no examples of 1 of 3 labels (mixed): the score does not "
-        "cover them: give more examples of each"
+        "task task: the held-out split has no examples of 1 of 3 labels (mixed): the score does "
+        "not cover them: give more examples of each"
     ]
 
 
@@ -151,5 +151,5 @@ def test_folds_and_learning_curves_warn_of_missing_labels(pretrained) -> None:
     dev = TaskData(CLASS, train=[*labelled(a=20, b=20, c=1)], dev=labelled(a=2, b=2, c=2))
     compute_learning_curve(pretrained(), dev, [4], log=messages.append, settings=settings)
     assert messages[0].startswith(
-        "4 examples, seed 0: task own: there are no training examples of 1 of 3"
+        "4 examples, seed 0: task task: there are no training examples of 1 of 3"
     )

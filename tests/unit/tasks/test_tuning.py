@@ -34,7 +34,7 @@ from bertwright.tasks.tuning.search import (
 from bertwright.training.clock import Progress
 from small_tasks import classes
 
-DATA = TaskData(table_task("own", Columns()), train=classes(), dev=classes())
+DATA = TaskData(table_task("task", Columns()), train=classes(), dev=classes())
 WITHOUT_DEV = TaskData(DATA.task, train=classes())
 GROUPED = [find_task("rank"), find_task("retrieval")]
 """Tasks whose splits keep the examples of a query together."""
@@ -137,7 +137,7 @@ def test_pruning_uses_the_selection_score() -> None:
     epochs = [
         {"a": {"accuracy": 0.9, "f1": 0.0}, "glue.b": {"f1": 0.1, "accuracy": 0.0}},
         {"a": {"accuracy": 0.2, "f1": 1.0}, "glue.b": {"f1": 1.0, "accuracy": 0.0}},
-        {"own": {"accuracy": 0.4, "f1": 1.0}},
+        {"task": {"accuracy": 0.4, "f1": 1.0}},
     ]
     with pytest.raises(RuntimeError):
         for scores in epochs:

@@ -29,7 +29,7 @@ SEVERAL = [
 
 
 def test_tasks_share_one_encoder(pretrained, tmp_path: Path) -> None:
-    out = tmp_path / "own"
+    out = tmp_path / "task"
     result = finetune_tasks(pretrained(), SEVERAL, output=out, epochs=20, **SETTINGS)
     scores = result.best.report.scores
     assert {name: max(of.values()) > 0.8 for name, of in scores.items()} == dict.fromkeys(

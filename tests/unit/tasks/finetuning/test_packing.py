@@ -64,7 +64,7 @@ def step_of(
 ) -> tuple[FineTuningRun, TaskBatch, dict[str, torch.Tensor], float]:
     """Return a run, its first batch, and the gradient and the loss of this batch."""
     output_type = OutputType.parse(kind)
-    task = Task("own", output_type).with_labels_from(examples)
+    task = Task("task", output_type).with_labels_from(examples)
     config = FineTuningConfig.from_settings({**UNMIXED, **settings, "batching": batching})
     run = build_run(model, [(task, examples, examples)], config)
     run.init_parameters(0)
@@ -162,7 +162,7 @@ def test_the_language_model_loss_of_packed_texts_is_equal(pretrained) -> None:
 
 def test_a_model_trained_in_packed_rows_keeps_its_attention_mask(pretrained) -> None:
     settings = {**UNMIXED, "batching": "packed"}
-    task = Task("own", OutputType.parse("class"))
+    task = Task("task", OutputType.parse("class"))
     result = finetune(pretrained(), task, train=labelled(), dev=labelled(), **settings)
     visibility = result.model.task_model.recipe.encoder.visibility
     assert visibility == pretrained().model.recipe.encoder.visibility

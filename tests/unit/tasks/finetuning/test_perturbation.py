@@ -13,8 +13,8 @@ from bertwright.tasks.finetuning.perturbation import FreeLBConfig, SMARTConfig
 from bertwright.tasks.formats.tables import Columns
 from small_tasks import classes, numbers, several_labels, tagged
 
-CLASSES, TAGS = table_task("own", Columns()), tagging_task("own")
-NUMBERS = table_task("own", Columns(), "number")
+CLASSES, TAGS = table_task("task", Columns()), tagging_task("task")
+NUMBERS = table_task("task", Columns(), "number")
 SETTINGS = {
     "dropout": 0.0,
     "weight_decay": 0.0,
@@ -102,6 +102,6 @@ def test_number_of_forward_passes_per_step(
 def test_incompatible_perturbation_is_refused(pretrained) -> None:
     with pytest.raises(UserError, match="the encoder is frozen: choose another adaptation"):
         run(pretrained(), "freelb", adaptation="frozen")
-    labels = table_task("own", Columns(), "labels")
+    labels = table_task("task", Columns(), "labels")
     with pytest.raises(UserError, match="smart needs classes or numbers, not output type labels"):
         run(pretrained(), "smart", labels, several_labels())

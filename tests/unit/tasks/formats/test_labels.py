@@ -127,8 +127,8 @@ def test_columns_of_parquet_have_labels_of_every_type(tmp_path: Path) -> None:
             labels_of(written(values), "class")
 
 
-CLASS, LABELS = table_task("own", Columns()), table_task("own", Columns(), "labels")
-NUMBER = table_task("own", Columns(), "number")
+CLASS, LABELS = table_task("task", Columns()), table_task("task", Columns(), "labels")
+NUMBER = table_task("task", Columns(), "number")
 
 
 def test_labels_from_python_have_the_same_names() -> None:
