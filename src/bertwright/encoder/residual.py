@@ -4,7 +4,7 @@ The output of a sublayer replaces its input, is added to it, is averaged with al
 or is added to one of two reversible streams.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -44,6 +44,10 @@ class ResidualConfig(Config):
                     f"which cannot be added: set residual.kind to none"
                 )
 
+    def with_blocks(self, blocks: Sequence[int]) -> "ResidualConfig":
+        """Return the residual connections of an encoder with only these blocks, in order."""
+        return self
+
     def build_depth_average(self, num_outputs: int) -> nn.Module | None:
         """Build the average after a sublayer, given the number of outputs; None for none."""
         return None
@@ -64,6 +68,9 @@ class AdditiveResidualConfig(ResidualConfig):
 
     def residual_function(self, block: int) -> ResidualFunction:
         return add_residual if block >= self.start else no_residual
+
+    def with_blocks(self, blocks: Sequence[int]) -> ResidualConfig:
+        return self.model_copy(update={"start": sum(block < self.start for block in blocks)})
 
 
 class NoResidualConfig(ResidualConfig):

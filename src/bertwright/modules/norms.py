@@ -1,6 +1,6 @@
 """Normalisation layers, and their placement in a block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import torch
@@ -48,6 +48,10 @@ class NormConfig(Config):
                 "norm.skip_first omits the first norm, which other blocks share: set it to false, "
                 "or depth.sharing to none"
             )
+
+    def with_blocks(self, blocks: Sequence[int]) -> "NormConfig":
+        """Return the normalisation of an encoder with only these blocks, in order."""
+        return self.model_copy(update={"skip_first": self.skip_first and blocks[0] == 0})
 
     def build_inner_norm(self, width: int) -> nn.Module:
         """Build the norm inside a sublayer, an identity unless ``placement`` is ``sub``."""

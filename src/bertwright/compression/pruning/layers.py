@@ -103,6 +103,7 @@ def prune_config_layers(config: EncoderConfig, layers: Sequence[int]) -> Encoder
             "a model without encoder.sliding_window and encoder.value_embeddings, with blocks of "
             "equal width, and with another encoder.depth"
         )
+    _require_inputs_kept(config, layers)
     pruned_sizes = config.pruned_sizes
     if pruned_sizes is not None:
         kept = {
@@ -115,9 +116,28 @@ def prune_config_layers(config: EncoderConfig, layers: Sequence[int]) -> Encoder
             "encoder",
             depth=depth.model_copy(update={"layers": len(layers)}),
             pruned_sizes=pruned_sizes,
+            residual=config.residual.with_blocks(layers),
+            visibility=config.visibility.with_blocks(layers),
+            norm=config.norm.with_blocks(layers),
         )
     except ValueError as error:
         raise UserError(str(error)) from error
+
+
+def _require_inputs_kept(config: EncoderConfig, layers: Sequence[int]) -> None:
+    """Raise UserError if a kept layer would read fewer outputs, or others of another width."""
+    is_first = list(layers) == list(range(len(layers)))
+    if config.residual.needs_sublayer_outputs and not is_first:
+        raise UserError(
+            "every layer of this encoder reads the outputs of all layers before it, so only the "
+            "first layers can be kept: choose a method with layer_selection: first"
+        )
+    if layers[0] != 0 and config.hidden_widths[0] != config.hidden_widths[1]:
+        raise UserError(
+            f"the first layer of this encoder reads {config.hidden_widths[0]} channels and the "
+            f"others {config.hidden_widths[1]}, so it must be kept: choose a method with "
+            f"layer_selection: first or even"
+        )
 
 
 MAX_EXAMPLES, BATCH_SIZE = 512, 32

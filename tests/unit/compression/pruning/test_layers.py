@@ -1,5 +1,7 @@
 """Layer importance: the loss without a layer is that of a model without it."""
 
+from contextlib import ExitStack
+
 import numpy as np
 import pytest
 import torch
@@ -25,6 +27,7 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.task_model import TaskModel
+from bertwright.testing.toy import toy_tokens
 from small_encoders import Pretrained
 from small_tasks import classes
 from toy_recipes import VOCABULARY, shaken, toy
@@ -131,6 +134,33 @@ def test_kept_layers_are_those_of_the_model(system: str) -> None:
     follows_depth = system in ("electra", "t5")
     assert bool(pruned.recipe.objectives) == (not follows_depth)
     assert pruned.recipe.decoder is None
+
+
+@pytest.mark.parametrize("layers", [[1], [0, 2], [1, 2]])
+@pytest.mark.parametrize("system", ["bert", "elmo", "longformer-char", "modern", "transformer-xl"])
+def test_kept_layers_compute_what_they_did(system: str, layers: list[int]) -> None:
+    model = shaken(Model.build(toy(system, f"encoder.depth.layers={LAYERS}"), VOCABULARY), 0.1)
+    pruned, token_ids = prune_model_layers(model.eval(), layers).eval(), toy_tokens(2)
+    with ExitStack() as skipped, torch.no_grad():
+        for layer in {*range(LAYERS)} - {*layers}:
+            skipped.enter_context(model.encoder.skip_block(layer))
+        torch.testing.assert_close(pruned.encoder(token_ids), model.encoder(token_ids))
+
+
+@pytest.mark.parametrize(
+    ("system", "layers", "expected"),
+    [
+        ("gpt-bert", [0, 2], "only the first layers can be kept"),
+        ("bilstm-student", [1, 2], "reads 48 channels and the others 32, so it must be kept"),
+    ],
+)
+def test_layers_are_refused_without_their_inputs(
+    system: str, layers: list[int], expected: str
+) -> None:
+    config = toy(system, f"encoder.depth.layers={LAYERS}").encoder
+    assert len(prune_config_layers(config, [0, 1]).depth.sublayer_orders()) == 2
+    with pytest.raises(UserError, match=expected):
+        prune_config_layers(config, layers)
 
 
 def test_blocks_of_different_widths_are_refused() -> None:

@@ -4,7 +4,7 @@ A rule is a function of the attributes of a query and of a key. Rules compose wi
 Padding is always masked.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Literal
 
@@ -60,6 +60,10 @@ class Visibility(Config):
 
     def at_block(self, index: int) -> "Visibility":
         """Return the rule for one encoder block."""
+        return self
+
+    def with_blocks(self, blocks: Sequence[int]) -> "Visibility":
+        """Return the rule of an encoder with only these blocks, in order."""
         return self
 
     def at_head(self, index: int) -> "Visibility":
@@ -221,6 +225,9 @@ class _CompositeVisibility(Visibility):
 
     def at_block(self, index: int) -> Visibility:
         return self.map_rules(lambda rule: rule.at_block(index))
+
+    def with_blocks(self, blocks: Sequence[int]) -> Visibility:
+        return self.map_rules(lambda rule: rule.with_blocks(blocks))
 
     def at_head(self, index: int) -> Visibility:
         return self.map_rules(lambda rule: rule.at_head(index))

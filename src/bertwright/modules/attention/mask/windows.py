@@ -1,6 +1,6 @@
 """Sliding windows with a size and dilation for each encoder block."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import torch
@@ -54,8 +54,15 @@ class DilatedWindowVisibility(Visibility):
         return self.dilations[0]
 
     def at_block(self, index: int) -> Visibility:
-        size, dilation = (v[min(index, len(v) - 1)] for v in (self.sizes, self.dilations))
+        size, dilation = (_value_at(v, index) for v in (self.sizes, self.dilations))
         return _block_visibility(size, dilation, self.dilated_heads)
+
+    def with_blocks(self, blocks: Sequence[int]) -> Visibility:
+        values = {
+            name: tuple(_value_at(getattr(self, name), block) for block in blocks)
+            for name in ("sizes", "dilations")
+        }
+        return self.model_copy(update=values)
 
     def at_head(self, index: int) -> Visibility:
         dilated = self.dilated_heads is None or index < self.dilated_heads
@@ -68,6 +75,11 @@ class DilatedWindowVisibility(Visibility):
     @property
     def _undilated_window(self) -> WindowVisibility:
         return WindowVisibility(size=self.sizes[0])
+
+
+def _value_at(values: PositiveInts, block: int) -> int:
+    """Return the value of a block; the last one also applies to all further blocks."""
+    return values[min(block, len(values) - 1)]
 
 
 def _block_visibility(size: int, dilation: int, dilated_heads: int | None = None) -> Visibility:
