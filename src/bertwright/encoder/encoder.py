@@ -333,7 +333,11 @@ class Encoder(nn.Module):
 
     @contextmanager
     def skip_block(self, block: int) -> Generator[None]:
-        """Make a block return its input."""
+        """Make a block return its input; of two streams, both."""
+        if (skipped := self.layer_stack.skipping(block)) is not None:
+            with skipped:
+                yield
+            return
         block_inputs: list[Tensor] = []
 
         def keep(value: Tensor) -> Tensor:

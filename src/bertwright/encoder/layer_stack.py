@@ -1,6 +1,7 @@
 """Layer stacks: which blocks run, and how their outputs are combined."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -101,6 +102,10 @@ class LayerStack(nn.Module):
         for index in self.select_blocks(blocks, context.dropout_rng):
             x = context.get_call(index)(x)
         return x
+
+    def skipping(self, block: int) -> AbstractContextManager[None] | None:
+        """Return a context that skips a block; None if it is enough that it returns its input."""
+        return None
 
     def select_blocks(self, blocks: Sequence[int], dropout_rng: DropoutRng | None) -> Sequence[int]:
         """Return the blocks that run."""

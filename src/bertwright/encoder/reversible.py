@@ -5,7 +5,8 @@ Training stores only the final streams, and recomputes the input of each block f
 the depth, but the blocks are computed once more.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -28,8 +29,22 @@ class ReversibleLayerStack(LayerStack):
     supports_output_positions: ClassVar[bool] = False
     calls_every_block: ClassVar[bool] = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._skipped = set[int]()
+
+    @contextmanager
+    def skipping(self, block: int) -> Generator[None]:
+        # The output that hooks see is the mean of the streams, which do not follow from it.
+        before = self._skipped
+        self._skipped = before | {block}
+        try:
+            yield
+        finally:
+            self._skipped = before
+
     def forward(self, x: Tensor, blocks: Sequence[int], context: StackContext) -> Tensor:
-        calls = [context.get_call(index) for index in blocks]
+        calls = [context.get_call(index) for index in blocks if index not in self._skipped]
         must_store = any(
             call.context.hooks is not None
             or call.get_past is not None
