@@ -3,7 +3,7 @@
 Michel et al. (2019); Hou et al. (2020).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -60,14 +60,19 @@ def _remaining_by_block(
 ) -> list[list[int]]:
     """Return which heads or units to keep in every block.
 
-    Blocks that share parameters are pruned together, by the sum of their importances.
+    Blocks that share parameters are pruned together, by the sum of their importances. A block
+    without the sublayer, and so without importances, counts as one part that is kept.
     """
-    owners = [depth.owner_block(block, sublayer_letter) for block in range(len(block_importances))]
+    owners = [
+        depth.owner_block(block, sublayer_letter) if values.size else block
+        for block, values in enumerate(block_importances)
+    ]
     sums: dict[int, NDArray[np.float64]] = {}
     for owner, values in zip(owners, block_importances, strict=True):
-        sums[owner] = sums.get(owner, np.zeros_like(values)) + values
+        if values.size:
+            sums[owner] = sums.get(owner, np.zeros_like(values)) + values
     kept = dict(zip(sums, select_most_important(list(sums.values()), pruned_fraction), strict=True))
-    return [kept[owner] for owner in owners]
+    return [kept.get(owner, [0]) for owner in owners]
 
 
 def select_most_important(
@@ -99,12 +104,11 @@ def first_subnetwork(config: EncoderConfig, pruned_fraction: float) -> Subnetwor
     """
     heads: Importances = []
     units: Importances = []
-    for block, (_, width) in enumerate(config.block_widths):
-        mixer = config.mixer_at(block)
-        if not isinstance(mixer, AttentionConfig):
-            raise UserError("only the heads of attention can be pruned: choose another mixer")
-        heads.append(_decreasing_importances(mixer.head_shape(width).num_heads))
-        units.append(_decreasing_importances(config.feed_forward_at(block).inner_width(width)))
+    if not isinstance(config.mixer, AttentionConfig):
+        raise UserError("only the heads of attention can be pruned: choose another mixer")
+    for num_heads, num_units in _block_sizes(config):
+        heads.append(_decreasing_importances(num_heads))
+        units.append(_decreasing_importances(num_units))
     depth = config.depth
     return Subnetwork(
         _remaining_by_block(heads, pruned_fraction, depth, "s"),
@@ -114,7 +118,16 @@ def first_subnetwork(config: EncoderConfig, pruned_fraction: float) -> Subnetwor
 
 def _decreasing_importances(num_parts: int) -> NDArray[np.float64]:
     """Return importances with which all layers are pruned equally, the last parts first."""
-    return 1 - (np.arange(num_parts) + 0.5) / num_parts
+    return 1 - (np.arange(num_parts) + 0.5) / max(num_parts, 1)
+
+
+def _block_sizes(config: EncoderConfig) -> Iterator[tuple[int, int]]:
+    """Yield the number of heads and of units of every block; 0 without the sublayer."""
+    orders = config.depth.sublayer_orders()
+    for block, (order, (_, width)) in enumerate(zip(orders, config.block_widths, strict=True)):
+        num_heads = config.mixer_at(block).head_shape(width).num_heads
+        num_units = config.feed_forward_at(block).inner_width(width)
+        yield num_heads if "s" in order else 0, num_units if "f" in order else 0
 
 
 def prune_fine_tuned(model: FineTunedModel, subnetwork: Subnetwork) -> FineTunedModel:
@@ -135,6 +148,8 @@ def prune_fine_tuned(model: FineTunedModel, subnetwork: Subnetwork) -> FineTuned
 def importances(model: FineTunedModel, examples: Examples) -> tuple[Importances, Importances]:
     """Return the importance of every head and unit, normalised within each block.
 
+    A block without attention or feed-forward has no heads or no units.
+
     It is the mean over items of the absolute gradient of the loss with respect to a gate (Molchanov
     et al. 2017).
     """
@@ -143,7 +158,10 @@ def importances(model: FineTunedModel, examples: Examples) -> tuple[Importances,
         for name, gradients in _gate_gradients(batch).items():
             sums[name] = sums.get(name, torch.zeros(())) + gradients.abs().sum(0).flatten()
     blocks = range(len(model.task_model.encoder.blocks))
-    heads, units = ([_normalise(sums[f"blocks.{n}.{tap}"]) for n in blocks] for tap in GATED_TAPS)
+    none = torch.zeros(0)
+    heads, units = (
+        [_normalise(sums.get(f"blocks.{n}.{tap}", none)) for n in blocks] for tap in GATED_TAPS
+    )
     return heads, units
 
 
@@ -166,12 +184,11 @@ def _gate_gradients(batch: ExampleBatch) -> dict[str, Tensor]:
 
 
 def _unit_gates(model: FineTunedModel, num_sequences: int) -> dict[str, Tensor]:
-    config, gates = model.task_model.recipe.encoder, dict[str, Tensor]()
-    for block in range(len(model.task_model.encoder.blocks)):
-        width = config.block_widths[block][1]
-        heads = config.mixer_at(block).head_shape(width).num_heads
-        units = config.feed_forward_at(block).inner_width(width)
+    gates = dict[str, Tensor]()
+    for block, (heads, units) in enumerate(_block_sizes(model.task_model.recipe.encoder)):
         shapes = (num_sequences, heads, 1, 1), (num_sequences, 1, units)
-        for tap, shape in zip(GATED_TAPS, shapes, strict=True):
-            gates[f"blocks.{block}.{tap}"] = torch.ones(shape, device=model.device).requires_grad_()
+        for tap, shape, size in zip(GATED_TAPS, shapes, (heads, units), strict=True):
+            if size:
+                gate = torch.ones(shape, device=model.device).requires_grad_()
+                gates[f"blocks.{block}.{tap}"] = gate
     return gates

@@ -137,6 +137,25 @@ def test_shared_parts_are_pruned_by_their_sum(pretrained, sharing: str) -> None:
     assert outputs(pruned, examples).shape == outputs(model, examples).shape
 
 
+def test_blocks_without_a_sublayer_keep_the_others(pretrained) -> None:
+    examples, settings = classes(), {**QUICK, "precision": "float32"}
+    source = pretrained("sandwich", "encoder.depth={kind: sandwich, layers: 3, outside: 0.34}")
+    model = finetune(source, CLASSES, train=examples, dev=examples, **settings).model
+    heads, units = importances(model, examples)
+    orders = model.task_model.recipe.encoder.depth.sublayer_orders()
+    assert [bool(values.size) for values in heads] == ["s" in order for order in orders]
+    assert [bool(values.size) for values in units] == ["f" in order for order in orders]
+    pruned = StructuredPruning(heads=0.5, units=0.5).prune(model, examples)
+    removed = {
+        name: tensor.numel() / dict(pruned.task_model.named_parameters())[name].numel()
+        for name, tensor in model.task_model.named_parameters()
+        if name.endswith(("attention.output.weight", "feed_forward.down.weight"))
+    }
+    assert len(removed) == sum(map(len, orders))
+    assert removed == pytest.approx(dict.fromkeys(removed, 2.0), rel=0.5)
+    assert np.isfinite(outputs(pruned, examples)).all()
+
+
 def test_blocks_with_two_feed_forwards_are_refused(pretrained) -> None:
     examples = classes()
     source = pretrained("bert", "encoder.depth.order=sff")
