@@ -1,5 +1,6 @@
 """Hidden states: means over tokens, probes, senses and pooling."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,13 @@ import pytest
 import torch
 
 from bertwright.analysis.core.analysis import Analysis, AnalysisInput
+from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.texts import encode_texts
-from bertwright.analysis.core.word_states import compute_word_states, word_means
+from bertwright.analysis.core.word_states import (
+    WORD_STATE_TAPS,
+    compute_word_states,
+    word_means,
+)
 from bertwright.analysis.geometry.sense_sentences import SENSE_SENTENCES
 from bertwright.analysis.geometry.sentence_vectors import (
     CENTRED_WORD_MEAN,
@@ -30,6 +36,7 @@ from bertwright.analysis.probing.numeracy import (
 from bertwright.encoder.layer_stack import AdaptiveComputationTime
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
+from bertwright.testing.toy import toy_text_model
 from experiments.analyses.models import SENTENCES, WORDS, small_model
 
 
@@ -49,6 +56,26 @@ def test_states_are_means_over_tokens_and_are_cached(tmp_path: Path) -> None:
     assert tuple(np.array(word_states.words)[word_states.text_ids == 2]) == text.words
     compute_word_states(inputs)
     assert file.stat().st_mtime_ns == modified
+
+
+@pytest.mark.parametrize("system", ["awd-lstm", "bilstm-student"])
+def test_narrower_states_end_with_zeros(system: str, tmp_path: Path) -> None:
+    model = AnalysedModel(system, toy_text_model([*SENTENCES], recipe=system))
+    inputs = AnalysisInput(model, encode_texts(model, [Example(t) for t in SENTENCES]))
+    plain = compute_word_states(inputs)
+    cached = compute_word_states(replace(inputs, cache_folder=tmp_path))
+    np.testing.assert_array_equal(plain.states, cached.states)
+    with torch.inference_mode(), model.encoder.record(*WORD_STATE_TAPS) as values:
+        model.encoder(torch.tensor([inputs.texts[0].token_ids]))
+    names = ["embeddings.output", *(f"blocks.{n}.residual" for n in range(model.num_layers))]
+    widths = [values[name].shape[-1] for name in names]
+    assert len(set(widths)) > 1
+    for states, name, width in zip(plain.states, names, widths, strict=True):
+        means = word_means(values[name][0], inputs.texts[0].word_ids)
+        np.testing.assert_allclose(states[plain.text_ids == 0, :width], means, atol=1e-5)
+        assert not states[:, width:].any()
+    reason = Analysis.parse("sentence-vectors").not_applicable(inputs)
+    assert reason is None or "averages the last two layers" in reason
 
 
 def test_states_of_halted_words_stay_the_same() -> None:

@@ -29,7 +29,8 @@ class WordStates:
 
     Attributes:
         states: (layers + 1, W, D) float32, the mean over each word's tokens; layer 0 is the
-            embeddings.
+            embeddings. D is the largest width; narrower states end with zeros, which change no
+            distance, cosine or linear function.
         text_ids: (W,) index of each word's text.
         words: The words as strings.
     """
@@ -64,7 +65,7 @@ def compute_word_states(inputs: AnalysisInput) -> WordStates:
     """Compute the hidden states of all words, or read them from the cache."""
     sizes = [len(text.words) for text in inputs.texts]
     words = tuple(word for text in inputs.texts for word in text.words)
-    width = inputs.model.text_model.model.recipe.encoder.width
+    width = max(inputs.model.text_model.model.recipe.encoder.hidden_widths)
     shape = (inputs.model.num_layers + 1, len(words), width)
     text_ids = np.repeat(np.arange(len(sizes)), sizes)
     if inputs.cache_folder is None:
@@ -106,7 +107,9 @@ def _write_word_states(inputs: AnalysisInput, states: NDArray[np.float32]) -> No
         for index, (number, text) in enumerate(zip(batch.text_indices, batch.texts, strict=True)):
             for layer, name in enumerate(names):
                 means = word_means(batch.values[name][index, : len(text)], text.word_ids)
-                states[layer, starts[number] : starts[number + 1]] = means.float().cpu().numpy()
+                of_text = states[layer, starts[number] : starts[number + 1]]
+                of_text[:, : means.shape[1]] = means.float().cpu().numpy()
+                of_text[:, means.shape[1] :] = 0
 
 
 def word_means(states: Tensor, word_ids: NDArray[np.int64]) -> Tensor:

@@ -69,6 +69,9 @@ class SentenceVectors(Analysis):
     def not_applicable(self, inputs: AnalysisInput) -> str | None:
         if sum(len(text.words) >= 2 * MIN_WORDS for text in inputs.texts) < 2:
             return f"it needs two texts of {2 * MIN_WORDS} words"
+        *_, previous, last = 0, *inputs.model.text_model.model.recipe.encoder.hidden_widths
+        if inputs.model.num_layers and previous != last:
+            return f"it averages the last two layers, whose widths are {previous} and {last}"
         return super().not_applicable(inputs)
 
     def run(self, inputs: AnalysisInput) -> AnalysisResult:
