@@ -13,6 +13,7 @@ from bertwright.analysis.core.claims import (
     Claim,
     ClaimResult,
 )
+from bertwright.analysis.core.model import AnalysedModel
 from bertwright.analysis.core.report import write_report
 from bertwright.analysis.core.result import (
     AnalysisFinding,
@@ -28,6 +29,7 @@ from bertwright.core.errors import UserError
 from bertwright.core.significance import bootstrap_difference, bootstrap_ratio, bootstrap_ratios
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
+from bertwright.testing.toy import toy_text_model
 from experiments.analyses.models import SENTENCES, small_model
 
 
@@ -122,6 +124,15 @@ def test_missing_data_are_stated(name: str, trees: list[DependencyTree], expecte
     reason = Analysis.parse(name).not_applicable(AnalysisInput(model, encode_texts(model, trees)))
     assert reason is not None
     assert expected in reason
+
+
+@pytest.mark.parametrize("name", ["agreement", "negation", "facts", "effective-context", "novelty"])
+def test_right_to_left_models_are_left_out(name: str) -> None:
+    model = AnalysedModel("backward", toy_text_model([*SENTENCES], recipe="awd-lstm-backward"))
+    texts = encode_texts(model, [Example(text) for text in SENTENCES])
+    reason = Analysis.parse(name).not_applicable(AnalysisInput(model, texts))
+    assert reason is not None
+    assert ("left to right" if name == "novelty" else "from right to left") in reason
 
 
 def verdict(interval: tuple[float, float] | None, number: int | None, **options: float) -> str:

@@ -3,7 +3,10 @@
 from bertwright.analysis.core.analysis import AnalysisInput, Requirement
 from bertwright.analysis.core.prediction_probe import is_classifier
 from bertwright.analysis.core.texts import has_several_tokens
+from bertwright.core.errors import UserError
+from bertwright.models.scoring.likelihood import causal_visibility
 from bertwright.models.scoring.masked_states import final_objective, final_objectives
+from bertwright.models.text_model import TextModel
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 
@@ -31,14 +34,27 @@ def missing_trees(inputs: AnalysisInput) -> str | None:
 
 
 def missing_lm_head(inputs: AnalysisInput) -> str | None:
-    """Require a language model."""
-    return None if inputs.model.text_model.has_lm_head else "the model has no language-model head"
+    """Require a language model that predicts a token from others, or from those before it."""
+    text_model = inputs.model.text_model
+    if not text_model.has_lm_head:
+        return "the model has no language-model head"
+    if text_model.is_causal and not _reads_left_to_right(text_model):
+        return "the model reads texts from right to left"
+    return None
+
+
+def _reads_left_to_right(text_model: TextModel) -> bool:
+    try:
+        causal_visibility(text_model.model)
+    except UserError:
+        return False
+    return True
 
 
 def missing_left_to_right(inputs: AnalysisInput) -> str | None:
     """Require a model that generates from left to right."""
     text_model = inputs.model.text_model
-    if text_model.has_lm_head and text_model.is_causal:
+    if text_model.has_lm_head and text_model.is_causal and _reads_left_to_right(text_model):
         return None
     return "it needs a model that generates from left to right"
 
