@@ -32,6 +32,8 @@ from bertwright.recipes import Recipe
 from bertwright.tasks.fake_quantizer_removal import remove_fake_quantizers
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.config import FineTuningConfig
+from bertwright.tasks.outputs.cloze import ClozeOutput
+from bertwright.tasks.outputs.text.generated import GeneratedOutput
 
 DUMMY_VOCAB_SIZE = 1 << 20
 """An arbitrary vocabulary size: the matrices of blocks do not depend on it."""
@@ -145,7 +147,10 @@ def student_factory(
         return recipe.build
     method.require_mask_token(source.tokenizer, teacher.tokenizer)
     is_teacher, source = source is teacher, remove_fake_quantizers(source)
-    if layers is not None or (is_teacher and not method.keep_all_layers):
+    takes_layers = layers is not None or (is_teacher and not method.keep_all_layers)
+    if takes_layers or method.sharing is not None:
+        _require_no_lm_head(source)
+    if takes_layers:
         source = prune_layers(
             source, _choose_layers(source, layers, method, teacher, transfer_sets)
         )
@@ -154,6 +159,17 @@ def student_factory(
     if method.sharing is not None:
         source = method.sharing.apply(source)
     return lambda seed: source
+
+
+def _require_no_lm_head(source: TextModel) -> None:
+    """Raise UserError for a fine-tuned model whose outputs come from a head that would be lost."""
+    if isinstance(source, FineTunedModel) and isinstance(
+        source.task.output_type, ClozeOutput | GeneratedOutput
+    ):
+        raise UserError(
+            f"task {source.task.name} needs a language-model head, which is not kept with layers "
+            f"of a fine-tuned model: give --student a smaller pre-trained model"
+        )
 
 
 def _require_same_embeddings(student: TextModel, teacher: FineTunedModel) -> None:

@@ -8,10 +8,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bertwright.core.errors import UserError
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batching.batches import TaskBatch, build_task_batch
 from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.formats.examples import Examples
+from bertwright.tasks.outputs.text.generated import GeneratedOutput
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +64,15 @@ class ExampleBatch:
 def example_batches(
     model: FineTunedModel, examples: Examples, batch_size: int
 ) -> list[ExampleBatch]:
-    """Return labelled examples in batches of at most ``batch_size`` items."""
+    """Return labelled examples in batches of at most ``batch_size`` items.
+
+    Raises UserError for a model that generates text.
+    """
+    if isinstance(model.task.output_type, GeneratedOutput):
+        raise UserError(
+            f"task {model.task.name} generates text, and the loss of its examples cannot be "
+            f"measured one by one: choose a model with another output type"
+        )
     part = EncodedTask.encode(model.task, examples, examples, model.example_encoder)
     items = range(len(part.items))
     return [

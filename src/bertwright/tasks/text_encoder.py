@@ -1,11 +1,12 @@
 """The encoder of a fine-tuned model, as a model that embeds texts."""
 
-from typing import Any
+from collections.abc import Container, Mapping
+from typing import Any, TypeVar
 
 import torch
 
 from bertwright.models.model import Model
-from bertwright.recipes import Pooling, SentenceVectorSettings
+from bertwright.recipes import Pooling, Recipe, SentenceVectorSettings
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.heads.kinds import LinearHeadConfig
 from bertwright.tasks.heads.pooling import HeadPooling
@@ -14,6 +15,8 @@ from bertwright.tasks.outputs import (
     SimilarityOutput,
 )
 from bertwright.tasks.task_model import TaskModel
+
+Value = TypeVar("Value")
 
 ENCODER_ONLY = {"objectives": {}, "pooler": False, "decoder": None}
 """Overrides that reduce a recipe to the encoder."""
@@ -45,7 +48,8 @@ def embedding_config(
 def encoder_of(task_model: TaskModel, embedding: SentenceVectorSettings) -> Model:
     """Return the encoder of a task model as a model that shares its parameters.
 
-    A decoder or an LM head comes with it, and with these the recipe's objectives.
+    A decoder or an LM head comes with it, and with these the recipe's objectives, apart from those
+    that have a head of their own.
     """
     has_decoder, has_lm_head = task_model.decoder is not None, task_model.lm_head is not None
     unused: dict[str, Any] = {"pooler": False} if has_lm_head else ENCODER_ONLY
@@ -55,7 +59,22 @@ def encoder_of(task_model: TaskModel, embedding: SentenceVectorSettings) -> Mode
     model.encoder = task_model.encoder
     if has_lm_head:
         model.output = task_model.lm_head
+        model.recipe = _without_objectives(recipe, model.heads)
         model.heads.clear()
     if has_decoder:
         model.decoder = task_model.decoder
     return model
+
+
+def _without_objectives(recipe: Recipe, names: Container[str]) -> Recipe:
+    """Return a recipe without some objectives, whose phases do not train on them either."""
+    phases = tuple(
+        phase.model_copy(update={"objectives": _without(phase.objectives, names) or None})
+        for phase in recipe.phases
+    )
+    objectives = _without(recipe.objectives, names)
+    return recipe.model_copy(update={"objectives": objectives, "phases": phases})
+
+
+def _without(values: Mapping[str, Value] | None, names: Container[str]) -> dict[str, Value]:
+    return {name: value for name, value in (values or {}).items() if name not in names}

@@ -20,6 +20,8 @@ from bertwright.compression.initial_student import (
     student_factory,
 )
 from bertwright.compression.method import CompressionMethod
+from bertwright.compression.pruning.layers import prune_layers
+from bertwright.compression.task_loss import example_batches
 from bertwright.compression.vocabulary.narrower_embeddings import project_embeddings
 from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import WordLevelConfig
@@ -32,7 +34,9 @@ from bertwright.tasks.data.task_data import TaskData
 from bertwright.tasks.fine_tuned_model import FineTunedModel, load_fine_tuned_model
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
-from small_tasks import TEXTS, classes, pairs, tagged
+from bertwright.tasks.outputs import OutputType
+from bertwright.tasks.task import Task
+from small_tasks import TEXTS, classes, pairs, partners, tagged
 
 CLASSES = table_task("colours", Columns())
 QUICK = {
@@ -238,3 +242,38 @@ def test_the_squared_distance_of_equal_logits_is_0(logits: list[float]) -> None:
     assert not outputs.grad.any()
     different = replace(inputs, teacher_outputs=outputs.detach() + 2.0)
     assert term(different).item() == pytest.approx(2 * 4.0, rel=1e-3)
+
+
+def test_students_of_token_weights_keep_their_lm_head(pretrained) -> None:
+    task, examples = Task("colours", OutputType.parse("sparse")), partners()
+    teacher = fine_tuned(pretrained(), task, examples)
+    assert "next-sentence" in pretrained().model.heads
+    pruned = prune_layers(teacher, [0])
+    assert pruned.has_lm_head
+    small = finetune(pruned, task, train=examples, dev=examples, **QUICK, epochs=0).model
+    again = prune_layers(small, [0])
+    for name, tensor in again.model.state_dict().items():
+        assert torch.equal(tensor, small.model.state_dict()[name])
+
+
+@pytest.mark.parametrize(
+    ("system", "kind"), [("bert", "cloze"), ("t5", "class-in-words")], ids=["bert", "t5"]
+)
+@pytest.mark.parametrize("name", ["layer-drop", "layer-drop-needed", "albert-share"])
+def test_layers_without_the_needed_lm_head_are_no_student(
+    pretrained, system: str, kind: str, name: str
+) -> None:
+    words = {"old": "old", "new": "new"}
+    task = Task("colours", OutputType.parse({"kind": kind, "words": words}))
+    teacher = fine_tuned(pretrained(system), task)
+    data = TaskData(task, train=classes(), dev=classes())
+    with pytest.raises(UserError, match="needs a language-model head"):
+        compress(teacher, name, data, settings=QUICK)
+
+
+def test_importance_for_generated_text_is_refused(pretrained) -> None:
+    words = {"old": "old", "new": "new"}
+    task = Task("colours", OutputType.parse({"kind": "class-in-words", "words": words}))
+    teacher = fine_tuned(pretrained("t5"), task)
+    with pytest.raises(UserError, match="generates text, and the loss of its examples"):
+        example_batches(teacher, classes(), 8)
