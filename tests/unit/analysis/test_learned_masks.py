@@ -108,3 +108,10 @@ def test_texts_of_the_second_half_are_masked_by_gates_of_the_first(
     assert "eight texts" in str(analysis.not_applicable(small_inputs(texts=[*SENTENCES, "a ship"])))
     eight = small_inputs(texts=[*SENTENCES, *SENTENCES[:2]])
     assert analysis.not_applicable(eight) is None
+
+
+def test_training_the_gates_leaves_no_gradients_in_the_model() -> None:
+    inputs = small_inputs(texts=[*SENTENCES, *SENTENCES])
+    LearnedMasks(steps=2).run(inputs)
+    model = inputs.model.text_model.model
+    assert all(parameter.grad is None for parameter in model.parameters())

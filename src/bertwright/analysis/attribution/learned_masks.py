@@ -150,8 +150,9 @@ class LearnedMasks(Analysis):
                 probabilities = text.predict_with_gates(values, gates.mask_embedding)
                 excess = kl_divergence(text.probabilities, probabilities) - self.max_divergence
                 open_fraction = gates.open_probabilities(text, layer)[-1][text.is_maskable].mean()
-                optimizer.zero_grad()
-                (open_fraction + multiplier * excess).backward()
+                loss = open_fraction + multiplier * excess
+            # Only for the gates: ``backward`` would also leave gradients in the analysed model.
+            gates.set_gradients(loss)
             optimizer.step()
             multiplier = (multiplier + 0.5 * excess.detach()).clamp(0, MAX_MULTIPLIER)
         return gates
@@ -230,6 +231,13 @@ class MaskGates(nn.Module):
             layer[2].weight.data.mul_(0.1)  # type: ignore[index]
             layer[2].bias.data.fill_(INITIAL_LOGIT)  # type: ignore[index]
         self.to(device, self.mask_embedding.dtype)
+
+    def set_gradients(self, loss: Tensor) -> None:
+        """Set the gradients of a loss; None for the networks of layers that it does not use."""
+        parameters = list(self.parameters())
+        gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
 
     def logits(self, text: MaskableText, layer: int) -> list[Tensor]:
         """Return the logits of the gates of all layers up to this one, (T,) each."""
