@@ -7,6 +7,7 @@ which the weight A_ij alone does not determine.
 from typing import Literal
 
 import numpy as np
+from torch import Tensor
 
 from bertwright.analysis.attention.attention_mass import (
     ATTENDED_TOKENS,
@@ -74,7 +75,7 @@ class AttentionNorms(StreamingAnalysis):
             products = products / products.sum(-1, keepdim=True).clamp(min=1e-30)
             by_weight.append(attention_mass(weights, columns, batch.lengths))
             by_norm.append(attention_mass(products, columns, batch.lengths))
-            received, sizes = weights.sum(2).cpu().numpy(), norms.cpu().numpy()
+            received, sizes = _for_ranks(weights.sum(2)), _for_ranks(norms)
             correlations.append(
                 [
                     [
@@ -105,3 +106,13 @@ class AttentionNorms(StreamingAnalysis):
         findings.add_difference(SEPARATOR_WEIGHT_MINUS_NORM, *to_separator)
         findings.add_ratio("correlation of weight and norm", correlations.mean((1, 2)))
         return AnalysisResult(findings, {**arrays, "correlations": correlations})
+
+
+def _for_ranks(values: Tensor) -> FloatArray:
+    """Return values (B, H, L) relative to the largest, rounded.
+
+    Without positions in the embeddings, equal tokens of a text have equal values in the first
+    layer, and their ranks must not depend on the rounding in a batch.
+    """
+    largest = values.amax(-1, keepdim=True).clamp(min=1e-30)
+    return (values / largest).double().round(decimals=5).cpu().numpy()
