@@ -69,6 +69,11 @@ def prune_model_layers(model: Model, layers: Sequence[int]) -> Model:
     """Prune the layers of a model without a tokenizer, like :func:`prune_layers`."""
     recipe, tensors = model.recipe, model.state_dict()
     encoder = prune_config_layers(recipe.encoder, layers)
+    if added := [name for name in tensors if "adapters." in name]:
+        raise UserError(
+            f"this model has adapters ({added[0]}), without which its layers compute something "
+            f"else: fine-tune a model with another adaptation"
+        )
     has_generator = any(o.capabilities.is_generator for o in recipe.objectives.values())
     if recipe.decoder is not None or has_generator:
         recipe = recipe.model_copy(update=ENCODER_ONLY)

@@ -1,6 +1,7 @@
 """Layer importance: the loss without a layer is that of a model without it."""
 
 from contextlib import ExitStack
+from typing import Any
 
 import numpy as np
 import pytest
@@ -169,3 +170,12 @@ def test_blocks_of_different_widths_are_refused() -> None:
     model = Model.build(toy("awd-lstm", f"encoder.depth.layers={LAYERS}"), VOCABULARY)
     with pytest.raises(UserError, match="blocks of equal width"):
         prune_model_layers(model, [0, 2])
+
+
+@pytest.mark.parametrize("kind", ["adapters", "knowledge-adapters"])
+def test_layers_of_models_with_adapters_are_refused(pretrained: Pretrained, kind: str) -> None:
+    examples, task = classes(), table_task("age", Columns())
+    settings: dict[str, Any] = {"epochs": 0, "adaptation": {"kind": kind}, "compile": False}
+    model = finetune(pretrained(), task, train=examples, dev=examples, **settings).model
+    with pytest.raises(UserError, match=r"this model has adapters \(encoder"):
+        prune_model_layers(model.model, [0])
