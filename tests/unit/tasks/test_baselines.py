@@ -137,11 +137,7 @@ def test_sentences_without_words_have_no_features(pretrained) -> None:
         finetune(
             pretrained("bert"), tagging_task("task"), train=train, dev=dev, adaptation="frozen"
         ).as_dict()["baselines"][-1]
-        for train, dev in (
-            (sentences, sentences),
-            ([nothing, *sentences], sentences),
-            (sentences, [*sentences, nothing]),
-        )
+        for train, dev in ((sentences, sentences), ([nothing, *sentences], [*sentences, nothing]))
     ]
     assert len({line["accuracy"] for line in results}) == 1
     empty = finetune(
