@@ -21,14 +21,14 @@ def run(toy: ToyModels) -> CheckResults:
     artefacts = [Artefact(folder, "float32") for folder in (whole, whole, half)]
     steps, rounds = (QUICK_STEPS, QUICK_ROUNDS) if toy.is_quick else (STEPS, ROUNDS)
     first, copy, short = interleaved_seconds(artefacts, SHAPE, steps, rounds)
-    low, high = ratio_interval(first, copy, CONFIDENCE_LEVEL)
-    yield ExpectedValue("one, in the interval of the ratio of two copies", 1.0, low, high)
     ratios, speed_ups = (
         [a / b for a, b in zip(first, other, strict=True)] for other in (copy, short)
     )
     yield MeasuredValue("times faster, a copy", ratios, unit="rounds")
     yield MeasuredValue("times faster, two blocks of four", speed_ups, unit="rounds")
-    if not toy.is_quick:
+    if not toy.is_quick:  # other programs may slow down one of few rounds
+        low, high = ratio_interval(first, copy, CONFIDENCE_LEVEL)
+        yield ExpectedValue("one, in the interval of the ratio of two copies", 1.0, low, high)
         yield ExpectedValue(
             "times faster, two blocks of four", sorted(speed_ups)[rounds // 2], 1.5, 2.2
         )
