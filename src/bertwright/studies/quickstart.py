@@ -117,6 +117,7 @@ def quickstart(
     Raises UserError if ``output`` is not empty, and MissingExtra without Transformers.
     """
     require_new_folder(output)
+    output = output.absolute()  # "quickstart/encoder" could be a name on the Hub
     if find_spec("transformers") is None:
         raise MissingExtra("transformers", "huggingface")
     stages = _StageLog(log, time.monotonic() - seconds_spent)
