@@ -67,7 +67,8 @@ def compare_compiled_step(job: TrainingJob[MicroBatch], progress: Progress) -> S
     A batch with a non-finite uncompiled loss or gradient is not compared: the training loop stops
     there.
     """
-    difference = _find_difference(job, progress)
+    # All processes of a sharded model compute a step together, or none.
+    difference = job.process_group.broadcast(_find_difference(job, progress))
     if difference is not None:
         with _small_matrices(job.parameters):
             difference = _find_difference(job, progress)

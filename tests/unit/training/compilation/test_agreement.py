@@ -119,6 +119,16 @@ def test_a_difference_must_also_be_there_with_small_weights(
     assert torch.equal(compared.parameters.compute, before)
 
 
+def test_all_processes_compare_as_often_as_the_first(
+    data: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared, calls = job(data, "float32"), list[int]()
+    monkeypatch.setattr(compared.process_group.__class__, "broadcast", lambda *_: "the loss is off")
+    monkeypatch.setattr(agreement_module, "_find_difference", lambda *_: calls.append(1))
+    assert compare_compiled_step(compared, START).agrees
+    assert len(calls) == 2
+
+
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_the_job_is_restored(
     data: Dataset, monkeypatch: pytest.MonkeyPatch, precision: str
