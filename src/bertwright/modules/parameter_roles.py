@@ -1,5 +1,6 @@
 """Parameter roles, used by weight decay, Muon, layer-wise learning rates and reports."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -61,6 +62,17 @@ def get_parameter_roles(module: nn.Module) -> dict[str, ParameterRole]:
         name: _with_depth(name, roles[name], tuple(prefixes_before_blocks))
         for name, _ in module.named_parameters()
     }
+
+
+def num_parameter_levels(roles: Mapping[str, ParameterRole]) -> int:
+    """Return the number of levels, also if no parameter is after the blocks."""
+    return 3 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
+
+
+def parameter_levels(roles: Mapping[str, ParameterRole]) -> dict[str, int]:
+    """Return the level of every parameter, from 0 before the blocks to the highest after them."""
+    highest = num_parameter_levels(roles) - 1
+    return {name: highest if role.depth is None else role.depth + 1 for name, role in roles.items()}
 
 
 def _declared_roles(module: nn.Module) -> dict[str, ParameterRole]:

@@ -28,7 +28,11 @@ from torch.utils.hooks import RemovableHandle
 from bertwright.core.config import Precision
 from bertwright.core.errors import UserError
 from bertwright.modules.embedding_lookup import set_in_place_gradient
-from bertwright.modules.parameter_roles import ParameterRole
+from bertwright.modules.parameter_roles import (
+    ParameterRole,
+    num_parameter_levels,
+    parameter_levels,
+)
 from bertwright.optimisers.tensor_parts import copy_into
 
 ALIGNMENT = 64
@@ -404,17 +408,6 @@ def group_by_shape(buffers: Sequence[Sequence[Tensor]]) -> list[tuple[list[Tenso
     for tensors in zip(*buffers, strict=True):
         groups.setdefault(tensors[0].shape, []).append(tensors)
     return [tuple(map(list, zip(*group, strict=True))) for group in groups.values()]
-
-
-def num_parameter_levels(roles: Mapping[str, ParameterRole]) -> int:
-    """Return the number of levels, also if no parameter is after the blocks."""
-    return 3 + max((role.depth for role in roles.values() if role.depth is not None), default=-2)
-
-
-def parameter_levels(roles: Mapping[str, ParameterRole]) -> dict[str, int]:
-    """Return the level of every parameter, from 0 before the blocks to the highest after them."""
-    highest = num_parameter_levels(roles) - 1
-    return {name: highest if role.depth is None else role.depth + 1 for name, role in roles.items()}
 
 
 def _align(num_elements: int) -> int:

@@ -12,13 +12,13 @@ from bertwright.core.config import Precision
 from bertwright.core.errors import UserError
 from bertwright.core.schedules import WarmupSchedule
 from bertwright.models.text_model import TextModel
-from bertwright.modules.parameter_roles import get_parameter_roles
-from bertwright.optimisers.adam import AdamWConfig
-from bertwright.optimisers.master_parameters import (
-    MasterParameters,
+from bertwright.modules.parameter_roles import (
+    get_parameter_roles,
     num_parameter_levels,
     parameter_levels,
 )
+from bertwright.optimisers.adam import AdamWConfig
+from bertwright.optimisers.master_parameters import MasterParameters
 from bertwright.runtime.compiler import toolchain_hash
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.batching.batches import TASK_LOSS, TaskBatch, TaskBatchSource
