@@ -268,6 +268,30 @@ def test_only_pairs_that_the_teacher_attends_to_are_compared() -> None:
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
+def test_heads_with_fixed_patterns_are_compared_where_their_scores_are_finite() -> None:
+    expected, previous = 0.0, np.eye(LENGTH, k=-1, dtype=np.bool_)
+    for student, teacher in zip(STUDENT_SCORES, TEACHER_SCORES, strict=True):
+        for sequence, mask in enumerate(MASK):
+            compared = np.tile(mask[:, None] & mask, (HEADS, 1, 1))
+            compared[0] &= previous
+            expected += ((student[sequence] - teacher[sequence])[compared] ** 2).mean()
+
+    def with_fixed_head(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        fixed = {name: value.clone() for name, value in values.items()}
+        for name in fixed:
+            if name.endswith("scores"):
+                fixed[name][:, 0, ~torch.from_numpy(previous)] = -torch.inf
+        return fixed
+
+    inputs = replace(
+        INPUTS,
+        student_values=with_fixed_head(INPUTS.student_values),
+        teacher_values=with_fixed_head(INPUTS.teacher_values),
+    )
+    loss = term_of({"kind": "attention"})(inputs).item()
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("settings", "unit"),
     [

@@ -18,9 +18,9 @@ class AttentionLossConfig(LayerLossConfig):
     """A distillation loss on attention: the mean over sequences, summed over layer pairs.
 
     ``scores`` is the mean squared difference over all heads and all pairs of positions that the
-    teacher's mask allows (Jiao et al. 2020). ``weights`` is the mean KL(teacher || student) over
-    heads and positions (Aguilar et al. 2020). If the numbers of heads differ, means over heads are
-    compared.
+    teacher's mask allows and whose scores are finite (Jiao et al. 2020). ``weights`` is the mean
+    KL(teacher || student) over heads and positions (Aguilar et al. 2020). If the numbers of heads
+    differ, means over heads are compared.
     """
 
     kind: Literal["attention"] = "attention"
@@ -73,15 +73,18 @@ class AttentionLoss(LayerLoss[AttentionLossConfig]):
             & allowed.any(1, keepdim=True)
         )
         if self.config.target == "scores":
-            distance = (student_attention - teacher_attention).square().masked_fill(~pairs, 0.0)
-            count = pairs.sum((1, 2, 3)).clamp(min=1)
-        else:
-            logs = (
-                teacher_attention.clamp(min=1e-12).log() - student_attention.clamp(min=1e-12).log()
+            # A head with a fixed pattern has scores of minus infinity.
+            compared = pairs & student_attention.isfinite() & teacher_attention.isfinite()
+            student_scores, teacher_scores = (
+                attention.masked_fill(~compared, 0.0)
+                for attention in (student_attention, teacher_attention)
             )
-            distance = (teacher_attention * logs).masked_fill(~pairs, 0.0)
-            count = attention_mask.sum(1).clamp(min=1)
-        return (distance.sum((1, 2, 3)) / (count * student_attention.shape[1])).sum()
+            distance = (student_scores - teacher_scores).square().sum((1, 2, 3))
+            return (distance / compared.sum((1, 2, 3)).clamp(min=1)).sum()
+        logs = teacher_attention.clamp(min=1e-12).log() - student_attention.clamp(min=1e-12).log()
+        distance = (teacher_attention * logs).masked_fill(~pairs, 0.0).sum((1, 2, 3))
+        num_rows = attention_mask.sum(1).clamp(min=1) * student_attention.shape[1]
+        return (distance / num_rows).sum()
 
 
 def _same_num_heads(student_attention: Tensor, teacher_attention: Tensor) -> tuple[Tensor, Tensor]:
