@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from itertools import islice
 from multiprocessing import active_children, get_context
 from threading import current_thread, main_thread
-from typing import Any, TypeVar
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
 
 from bertwright.core.errors import UserError
 from bertwright.core.hardware import num_cores
@@ -24,7 +25,8 @@ def run_parallel(
     """Yield (job index, result) as jobs complete.
 
     With ``num_processes`` 1 the jobs run in this process, in order. Several processes share the
-    threads equally, and jobs must be picklable. An exception in a job stops all jobs.
+    threads equally, and jobs must be picklable. An exception in a job stops all jobs, and so does
+    SIGTERM, by KeyboardInterrupt(SIGTERM).
 
     Errors: UserError if a process was killed.
     """
@@ -44,7 +46,7 @@ def run_parallel(
     with _signal_handlers({signal.SIGINT: signal.SIG_IGN}):
         running = {pool.submit(job): index for index, job in islice(pending, count)}
     try:
-        with _signal_handlers({signal.SIGTERM: signal.default_int_handler}):
+        with _signal_handlers({signal.SIGTERM: _interrupt}):
             yield from _results_as_completed(pool, running, pending)
     except BrokenProcessPool as error:
         raise UserError(
@@ -73,6 +75,10 @@ def _results_as_completed(
         running |= {pool.submit(job): index for index, job in islice(pending, len(completed))}
         for future, index in indices.items():
             yield index, future.result()
+
+
+def _interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt(signal_number)
 
 
 def _initialise_process(num_threads: int) -> None:

@@ -1,5 +1,6 @@
 """``bertwright study`` and ``bertwright compare``: compare recipes at equal cost."""
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -234,9 +235,10 @@ def _run_study(
                 backend=backend,
                 log=log,
             )
-        except KeyboardInterrupt:
-            log(f"bertwright: stopped; {RUN_AGAIN}")
-            raise typer.Exit(130) from None
+        except KeyboardInterrupt as interrupt:
+            (number,) = interrupt.args or (signal.SIGINT,)
+            log(f"bertwright: stopped by {signal.Signals(number).name}; {RUN_AGAIN}")
+            raise typer.Exit(128 + number) from None
 
 
 def _write_report(
