@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 
@@ -10,6 +10,7 @@ from bertwright.core.errors import UserError
 from bertwright.models.model import Model
 from bertwright.models.saving import build_empty
 from bertwright.models.text_model import TextModel
+from bertwright.recipes import Recipe
 from bertwright.runtime.matmul_throughput import default_precision
 from bertwright.tasks.adapters import FrozenEncoderConfig
 from bertwright.tasks.data.lazy_examples import encode_task
@@ -19,23 +20,20 @@ from bertwright.tasks.finetuning.batching.encoded_task import EncodedTask
 from bertwright.tasks.finetuning.batching.used_vocabulary import UsedVocabulary
 from bertwright.tasks.finetuning.checks.batching import check_packing
 from bertwright.tasks.finetuning.checks.generation import check_generation
+from bertwright.tasks.finetuning.checks.heads import check_heads
 from bertwright.tasks.finetuning.checks.retrieval import check_retrieval
 from bertwright.tasks.finetuning.config import FineTuningConfig, with_label_smoothing
-from bertwright.tasks.finetuning.linear_gain import check_linear_gain
 from bertwright.tasks.finetuning.losses import check_language_model
 from bertwright.tasks.finetuning.run import FineTuningRun, ReporterFactory, no_reporter
 from bertwright.tasks.finetuning.task_losses import TaskDistillationLoss
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.heads.default_head import (
     HeadOverrides,
-    check_added_features,
-    check_head,
     frozen_input_kind,
     has_pairs,
     resolve_head,
 )
 from bertwright.tasks.heads.head import HeadConfig
-from bertwright.tasks.heads.kinds import BiLSTMHeadConfig
 from bertwright.tasks.heads.linear_solver import is_linear
 from bertwright.tasks.heads.task_visibility import (
     with_global_question_attention,
@@ -43,8 +41,6 @@ from bertwright.tasks.heads.task_visibility import (
 )
 from bertwright.tasks.multi_task_model import MultiTaskModel
 from bertwright.tasks.outputs.classification import ClassificationOutput
-from bertwright.tasks.outputs.token_classification import TokenClassificationOutput
-from bertwright.tasks.outputs.windows import WindowedOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec
 
@@ -67,70 +63,31 @@ class TaskDistillation(Protocol):
 
 def build_run(
     model: TextModel,
-    task_data: Sequence[tuple[Task, Any, Any]],
+    task_data: Sequence[tuple[Task, Examples, Examples]],
     config: FineTuningConfig,
     make_reporter: ReporterFactory = no_reporter,
     output: Path | str | None = None,
     distillation: TaskDistillation | None = None,
 ) -> FineTuningRun:
     """Return the run that all seeds share."""
-    fine_tuned = model if isinstance(model, FineTunedModel) else None
+    tasks, is_distilled = [task for task, _, _ in task_data], distillation is not None
     # The recipe of a fine-tuned model's encoder has no objectives, the model's recipe has.
-    recipe = model.model.recipe if fine_tuned is None else fine_tuned.task_model.recipe
+    recipe = model.task_model.recipe if isinstance(model, FineTunedModel) else model.model.recipe
     dropout = config.dropout_for(recipe)
     recipe = with_label_smoothing(dropout.apply_to(recipe), config.label_smoothing)
-    recipe = with_global_question_attention(recipe, [task.output_type for task, _, _ in task_data])
+    recipe = with_global_question_attention(recipe, [task.output_type for task in tasks])
     _check_compatible(model, config, task_data)
-    check_generation(
-        model.model, config, [task for task, _, _ in task_data], distillation is not None
-    )
-    check_retrieval(config, [task for task, _, _ in task_data], distillation is not None)
-    check_packing(config, recipe.encoder, distillation is not None)
-    frozen = frozen_input_kind(
-        config.adaptation, [(task.output_type, train) for task, train, _ in task_data]
-    )
-    heads = [
-        resolve_head(
-            _head_settings(config, task, train),
-            recipe,
-            task.output_type,
-            fine_tuned,
-            frozen,
-            config.adaptation.adds_features,
-        )
-        for task, train, _ in task_data
-    ]
+    check_generation(model.model, config, tasks, is_distilled)
+    check_retrieval(config, tasks, is_distilled)
+    check_packing(config, recipe.encoder, is_distilled)
+    heads = _resolve_heads(model, recipe, config, task_data)
     if is_siamese := _are_siamese(heads):
         recipe = with_siamese_visibility(recipe)
     example_encoder = ExampleEncoder.from_recipe(
         recipe, model.tokenizer, model.model.encoder.max_length, config.max_length, is_siamese
     )
-    for head, (task, _, _) in zip(heads, task_data, strict=True):
-        output_type = task.output_type
-        has_stride = isinstance(output_type, WindowedOutput | TokenClassificationOutput)
-        stride = output_type.stride if has_stride else None
-        if stride is not None and stride >= example_encoder.max_length:
-            raise UserError(
-                f"output_type.stride: {stride} is not less than the maximum sequence length "
-                f"{example_encoder.max_length}: choose less"
-            )
-        if problem := check_head(head, output_type, recipe.output):
-            raise UserError(problem)
-        has_vectors = isinstance(head, BiLSTMHeadConfig) and head.word_vectors is not None
-        if has_vectors and not config.adaptation.has_frozen_encoder:
-            raise UserError(
-                "head.word_vectors stand beside features of a frozen encoder: set "
-                "adaptation=frozen, or leave them out"
-            )
-        if config.adaptation.adds_features and (problem := check_added_features(head, output_type)):
-            raise UserError(problem)
-        if config.linear_gain and (
-            problem := check_linear_gain(head, output_type, config.adaptation.has_frozen_encoder)
-        ):
-            raise UserError(problem)
-    _check_answer_networks(heads, config, task_data)
-    has_lm_head = config.language_model > 0
-    if has_lm_head and (problem := check_language_model(model, config, heads)):
+    check_heads(heads, task_data, config, recipe.output, example_encoder.max_length)
+    if config.language_model and (problem := check_language_model(model, config, heads)):
         raise UserError(problem)
     encoded_tasks = [
         encode_task(task, train, dev, example_encoder) for task, train, dev in task_data
@@ -139,12 +96,7 @@ def build_run(
         HeadSpec(head, encoded.output_decoder.num_outputs, encoded.task.output_type.kind_name())
         for head, encoded in zip(heads, encoded_tasks, strict=True)
     ]
-    used_vocabulary = None
-    uses_lm_head = any(spec.uses_lm_head for spec in head_specs)
-    if not (has_lm_head or uses_lm_head or config.adaptation.is_parameter_efficient):
-        used_vocabulary = UsedVocabulary.from_tasks(
-            model.model.encoder, encoded_tasks, model.tokenizer.special_tokens.pad
-        )
+    used_vocabulary = _used_vocabulary(model, config, encoded_tasks, head_specs)
     multi_task_model = build_empty(
         MultiTaskModel,
         recipe,
@@ -152,20 +104,14 @@ def build_run(
         head_specs,
         config.adaptation,
         dropout.head,
-        has_lm_head,
+        config.language_model > 0,
         None if used_vocabulary is None else len(used_vocabulary.used_token_ids),
         config.truncated_backprop,
         config.batching == "packed",
     )
-    parametrisation = multi_task_model.parametrisation
-    if config.truncated_backprop and parametrisation and parametrisation.has_inner_hooks:
-        raise UserError(
-            "truncated_backprop reads a text in chunks, this adaptation changes values of whole "
-            "texts: leave one of them out"
-        )
-    if config.epochs:
-        _require_trainable(multi_task_model)
+    _check_trainable(multi_task_model, config)
     has_lbfgs_solver = _solves_heads(config, multi_task_model, encoded_tasks)
+    precision = config.precision or default_precision(model.device)
     distillation_loss = None
     if distillation is not None:
         distillation_loss = _build_distillation_loss(
@@ -177,14 +123,50 @@ def build_run(
         encoded_tasks=encoded_tasks,
         max_length=example_encoder.max_length,
         config=config,
-        precision="float32"
-        if has_lbfgs_solver
-        else config.precision or default_precision(model.device),
+        precision="float32" if has_lbfgs_solver else precision,
         has_lbfgs_solver=has_lbfgs_solver,
         distillation_loss=distillation_loss,
         folder=Path() if output is None else Path(output).parent,
         used_vocabulary=used_vocabulary,
         make_reporter=make_reporter,
+    )
+
+
+def _resolve_heads(
+    model: TextModel,
+    recipe: Recipe,
+    config: FineTuningConfig,
+    task_data: Sequence[tuple[Task, Examples, Examples]],
+) -> list[HeadConfig]:
+    """Return the head of every task."""
+    frozen_inputs = frozen_input_kind(
+        config.adaptation, [(task.output_type, train) for task, train, _ in task_data]
+    )
+    return [
+        resolve_head(
+            _head_settings(config, task, train),
+            recipe,
+            task.output_type,
+            model if isinstance(model, FineTunedModel) else None,
+            frozen_inputs,
+            config.adaptation.adds_features,
+        )
+        for task, train, _ in task_data
+    ]
+
+
+def _used_vocabulary(
+    model: TextModel,
+    config: FineTuningConfig,
+    encoded_tasks: Sequence[EncodedTask],
+    head_specs: Sequence[HeadSpec],
+) -> UsedVocabulary | None:
+    """Return the reduced vocabulary of the tasks; None if the whole one is trained or predicted."""
+    uses_lm_head = config.language_model > 0 or any(spec.uses_lm_head for spec in head_specs)
+    if uses_lm_head or config.adaptation.is_parameter_efficient:
+        return None
+    return UsedVocabulary.from_tasks(
+        model.model.encoder, encoded_tasks, model.tokenizer.special_tokens.pad
     )
 
 
@@ -198,29 +180,8 @@ def _head_settings(
     return config.head
 
 
-def _check_answer_networks(
-    heads: Sequence[HeadConfig],
-    config: FineTuningConfig,
-    task_data: Sequence[tuple[Task, Examples, Any]],
-) -> None:
-    """Raise UserError for an answer network without pairs or with a frozen encoder."""
-    for head, (task, train, _) in zip(heads, task_data, strict=True):
-        if head.pooling != "pair":
-            continue
-        if not has_pairs(train):
-            raise UserError(
-                f"head.kind: san compares two texts, and task {task.name} has one: use pair_head "
-                f"for tasks with pairs only"
-            )
-        if config.adaptation.has_frozen_encoder:
-            raise UserError(
-                "head.kind: san reads all tokens of a pair, and a frozen encoder's features are a "
-                "summary: choose adaptation=full or last"
-            )
-
-
 def _check_compatible(
-    model: TextModel, config: FineTuningConfig, task_data: Sequence[tuple[Task, Any, Any]]
+    model: TextModel, config: FineTuningConfig, task_data: Sequence[tuple[Task, Examples, Examples]]
 ) -> None:
     """Raise UserError for a model and settings that do not fit together."""
     model.require_text_tokenizer("finetune")
@@ -289,9 +250,15 @@ def _are_siamese(head_configs: Sequence[HeadConfig]) -> bool:
     return True in is_siamese
 
 
-def _require_trainable(model: MultiTaskModel) -> None:
-    """Raise UserError for a model without trainable parameters."""
-    if not model.adaptation.has_frozen_encoder:
+def _check_trainable(model: MultiTaskModel, config: FineTuningConfig) -> None:
+    """Raise UserError for a model without trainable parameters, or that chunks cannot train."""
+    parametrisation = model.parametrisation
+    if config.truncated_backprop and parametrisation and parametrisation.has_inner_hooks:
+        raise UserError(
+            "truncated_backprop reads a text in chunks, this adaptation changes values of whole "
+            "texts: leave one of them out"
+        )
+    if not config.epochs or not model.adaptation.has_frozen_encoder:
         return
     for index, spec in enumerate(model.head_specs):
         if next(model.head_of(index).parameters(), None) is None:
