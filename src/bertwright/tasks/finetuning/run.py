@@ -98,7 +98,7 @@ class FineTuningRun:
         ``order_seed``, if given, determines the order of the examples instead. Errors: UserError if
         no parameter would be trained.
         """
-        config, device = self.config, self.source.device
+        config = self.config
         samplers = batch_samplers(
             self.encoded_tasks,
             config.batch_size,
@@ -123,7 +123,7 @@ class FineTuningRun:
             if self.has_lbfgs_solver:
                 self._fit_heads(features, seed)
         parameters = MasterParameters(
-            self.model, get_parameter_roles(self.model), self.precision, device
+            self.model, get_parameter_roles(self.model), self.precision, self.source.device
         )
         clock = TrainingClock(config.epochs * schedule.steps_per_epoch)
         evaluator = Evaluator(self, parameters, seed, clock, features)
@@ -132,20 +132,6 @@ class FineTuningRun:
         if not config.epochs or self.has_lbfgs_solver:
             evaluator.evaluate(clock.progress(0))
         else:
-            optimiser = AdamWConfig(
-                learning_rate=self.learning_rate,
-                weight_decay=config.weight_decay,
-                beta_1=config.beta_1,
-                beta_2=config.beta_2,
-                layer_decay=config.adaptation.layerwise_decay,
-                bias_correction=config.bias_correction,
-            ).build(parameters)
-            unfreezing = UnfreezingCallback(parameters, optimiser, self._trainable_levels(schedule))
-            module_callbacks = [
-                callback
-                for module in (self.model.parametrisation, self.distillation_loss)
-                for callback in (() if module is None else module.callbacks)
-            ]
             batches = TaskBatchSource(
                 self.source,
                 self.encoded_tasks,
@@ -155,28 +141,7 @@ class FineTuningRun:
                 config.language_model > 0,
                 config.batching == "packed",
             )
-            job = TrainingJob(
-                parameters=parameters,
-                optimiser=optimiser,
-                callbacks=[
-                    unfreezing,
-                    *self.callbacks,
-                    *module_callbacks,
-                    evaluator,
-                    *self.make_reporter(seed, clock),
-                ],
-                get_batch=partial(self._get_batch, batches),
-                compute_losses=TaskLosses(self, seed, features),
-                clock=clock,
-                learning_rate_factor=(config.schedule or WarmupSchedule(warmup=config.warmup)).at,
-                loss_weights=self._loss_weights,
-                gradient_clipping=GradientClipping(config.max_grad_norm),
-                process_group=ProcessGroup(device=device),
-                evaluate=evaluator.evaluate,
-                evaluation_trigger=every_n_steps(schedule.steps_per_epoch),
-                dump_folder=self.folder,
-                remedy="lower learning_rate or raise warmup, and start again",
-            )
+            job = self._training_job(evaluator, batches)
             if is_compiled:
                 job.compile()
                 require_agreement(
@@ -186,6 +151,48 @@ class FineTuningRun:
         parameters.release()
         assert evaluator.best is not None, "an epoch ends with an evaluation"
         return evaluator.best
+
+    def _training_job(
+        self, evaluator: Evaluator, batches: TaskBatchSource
+    ) -> TrainingJob[TaskBatch]:
+        """Return the job that trains the parameters of an evaluator."""
+        config, schedule = self.config, batches.schedule
+        parameters, clock, seed = evaluator.parameters, evaluator.clock, evaluator.seed
+        optimiser = AdamWConfig(
+            learning_rate=self.learning_rate,
+            weight_decay=config.weight_decay,
+            beta_1=config.beta_1,
+            beta_2=config.beta_2,
+            layer_decay=config.adaptation.layerwise_decay,
+            bias_correction=config.bias_correction,
+        ).build(parameters)
+        module_callbacks = [
+            callback
+            for module in (self.model.parametrisation, self.distillation_loss)
+            for callback in (() if module is None else module.callbacks)
+        ]
+        return TrainingJob(
+            parameters=parameters,
+            optimiser=optimiser,
+            callbacks=[
+                UnfreezingCallback(parameters, optimiser, self._trainable_levels(schedule)),
+                *self.callbacks,
+                *module_callbacks,
+                evaluator,
+                *self.make_reporter(seed, clock),
+            ],
+            get_batch=partial(self._get_batch, batches),
+            compute_losses=TaskLosses(self, seed, evaluator.frozen_features),
+            clock=clock,
+            learning_rate_factor=(config.schedule or WarmupSchedule(warmup=config.warmup)).at,
+            loss_weights=self._loss_weights,
+            gradient_clipping=GradientClipping(config.max_grad_norm),
+            process_group=ProcessGroup(device=self.source.device),
+            evaluate=evaluator.evaluate,
+            evaluation_trigger=every_n_steps(schedule.steps_per_epoch),
+            dump_folder=self.folder,
+            remedy="lower learning_rate or raise warmup, and start again",
+        )
 
     def _step_fingerprint(self) -> str:
         """Return a key that identifies the compiled graph of this run and its compiler."""
