@@ -17,6 +17,7 @@ from bertwright.data.hub.reference import HubDataset
 if TYPE_CHECKING:
     from bertwright.tasks.data.task_data import TaskData
     from bertwright.tasks.finetuning.run import ReporterFactory
+    from bertwright.tasks.formats.tables import Columns
     from bertwright.tasks.task import Task
 
 COLUMN_TASKS = ("similarity", "retrieval", "rank", "text-to-text")
@@ -251,32 +252,11 @@ class TaskOptions(FineTuningOptions):
 
     def _find_task(self, context: typer.Context, name: str | None) -> "Task":
         from bertwright.core.config import did_you_mean
-        from bertwright.tasks.catalogue import find_task, table_task, tagging_task, with_columns
-        from bertwright.tasks.formats.examples import Example
-        from bertwright.tasks.formats.tables import Columns
+        from bertwright.tasks.catalogue import find_task, tagging_task
 
-        columns = Columns(
-            self.text,
-            self.pair,
-            self.label,
-            negatives=tuple(self.negative or ()),
-        )
         options = (*COLUMN_OPTIONS, "output_type")
         if name in COLUMN_TASKS:
-            fixed = ("tags",) if name == "retrieval" else ("output_type", "tags")
-            refuse_options(context, f"--task {name} states its output", *fixed)
-            if name == "text-to-text":
-                refuse_options(context, "--task text-to-text has no negative texts", "negative")
-                task = find_task(name)
-                return with_columns(task, columns)
-            if name == "rank":
-                refuse_options(context, "--task rank learns from pairs alone", "negative")
-            label = self.label if name != "retrieval" or is_stated(context, "label") else None
-            pair = self.pair or "pair"
-            task = with_columns(find_task(name), replace(columns, pair=pair, label=label))
-            if is_stated(context, "output_type"):
-                task = _with_representation(task, self.output_type)
-            return task
+            return self._find_column_task(context, name)
         if name is not None:
             refuse_options(
                 context, f"--task {name} states its columns and output", *options, "tags"
@@ -288,6 +268,31 @@ class TaskOptions(FineTuningOptions):
                 similar = did_you_mean(self.tags, TAG_COLUMNS)
                 raise UserError(f"--tags: no column {self.tags!r}{similar}")
             return tagging_task("tag") if self.tags == "tag" else find_task(self.tags)
+        return self._build_table_task(context)
+
+    def _find_column_task(self, context: typer.Context, name: str) -> "Task":
+        """Return a task of the catalogue that reads the columns of the options."""
+        from bertwright.tasks.catalogue import find_task, with_columns
+
+        fixed = ("tags",) if name == "retrieval" else ("output_type", "tags")
+        refuse_options(context, f"--task {name} states its output", *fixed)
+        if name == "text-to-text":
+            refuse_options(context, "--task text-to-text has no negative texts", "negative")
+            return with_columns(find_task(name), self._columns)
+        if name == "rank":
+            refuse_options(context, "--task rank learns from pairs alone", "negative")
+        label = self.label if name != "retrieval" or is_stated(context, "label") else None
+        columns = replace(self._columns, pair=self.pair or "pair", label=label)
+        task = with_columns(find_task(name), columns)
+        if is_stated(context, "output_type"):
+            task = _with_representation(task, self.output_type)
+        return task
+
+    def _build_table_task(self, context: typer.Context) -> "Task":
+        """Return the task of a table, by its columns and output type."""
+        from bertwright.tasks.catalogue import table_task
+        from bertwright.tasks.formats.examples import Example
+
         refuse_options(context, "--negative is for --task similarity and retrieval", "negative")
         for option, column, text_columns in (
             ("pair", self.pair, [self.text]),
@@ -295,9 +300,9 @@ class TaskOptions(FineTuningOptions):
         ):
             if column in text_columns:
                 raise UserError(f"--{option} {column}: that is the column of a text: name another")
-        task_name = (self.data or self.train or Path("task")).name.split(".")[0]
+        name = (self.data or self.train or Path("task")).name.split(".")[0]
         task = explain_errors(
-            lambda: table_task(task_name, columns, self.output_type), "--output-type"
+            lambda: table_task(name, self._columns, self.output_type), "--output-type"
         )
         if task.output_type.example_type is not Example:
             raise UserError(
@@ -305,6 +310,12 @@ class TaskOptions(FineTuningOptions):
                 f"labels, number or cloze, or a task by name with --task"
             )
         return task
+
+    @property
+    def _columns(self) -> "Columns":
+        from bertwright.tasks.formats.tables import Columns
+
+        return Columns(self.text, self.pair, self.label, negatives=tuple(self.negative or ()))
 
 
 @dataclass(frozen=True)
