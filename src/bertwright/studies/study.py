@@ -34,9 +34,6 @@ BENCH_PREFIX = "bench"
 """Prefix of files that studies extend, but which are not studies."""
 
 
-SCORES_UP_TO_ONE = (".accuracy", "-accuracy", "_accuracy", "-f1", ".f1")
-"""Endings of the names of metrics that lie between 0 and 1."""
-
 StudyResults = dict[str, dict[int, dict[str, float]]]
 """Metrics by arm and seed, named ``measure.metric``."""
 
@@ -315,7 +312,8 @@ class Study(Settings):
         """Return the scores of guessing and of perfect predictions; None if they are unknown."""
         if metric in self.bounds:
             return self.bounds[metric]
-        return (0.0, 1.0) if metric.endswith(SCORES_UP_TO_ONE) else None
+        measure, _, name = metric.partition(".")
+        return self.measures[measure].bounds_of(name) if measure in self.measures else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain data."""

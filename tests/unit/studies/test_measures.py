@@ -18,13 +18,14 @@ from bertwright.studies.corpora import CorpusFolder, LongRangeCorpus
 from bertwright.studies.corpora.multilingual import MultilingualCorpus, OtherLanguage
 from bertwright.studies.measures import (
     ContinuationMeasure,
+    ContinuationTokenMeasure,
     FineTuningMeasure,
     HeldOutMeasure,
     LinearProbeMeasure,
     Measure,
     MinimalPairMeasure,
     TrainedArm,
-    continues_correctly,
+    continuation_accuracies,
     fills_correctly,
     tasks,
 )
@@ -82,12 +83,21 @@ def test_continuation_is_correct_if_generated(causal: TrainedArm) -> None:
     lines = causal.corpus.prompts.read_text().splitlines()[:8]
     prompts = [json.loads(line)["prompt"] for line in lines]
     generated = model.generate(prompts, max_new_tokens=2, temperature=0)
-    pairs = [(prompt, g.text.strip()) for prompt, g in zip(prompts, generated, strict=True)]
-    assert continues_correctly(model, pairs) == [True] * 8
-    changed = [(prompt, " ".join(reversed(text.split()))) for prompt, text in pairs]
-    assert continues_correctly(model, changed) == [
-        before == after for (_, before), (_, after) in zip(pairs, changed, strict=True)
-    ]
+    words = [continuation.text.split() for continuation in generated]
+
+    def accuracies(texts: list[list[str]]) -> list[float]:
+        return continuation_accuracies(
+            model,
+            [
+                {"prompt": prompt, "continuation": " ".join(text)}
+                for prompt, text in zip(prompts, texts, strict=True)
+            ],
+        )
+
+    assert accuracies(words) == [1.0] * 8
+    other = next(word for word in words[0] if word != words[1][0])
+    changed = [[first, other] for first, _ in words]
+    assert accuracies(changed) == [1.0 if second == other else 0.5 for _, second in words]
 
 
 def test_gap_is_filled_correctly_if_most_likely(masked: TrainedArm) -> None:
@@ -103,6 +113,10 @@ def test_accuracy_by_kind_of_prompt(arm: str, request: pytest.FixtureRequest) ->
     metrics = ContinuationMeasure().compute(request.getfixturevalue(arm))
     assert set(metrics) == {"distance-16"}
     assert 0.0 <= metrics["distance-16"] <= 1.0
+
+
+def test_single_tokens_are_whole_continuations(causal: TrainedArm) -> None:
+    assert ContinuationTokenMeasure().compute(causal) == ContinuationMeasure().compute(causal)
 
 
 @pytest.mark.parametrize(

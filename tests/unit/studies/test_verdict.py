@@ -121,6 +121,24 @@ def test_scores_at_chance_or_perfect_cannot_be_compared(
     assert evaluate(study, results)[0].label == label
 
 
+@pytest.mark.parametrize(
+    ("measure", "metric"),
+    [
+        ("held-out", "masked_accuracy"),
+        ("minimal-pairs", "agreement"),
+        ("continuation", "distance-8"),
+        ("continuation-tokens", "copy-longer"),
+    ],
+)
+def test_accuracies_have_bounds_whatever_they_are_called(measure: str, metric: str) -> None:
+    study = small_study(measures={"scores": {"kind": measure}}, expected=[])
+    assert study.bounds_of(f"scores.{metric}") == (0.0, 1.0)
+
+
+def test_losses_have_no_bounds() -> None:
+    assert small_study().bounds_of("held-out.masked_loss") is None
+
+
 def test_unknown_metric_raises() -> None:
     study = small_study(
         expected=[{"measure": "held-out.masked_los", "arm": "one", "below": "other"}]

@@ -4,16 +4,18 @@ from bertwright.studies.measures.measure import Measure, Metrics, TrainedArm
 from bertwright.studies.measures.tasks import FineTuningMeasure, LinearProbeMeasure
 from bertwright.studies.measures.trained_models import (
     ContinuationMeasure,
+    ContinuationTokenMeasure,
     CostMeasure,
     HeldOutMeasure,
     MinimalPairMeasure,
     NextItemMeasure,
-    continues_correctly,
+    continuation_accuracies,
     fills_correctly,
 )
 
 __all__ = [
     "ContinuationMeasure",
+    "ContinuationTokenMeasure",
     "CostMeasure",
     "FineTuningMeasure",
     "HeldOutMeasure",
@@ -23,6 +25,6 @@ __all__ = [
     "MinimalPairMeasure",
     "NextItemMeasure",
     "TrainedArm",
-    "continues_correctly",
+    "continuation_accuracies",
     "fills_correctly",
 ]

@@ -13,6 +13,9 @@ from bertwright.studies.corpora import CorpusFolder
 
 Metrics = Mapping[str, float]
 
+ACCURACIES = ("accuracy", "f1")
+"""Endings of the names of metrics that lie between 0 and 1."""
+
 
 @dataclass(frozen=True)
 class TrainedArm:
@@ -43,6 +46,10 @@ class Measure(Config):
     def input_files(self, corpus: CorpusFolder) -> list[Path]:
         """Return the files that the metrics depend on, besides the data set."""
         return []
+
+    def bounds_of(self, metric: str) -> tuple[float, float] | None:
+        """Return the lowest and the highest value of a metric; None if they are unknown."""
+        return (0.0, 1.0) if metric.endswith(ACCURACIES) else None
 
     def compute(self, arm: TrainedArm) -> Metrics:
         """Return the metrics of a trained arm."""

@@ -1,7 +1,7 @@
 """Measures of a trained model as it is: losses, minimal pairs, continuations, costs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
@@ -105,6 +105,9 @@ class MinimalPairMeasure(Measure):
     def input_files(self, corpus: CorpusFolder) -> list[Path]:
         return [corpus.minimal_pairs if self.file is None else Path(self.file)]
 
+    def bounds_of(self, metric: str) -> tuple[float, float] | None:
+        return 0.0, 1.0
+
     def compute(self, arm: TrainedArm) -> Metrics:
         pairs = read_minimal_pairs(*self.input_files(arm.corpus))
         if self.max_per_paradigm is not None:
@@ -114,7 +117,33 @@ class MinimalPairMeasure(Measure):
         return {"accuracy": scores.total.accuracy, **paradigms}
 
 
-class ContinuationMeasure(Measure):
+class PromptMeasure(Measure):
+    """Scores up to 1 on the prompts of the corpus, by kind of prompt."""
+
+    def missing_input(self, corpus: CorpusFolder) -> str | None:
+        return None if corpus.prompts.exists() else "the corpus has no prompts"
+
+    def input_files(self, corpus: CorpusFolder) -> list[Path]:
+        return [corpus.prompts]
+
+    def bounds_of(self, metric: str) -> tuple[float, float] | None:
+        return 0.0, 1.0
+
+    def compute(self, arm: TrainedArm) -> Metrics:
+        lines = arm.corpus.prompts.read_text(encoding="utf-8").splitlines()
+        prompts: list[dict[str, str]] = [json.loads(line) for line in lines]
+        scores = self._scores(arm.text_model(), prompts)
+        by_kind: dict[str, list[float]] = {}
+        for prompt, score in zip(prompts, scores, strict=True):
+            by_kind.setdefault(prompt["kind"], []).append(score)
+        return {kind: fmean(values) for kind, values in by_kind.items()}
+
+    def _scores(self, model: TextModel, prompts: Sequence[Mapping[str, str]]) -> list[float]:
+        """Return the score of each prompt."""
+        raise TypeError(f"{type(self).__name__} has no scores")
+
+
+class ContinuationMeasure(PromptMeasure):
     """The accuracy on the prompts of the corpus, by kind of prompt.
 
     The prediction is the greedy continuation of the prompt. A model that is not causal fills in the
@@ -123,41 +152,34 @@ class ContinuationMeasure(Measure):
 
     kind: Literal["continuation"] = "continuation"
 
-    def missing_input(self, corpus: CorpusFolder) -> str | None:
-        return None if corpus.prompts.exists() else "the corpus has no prompts"
-
-    def input_files(self, corpus: CorpusFolder) -> list[Path]:
-        return [corpus.prompts]
-
-    def compute(self, arm: TrainedArm) -> Metrics:
-        path = arm.corpus.prompts
-        prompts = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        model = arm.text_model()
+    def _scores(self, model: TextModel, prompts: Sequence[Mapping[str, str]]) -> list[float]:
         if model.is_causal or "gap" not in prompts[0]:
-            pairs = [(prompt["prompt"], prompt["continuation"]) for prompt in prompts]
-            is_correct = continues_correctly(model, pairs)
-        else:
-            is_correct = [fills_correctly(model, p["gap"], p["continuation"]) for p in prompts]
-        kinds = [prompt["kind"] for prompt in prompts]
-        return {
-            kind: fmean(c for c, other in zip(is_correct, kinds, strict=True) if other == kind)
-            for kind in dict.fromkeys(kinds)
-        }
+            accuracies = continuation_accuracies(model, prompts)
+            return [float(accuracy == 1.0) for accuracy in accuracies]
+        return [float(fills_correctly(model, p["gap"], p["continuation"])) for p in prompts]
 
 
-def continues_correctly(
-    model: TextModel, prompts_and_continuations: Sequence[tuple[str, str]]
-) -> list[bool]:
-    """Return whether a model continues each prompt as expected."""
-    expected = [tuple(model.tokenizer.encode(f" {text}")) for _, text in prompts_and_continuations]
-    is_correct = [False] * len(prompts_and_continuations)
+class ContinuationTokenMeasure(PromptMeasure):
+    """The fraction of the tokens of greedy continuations that are right, by kind of prompt."""
+
+    kind: Literal["continuation-tokens"] = "continuation-tokens"
+
+    def _scores(self, model: TextModel, prompts: Sequence[Mapping[str, str]]) -> list[float]:
+        return continuation_accuracies(model, prompts)
+
+
+def continuation_accuracies(model: TextModel, prompts: Sequence[Mapping[str, str]]) -> list[float]:
+    """Return the fraction of the expected tokens that a model generates after each prompt."""
+    expected = [model.tokenizer.encode(f" {prompt['continuation']}") for prompt in prompts]
+    accuracies = [0.0] * len(prompts)
     for length in sorted(set(map(len, expected))):
-        indices = [index for index, ids in enumerate(expected) if len(ids) == length]
-        prompts = [prompts_and_continuations[index][0] for index in indices]
-        continuations = model.generate(prompts, max_new_tokens=length, temperature=0)
+        indices = [index for index, token_ids in enumerate(expected) if len(token_ids) == length]
+        texts = [prompts[index]["prompt"] for index in indices]
+        continuations = model.generate(texts, max_new_tokens=length, temperature=0)
         for index, continuation in zip(indices, continuations, strict=True):
-            is_correct[index] = continuation.token_ids == expected[index]
-    return is_correct
+            pairs = zip(continuation.token_ids, expected[index], strict=False)
+            accuracies[index] = sum(a == b for a, b in pairs) / length
+    return accuracies
 
 
 def fills_correctly(model: TextModel, gap: str, expected: str) -> bool:
