@@ -127,6 +127,8 @@ MISTAKES = (
     "twice the same",
     "nowhere",
     "two tables",
+    "one text in two languages",
+    "one text in one and in none",
 )
 
 
@@ -149,6 +151,8 @@ def wrong_inputs(folder: Path) -> dict[str, tuple[list[str], dict[str, str], str
         "twice the same": ([f"en,en={a},{b}"], {}, "en,de=FILE,FILE"),
         "nowhere": ([f"en,de={a},nowhere"], {}, "nowhere: there is no such file"),
         "two tables": ([f"en,de={a},{c}"], {}, "c.jsonl is jsonl, .* write en,de=TABLE"),
+        "one text in two languages": ([f"en={a}", f"de={a}"], {}, "a.txt is named twice"),
+        "one text in one and in none": ([f"en={a}", str(folder)], {}, "a.txt is named twice"),
     }
 
 

@@ -93,8 +93,8 @@ def find_sources(
     ``hf:owner/name`` is the ``split`` of a data set on the Hub.
     ``remedy`` ends the error message for a file name without a known format.
 
-    Errors: UserError if a path matches nothing, a format is unknown, or only some files state their
-    language.
+    Errors: UserError if a path is empty or matches nothing, a format is unknown, only some files
+    state their language, or one file is named with two languages.
     """
     if format is not None and format not in FORMATS:
         raise UserError(f"there is no text format {format!r}{did_you_mean(format, FORMATS)}")
@@ -127,7 +127,11 @@ def find_sources(
                 split=split,
             )
             _require_language_support(source)
-            sources.setdefault((name, None), source)
+            if sources.setdefault((name, None), source).languages != languages:
+                raise UserError(
+                    f"{name} is named twice, with different languages: name it once, and the files "
+                    f"of its folder one by one"
+                )
     require_languages(list(sources.values()))
     return list(sources.values())
 
@@ -191,6 +195,8 @@ def _matching_files(
 ) -> list[str]:
     if storage_url(argument) is not None:
         return _matching_urls(argument, format, languages, counts)
+    if not argument:
+        raise UserError("an input has an empty name: name a file, or a folder such as .")
     path = Path(argument)
     if HubDataset.is_named(argument):
         return [str(HubDataset.parse(argument))]
@@ -211,6 +217,8 @@ def _matching_files(
             )
         return known
     matches = sorted(f for f in glob.glob(argument, recursive=True) if Path(f).is_file())
+    if not matches and path.exists():
+        require_file(path)
     if not matches:
         raise UserError(f"{argument}: there is no such file or folder")
     return matches

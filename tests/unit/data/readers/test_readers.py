@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import json
+import os
 import random
 import sys
 from collections.abc import Callable
@@ -125,6 +126,22 @@ def test_unmatched_paths_raise(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "notes.md").write_text("text")
     with pytest.raises(UserError, match=message):
         read(tmp_path / name)
+
+
+@pytest.mark.parametrize("argument", ["", "en="])
+def test_an_empty_name_is_not_the_current_folder(
+    argument: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.txt").write_text("text")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match="empty name"):
+        read(argument)
+
+
+def test_a_pipe_is_not_called_missing(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.txt")
+    with pytest.raises(UserError, match="not a regular file"):
+        read(tmp_path / "a.txt")
 
 
 def test_explicit_format(tmp_path: Path) -> None:
