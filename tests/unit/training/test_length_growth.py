@@ -14,9 +14,9 @@ def test_positions_are_repeated_and_global_projections_copied():
     weights = extended_weights(source, model)
     assert weights.keys() == dict(model.named_parameters()).keys()
     model.load_state_dict(weights)
-    table = model.get_parameter(POSITION_TABLE)
+    table = model.get_parameter(f"encoder.{POSITION_TABLE}")
     assert torch.equal(table[2 : 2 + LENGTH], table[2 + LENGTH : 2 + 2 * LENGTH])
-    assert torch.equal(table[: 2 + LENGTH], source.get_parameter(POSITION_TABLE))
+    assert torch.equal(table[: 2 + LENGTH], source.get_parameter(f"encoder.{POSITION_TABLE}"))
     generator = torch.Generator().manual_seed(0)
     token_ids = torch.randint(5, VOCABULARY, (2, LENGTH), generator=generator)
     states = model(token_ids, visibility=BidirectionalVisibility() | GlobalVisibility(first=4))
@@ -27,3 +27,12 @@ def test_equal_lengths_are_copied_unchanged():
     source = Model.build(toy("roberta"), VOCABULARY)
     weights = extended_weights(source, Model.build(toy("roberta", "seed=1"), VOCABULARY))
     assert all(torch.equal(weights[name], p) for name, p in source.named_parameters())
+
+
+def test_positions_of_a_decoder_are_repeated():
+    source = Model.build(toy("mass", f"encoder.positions.size={LENGTH}"), VOCABULARY)
+    model = Model.build(toy("mass", f"encoder.positions.size={2 * LENGTH}", "seed=1"), VOCABULARY)
+    weights = extended_weights(source, model)
+    for stack in ("encoder", "decoder"):
+        table = source.get_parameter(f"{stack}.{POSITION_TABLE}")
+        assert torch.equal(weights[f"{stack}.{POSITION_TABLE}"], table.tile(2, 1))

@@ -14,7 +14,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
 from bertwright.models.saving import TRAINING_FILE
-from bertwright.modules.attention.positions import LearnedPositionsConfig
+from bertwright.modules.attention.positions import LearnedPositionsConfig, PositionsConfig
 from bertwright.recipes import Recipe
 from bertwright.runtime.process import configure_process
 from bertwright.training.checkpoint_model import load_model_or_checkpoint
@@ -151,8 +151,8 @@ def _read_finished_run(folder: Path, data: Dataset, budget: float | None) -> Pre
 def initial_model(recipe: Recipe, data: Dataset, start_from: Path | None) -> Model:
     """Build the model of a recipe for the vocabulary of a data set.
 
-    Heads missing in ``start_from`` are initialised from the seed; additional parameters of an
-    encoder for longer sequences are derived from the existing ones.
+    Heads missing in ``start_from`` are initialised from the seed; additional parameters for longer
+    sequences are derived from the existing ones.
 
     Errors: UserError if the folder has another encoder or tokenizer.
     """
@@ -185,26 +185,40 @@ def _copy_weights(model: Model, folder: Path, data: Dataset) -> None:
             )
 
 
-POSITION_TABLE = "encoder.embeddings.positions.table.weight"
+POSITION_TABLE = "embeddings.positions.table.weight"
 GLOBAL_PROJECTIONS = "global_attention."
 
 
 def extended_weights(source: Model, model: Model) -> dict[str, Tensor]:
     """Return the parameters of ``source`` by name, extended to fit ``model``.
 
-    A longer position table repeats the shorter one; the projections of global attention start as
-    copies of the ordinary ones.
+    A longer position table, of the encoder or the decoder, repeats the shorter one; the projections
+    of global attention start as copies of the ordinary ones.
     """
     weights: dict[str, Tensor] = dict(source.named_parameters())
-    longer, shorter = model.recipe.encoder.positions, source.recipe.encoder.positions
-    if isinstance(longer, LearnedPositionsConfig) and isinstance(shorter, LearnedPositionsConfig):
-        weights[POSITION_TABLE] = _repeat_positions(weights[POSITION_TABLE], shorter, longer)
+    longer_positions = _positions_by_stack(model.recipe)
+    for stack, shorter in _positions_by_stack(source.recipe).items():
+        name, longer = f"{stack}.{POSITION_TABLE}", longer_positions.get(stack)
+        if (
+            name in weights  # a tied decoder has none
+            and isinstance(shorter, LearnedPositionsConfig)
+            and isinstance(longer, LearnedPositionsConfig)
+        ):
+            weights[name] = _repeat_positions(weights[name], shorter, longer)
     for name, _ in model.named_parameters():
         if GLOBAL_PROJECTIONS in name and name not in weights:
             projection = weights.get(name.replace(GLOBAL_PROJECTIONS, ""))
             if projection is not None:
                 weights[name] = projection
     return weights
+
+
+def _positions_by_stack(recipe: Recipe) -> dict[str, PositionsConfig]:
+    """Return the positions of the encoder and of the decoder, if there is one."""
+    positions = {"encoder": recipe.encoder.positions}
+    if recipe.decoder is not None:
+        positions["decoder"] = recipe.decoder.stack_config(recipe.encoder).positions
+    return positions
 
 
 def _repeat_positions(
