@@ -392,6 +392,9 @@ def test_a_model_of_another_tokenizer_or_encoder_is_rejected(
     wider = small("modern", "encoder.width=48", "steps=1")
     with pytest.raises(UserError, match="its encoder differs from the recipe's"):
         pretrain(wider, data, tmp_path / "b", start_from=tmp_path / "model")
+    shallower = small("modern", "encoder.depth.layers=1", "steps=1")
+    with pytest.raises(UserError, match="its encoder has 2 blocks and the recipe's 1"):
+        pretrain(shallower, data, tmp_path / "b", start_from=tmp_path / "model")
     with pytest.raises(UserError, match="not a model folder"):
         pretrain(None, data, tmp_path / "c", start_from=tmp_path / "nowhere")
     (tmp_path / "config.json").write_text("{}")

@@ -17,6 +17,7 @@ from bertwright.models.saving import TRAINING_FILE
 from bertwright.modules.attention.positions import LearnedPositionsConfig, PositionsConfig
 from bertwright.recipes import Recipe
 from bertwright.runtime.process import configure_process
+from bertwright.training.callbacks.progressive_stacking import BLOCKS_PREFIX
 from bertwright.training.checkpoint_model import load_model_or_checkpoint
 from bertwright.training.clock import budget_in_seconds
 from bertwright.training.distillation_loss import PretrainingDistillation
@@ -154,7 +155,8 @@ def initial_model(recipe: Recipe, data: Dataset, start_from: Path | None) -> Mod
     Heads missing in ``start_from`` are initialised from the seed; additional parameters for longer
     sequences are derived from the existing ones.
 
-    Errors: UserError if the folder has another encoder or tokenizer.
+    Errors: UserError if the folder has another encoder, such as one with more blocks, or another
+    tokenizer.
     """
     model = Model.build(recipe, data.tokenizer.vocab_size, data.tokenizer)
     if start_from is not None:
@@ -170,6 +172,11 @@ def _copy_weights(model: Model, folder: Path, data: Dataset) -> None:
             f"{data.path} was prepared with another tokenizer than {folder}: prepare the text with "
             f"--tokenizer {folder}"
         )
+    if (before := _num_blocks(source)) > (after := _num_blocks(model)):
+        raise UserError(
+            f"--from {folder}: its encoder has {before} blocks and the recipe's {after}: choose "
+            f"{after} of them with 'bertwright compress prune-layers', or omit the recipe"
+        )
     weights = extended_weights(source, model)
     for name, parameter in model.named_parameters():
         weight = weights.get(name)
@@ -183,6 +190,12 @@ def _copy_weights(model: Model, folder: Path, data: Dataset) -> None:
                 f"--from {folder}: its encoder differs from the recipe's ({name}): omit the recipe "
                 f"to continue training the model unchanged"
             )
+
+
+def _num_blocks(model: Model) -> int:
+    """Return the number of blocks of the encoder that have their own parameters."""
+    names = (name for name, _ in model.named_parameters() if name.startswith(BLOCKS_PREFIX))
+    return len({name.removeprefix(BLOCKS_PREFIX).partition(".")[0] for name in names})
 
 
 POSITION_TABLE = "embeddings.positions.table.weight"
