@@ -20,11 +20,14 @@ def require_file(path: Path) -> None:
 
 
 def require_new_folder(path: Path) -> None:
-    """Raise UserError if a folder is not empty or cannot be created."""
+    """Raise UserError if a folder is not empty, is the current one or cannot be created."""
     require_local(path)
     require_creatable(resolve_output(path))
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise UserError(f"{path} already exists: choose another folder, or remove it")
+    if path.exists() and path.samefile(Path.cwd()):
+        # It would be replaced, and this process would stay in the removed one.
+        raise UserError(f"{path} is the current folder: name a new one in it, or leave it first")
 
 
 def require_local(path: Path) -> None:

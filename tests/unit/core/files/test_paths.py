@@ -101,6 +101,19 @@ def test_devices_are_written_to_directly(tmp_path: Path) -> None:
     require_different_file(Path("/dev/null"), Path("/dev/null"))
 
 
+@pytest.mark.parametrize("name", [".", "", "link", "../run"])
+def test_the_current_folder_is_not_replaced(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "run")
+    monkeypatch.chdir(tmp_path / "run")
+    path = tmp_path / "link" if name == "link" else Path(name)
+    with pytest.raises(UserError, match="is the current folder"), atomic_folder(path) as folder:
+        (folder / "a").touch()
+    assert not any(Path.cwd().iterdir())
+
+
 def test_pipe_is_written_to(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
