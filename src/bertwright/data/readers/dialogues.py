@@ -26,9 +26,9 @@ def parse_dialogue(
 ) -> Iterator[Document]:
     """Yield the dialogue in a table cell, if it has at least two turns with text.
 
-    The cell is a list of turns: texts, or objects with ``text`` and optional ``speaker``. If no
-    speakers are stated, they are read from the turns if every turn begins with a name and a colon;
-    otherwise two speakers alternate. Errors: UserError for other values.
+    The cell is a list of turns: texts, or objects with ``text`` and optional ``speaker``, which may
+    be null. If no speakers are stated, they are read from the turns if every turn begins with a
+    name and a colon; otherwise two speakers alternate. Errors: UserError for other values.
     """
     if isinstance(value, str):
         value = _parse_json_or_text(value)
@@ -46,7 +46,7 @@ def parse_dialogue(
         if words:
             turns.append(" ".join(words))
             speakers.append(speaker)
-    if not any(isinstance(item, dict) and "speaker" in item for item in items):
+    if not any(_speaker_of(item) is not None for item in items):
         turns, speakers = _parse_speaker_prefixes(turns) or (turns, speakers)
     speaker_ids = {speaker: index for index, speaker in enumerate(dict.fromkeys(speakers))}
     if len(speaker_ids) > MAX_SPEAKERS:
@@ -86,9 +86,14 @@ def _parse_speaker_prefixes(turns: Sequence[str]) -> tuple[list[str], list[Any]]
     return [match[2] for match in matches], [match[1] for match in matches]
 
 
+def _speaker_of(turn: Any) -> Any:
+    """Return the stated speaker of a turn; None if there is none."""
+    return turn.get("speaker") if isinstance(turn, dict) else None
+
+
 def _parse_turn(turn: Any, index: int, location: str) -> tuple[str, Any]:
-    fields: dict[str, Any] = turn if isinstance(turn, dict) else {"text": turn}
-    text, speaker = fields.get("text"), fields.get("speaker", index % 2)
+    text, speaker = turn.get("text") if isinstance(turn, dict) else turn, _speaker_of(turn)
+    speaker = index % 2 if speaker is None else speaker
     if not isinstance(text, str) or not isinstance(speaker, str | int):
         raise UserError(
             f"{location}: turn {index + 1} is neither text nor an object with text and speaker"

@@ -68,6 +68,13 @@ def test_speakers_alternate_by_default(tmp_path: Path, tokenizer: Tokenizer) -> 
     assert [speaker for speaker, _ in turns(data)] == [0, 1, 0]
 
 
+def test_a_null_speaker_is_not_stated(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    """Every row of a Parquet file has all keys of an object."""
+    row = {"dialogue": [{"text": text, "speaker": None} for text in ("good", "good", "good .")]}
+    data = prepare_dialogues(tmp_path, tokenizer, "talk.jsonl", json.dumps(row))
+    assert [speaker for speaker, _ in turns(data)] == [0, 1, 0]
+
+
 PREFIXED_TURNS = ["M: who is there?", "Ann: it is me.", "M: come in."]
 
 
