@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from itertools import chain
+from numbers import Number
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ import tokenizers as library
 from numpy.typing import NDArray
 from tokenizers import models, pre_tokenizers
 
+from bertwright.core.config import quote
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder, require_new_folder
 from bertwright.data.document import ReadCounts
@@ -33,7 +35,7 @@ from bertwright.data.shards.dataset import REPORT_FILE, Dataset
 from bertwright.data.shards.writer import DatasetWriter
 from bertwright.data.tokenization.boundaries import DOCUMENT_START, SENTENCE_START, WORD_START
 from bertwright.data.tokenization.characters import replace_lone_surrogates
-from bertwright.data.tokenization.token_cache import EncodedDocuments
+from bertwright.data.tokenization.token_cache import MAX_WORD_BYTES, EncodedDocuments
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.data.vocabulary_training import BERT_SPECIAL_TOKENS
 
@@ -154,7 +156,13 @@ def _read_events(
 
 
 def _parse_code(value: Any, location: str, column: str) -> str:
-    code = "_".join(str(value).split()) if value is not None else ""
+    is_missing = value is None or (isinstance(value, float) and math.isnan(value))
+    if not is_missing and not isinstance(value, str | Number):
+        raise UserError(
+            f"{location}: the {column} is neither text nor a number: {quote(value)}: choose "
+            f"another column with --{column}"
+        )
+    code = "" if is_missing else "_".join(str(value).split())
     if not code:
         raise UserError(f"{location} has no {column}: remove such rows")
     if not code.isascii() and code != replace_lone_surrogates(code):
@@ -216,7 +224,9 @@ def _encode_histories(
     ids = [tokenizer.token_to_id(code) for code in histories.item_codes]
     unknown = tokenizer.special_tokens.unknown
     token_ids = np.array([unknown if n is None else n for n in ids], np.uint32)
-    sizes = np.array([len(code.encode()) for code in histories.item_codes], np.uint16)
+    sizes = np.array(
+        [min(len(code.encode()), MAX_WORD_BYTES) for code in histories.item_codes], np.uint16
+    )
     ends = np.cumsum(histories.lengths)
     from_end = np.repeat(ends, histories.lengths) - np.arange(len(histories.item_ids))
     items, lengths = histories.item_ids[from_end > num_held_out], histories.lengths - num_held_out

@@ -137,6 +137,19 @@ def test_plain_text_raises(tmp_path: Path) -> None:
         prepare_histories(tmp_path / "a.txt", tmp_path / "data")
 
 
+def test_a_missing_or_nested_code_raises(tmp_path: Path) -> None:
+    for user, message in (("NaN", "line 1 has no user"), ("[7]", "the user is neither text nor")):
+        (tmp_path / "a.jsonl").write_text(f'{{"user": {user}, "item": "i", "time": 1}}')
+        with pytest.raises(UserError, match=message):
+            prepare_histories(tmp_path / "a.jsonl", tmp_path / "data")
+
+
+def test_a_code_may_be_long(tmp_path: Path) -> None:
+    code = "x" * 100_000
+    data = prepare_events(tmp_path, f"who,what,when\na,{code},1\na,y,2\na,{code},3\n")
+    assert histories(data, "test") == [[code, "y", code]]
+
+
 def test_movielens(shared_data: Path, tmp_path: Path) -> None:
     ratings = shared_data / "movielens_small" / "ratings.csv.gz"
     with gzip.open(ratings, "rt") as file:

@@ -34,11 +34,12 @@ MAX_PRETOKENS = 1 << 17
 """Maximum number of cached pretokens, about 40 MB; beyond it the cache is cleared."""
 MAX_PRETOKEN_CHARACTERS = 1 << 22
 """Maximum number of cached characters; beyond it the cache is cleared."""
+MAX_WORD_BYTES = 0xFFFF
+"""Maximum number of bytes that are stored for a word."""
 
 # A cache entry has 64 bits per token: the bytes of its words, its boundary flags, its id.
 _BOUNDARIES_SHIFT, _BYTES_SHIFT = np.uint64(32), np.uint64(40)
 _ID_MASK, _BOUNDARIES_MASK = np.uint64(0xFFFFFFFF), np.uint64(0xFF)
-_MAX_WORD_BYTES = np.uint64(0xFFFF)
 _NO_ENTRIES = np.empty(0, dtype=np.uint64)
 
 # NUL marks lines and documents that are tokenized whole; documents themselves contain none.
@@ -240,7 +241,7 @@ def _single_word_tokenizer(tokenizer: library.Tokenizer) -> library.Tokenizer:
 
 
 def _pack_boundaries(boundaries: ArrayLike, word_bytes: ArrayLike) -> NDArray[np.uint64]:
-    sizes = np.minimum(np.asarray(word_bytes, dtype=np.uint64), _MAX_WORD_BYTES)
+    sizes = np.minimum(np.asarray(word_bytes, dtype=np.uint64), np.uint64(MAX_WORD_BYTES))
     return sizes << _BYTES_SHIFT | np.asarray(boundaries, dtype=np.uint64) << _BOUNDARIES_SHIFT
 
 
