@@ -162,7 +162,7 @@ def did_you_mean(
     return f" (known: {', '.join(names if shown_names is None else shown_names)})"
 
 
-_UNION_MEMBER_NAMES = ("constrained-float", "constrained-int", "float", "int", "str")
+_UNION_MEMBER_NAMES = ("bool", "constrained-float", "constrained-int", "float", "int", "str")
 """Parts that pydantic adds to the path of a field with a union type."""
 
 
@@ -171,7 +171,8 @@ _MESSAGES = {
     **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
     **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
     **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
-    "dict_type": "must be a mapping",
+    **dict.fromkeys(("dict_type", "model_type"), "must be a mapping"),
+    "int_parsing_size": "must be a smaller number",
     "string_type": "must be text",
     "literal_error": "must be {expected}",
     "finite_number": "must be a finite number",

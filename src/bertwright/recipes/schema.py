@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import yaml
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 from torch import nn
 
 from bertwright.batches.formats import InputFormat
 from bertwright.batches.token_info import DataRequirement
-from bertwright.core.config import Precision, Settings, did_you_mean
+from bertwright.core.config import Precision, Settings, did_you_mean, error_message
 from bertwright.core.schedules import (
     AverageDecay,
     ConstantSchedule,
@@ -249,11 +249,19 @@ class Recipe(Settings):
                 f"phases.{phase}.objectives.{unknown[0]} is not one of the recipe's objectives"
             )
         return {
-            name: Objective.parse(
-                merge(self.objectives[name].model_dump(mode="json", by_alias=True), settings)
-            )
+            name: self._changed_objective(name, settings, f"phases.{phase}.objectives.{name}")
             for name, settings in overrides.items()
         }
+
+    def _changed_objective(self, name: str, settings: dict[str, Any], location: str) -> Objective:
+        """Return an objective with changed settings; errors name their ``location``."""
+        unchanged = self.objectives[name].model_dump(mode="json", by_alias=True)
+        try:
+            return Objective.parse(merge(unchanged, settings))
+        except ValidationError as error:
+            raise ValueError(error_message(error.errors()[0], location)) from None
+        except ValueError as error:
+            raise ValueError(f"{location}: {error}") from None
 
     def objective_schedule(self, phase: int) -> tuple[ObjectiveGroup, ...]:
         """Return which objectives of a phase share a step, and how often each group runs."""

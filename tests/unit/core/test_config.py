@@ -108,6 +108,8 @@ def test_kinds_of_axes_are_separate() -> None:
             {"encoder": {"width": "wide"}},
             "r.yaml: encoder.width: must be a whole number, not 'wide'",
         ),
+        ({"encoder": {"width": 1e308}}, "r.yaml: encoder.width: must be a smaller number, not 1e"),
+        ({"encoder": True}, "r.yaml: encoder: must be a mapping, not True"),
     ],
 )
 def test_error_is_one_sentence(settings: dict[str, Any], sentence: str) -> None:

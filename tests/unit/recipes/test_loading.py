@@ -92,6 +92,15 @@ def test_common_length_keeps_batch_tokens(system):
         (["assembly.kind=packed"], "next-sentence needs pairs"),
         (["encoder.positions.size=64"], "a length of 128 is more than encoder.positions.size"),
         (["phases=[{objectives: {mask: {}}}]"], "mask is not one of the recipe's objectives"),
+        (
+            ["phases=[{}, {objectives: {masked: {selection: {masking_rat: 1}}}}]"],
+            "phases.1.objectives.masked: selection: has no key 'masking_rat': did you mean",
+        ),
+        (
+            ["phases=[{objectives: {masked: {kind: maskd}}}]"],
+            "phases.0.objectives.masked: has no kind 'maskd': did you mean 'masked'",
+        ),
+        (["pooler=2.5"], "pooler: must be true or false, not 2.5"),
         (["objectives.causal={}"], "need different visibility"),
     ],
 )
