@@ -249,6 +249,16 @@ def test_resuming_nothing_starts_from_the_beginning(data: Dataset, tmp_path: Pat
     assert pretrain(small("modern", "steps=2"), data, tmp_path / "out", resume=True).num_steps == 2
 
 
+def test_only_a_run_that_starts_says_so(
+    data: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(UserError, match="holds no run to continue"):
+        pretrain(None, data, tmp_path / "out", resume=True)
+    assert not capsys.readouterr().err
+    pretrain(small("modern", "steps=1"), data, tmp_path / "out", resume=True)
+    assert "out holds no run: starting one" in capsys.readouterr().err
+
+
 def test_a_budget_is_kept(data: Dataset, tmp_path: Path) -> None:
     result = pretrain(small(), data, tmp_path / "out", budget="2s")
     lines = (tmp_path / "out" / "decisions.jsonl").read_text().splitlines()

@@ -74,8 +74,6 @@ def pretrain(
     configure_process()
     folder = RunFolder(Path(output))
     is_resumed = resume and folder.is_started
-    if resume and not is_resumed and not quiet:
-        print(f"{output} holds no run: starting one", file=sys.stderr, flush=True)
     source = Path(start_from) if start_from is not None else None
     run_recipe = resolve_recipe(recipe, overrides, folder if resume else None, source)
     dataset = data if isinstance(data, Dataset) else Dataset.open(data)
@@ -98,6 +96,8 @@ def pretrain(
         batches = PretrainingBatches(run_recipe, dataset, group)
         batches.check_data()
         if group.is_main and not is_resumed:
+            if resume and not quiet:
+                print(f"{output} holds no run: starting one", file=sys.stderr, flush=True)
             folder.start(run_recipe, dataset.tokenizer, source)
         try:
             with folder.lock() if group.is_main else nullcontext():
