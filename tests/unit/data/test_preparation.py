@@ -198,6 +198,26 @@ def test_file_size_limit_raises_one_sentence(
     assert not (tmp_path / "d").exists()
 
 
+def test_names_of_files_do_not_depend_on_the_locale(tmp_path: Path, tokenizer_folder: Path) -> None:
+    (tmp_path / "tëxt.txt").write_text("A story. It goes on.")
+    code = (
+        "import sys; from bertwright.data.preparation import prepare; from pathlib import Path\n"
+        "[text] = Path(sys.argv[1]).glob('t*t.txt')\n"
+        "print(ascii(prepare(text, *sys.argv[2:4], num_workers=1).manifest.sources[0]['name']))"
+    )
+    ascii_locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-X", "utf8=0", "-c", code, tmp_path]
+    result = subprocess.run(
+        [*command, tmp_path / "data", tokenizer_folder],
+        capture_output=True,
+        text=True,
+        env=os.environ | ascii_locale,
+    )
+    assert result.returncode == 0, result.stderr
+    assert "t\\xebxt.txt" in result.stdout
+    assert "tëxt.txt" in str(Dataset.open(tmp_path / "data").manifest.sources)
+
+
 def test_kill_leaves_no_data_set_and_no_workers(tmp_path: Path, tokenizer_folder: Path) -> None:
     (tmp_path / "a.txt").write_text("text")
     arguments = [tmp_path / "a.txt", tmp_path / "data", tokenizer_folder]

@@ -176,7 +176,7 @@ def read_manifest(file: Path, name: str | None = None) -> DatasetManifest:
     """
     name = name or str(file)
     try:
-        settings = loads_json(file.read_text())
+        settings = loads_json(file.read_text(encoding="utf-8"))
         version = settings["schema_version"]
     except (ValueError, KeyError, TypeError):
         raise damage_error(name, "it is not a manifest") from None

@@ -144,7 +144,9 @@ class DatasetWriter:
             has_dialogues=self._features.dialogues,
             has_capitals=self._features.capitals,
         )
-        (self._folder / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
+        (self._folder / MANIFEST).write_text(
+            manifest.model_dump_json(indent=1) + "\n", encoding="utf-8"
+        )
         return manifest
 
     def __enter__(self) -> Self:
