@@ -37,7 +37,7 @@ from bertwright.data.tokenization.tokenizer import (
 from bertwright.data.tokenization.unigram import learn_unigram_tokens
 
 _MIN_VOCAB_SIZE = 16
-"""Minimum number of tokens without sentinels."""
+"""Minimum size to train, without sentinels; a text may have fewer tokens."""
 
 BERT_SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 ROBERTA_SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
@@ -70,15 +70,16 @@ def _train(
         raise UserError("items are not learned from text: use 'bertwright prepare --item'")
     build, train = _TRAINERS[type(config)]
     backend = build(config)
-    if config.vocab_size - config.sentinels < _MIN_VOCAB_SIZE:
+    vocab_size = config.vocab_size - config.sentinels
+    if vocab_size < _MIN_VOCAB_SIZE:
         raise UserError(
-            f"{config.sentinels:,} of {config.vocab_size:,} tokens cannot be sentinels: leave "
-            f"{_MIN_VOCAB_SIZE} for text"
+            f"{config.vocab_size:,} tokens, {config.sentinels:,} of them sentinels, are too few to "
+            f"train a vocabulary: leave {_MIN_VOCAB_SIZE} for text"
         )
     words = _count_words(documents, backend, num_workers, alpha)
     if not words:
         raise UserError("the text contains no word to train a vocabulary on")
-    train(backend, words, config.vocab_size - config.sentinels)
+    train(backend, words, vocab_size)
     backend.add_tokens([_sentinel_token(n) for n in reversed(range(config.sentinels))])
     if backend.get_vocab_size() > config.vocab_size:
         raise UserError(

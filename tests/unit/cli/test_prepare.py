@@ -48,7 +48,7 @@ def test_a_tokenizer_is_trained_and_text_prepared(
         ),
         (
             ["tokenizer", "train", "x", "-o", "y", "--vocab-size", "2"],
-            "tokenizer: vocab_size: must be 16 or more",
+            "tokenizer: vocab_size: must be 6 or more",
         ),
         (["tokenizer", "train", "x", "-o", "y"], "x: there is no such file or folder"),
         (["prepare", "x", "-o", "y", "--tokenizer", "z"], "z holds no tokenizer.json"),

@@ -173,7 +173,7 @@ def test_sentinels_are_the_last_tokens(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram", "byte-bpe"])
 def test_sentinels_leave_room_for_text(kind: str) -> None:
     make_config = TokenizerConfig.parse({"kind": kind, "vocab_size": 100, "sentinels": 90})
-    with pytest.raises(UserError, match="90 of 100 tokens cannot be sentinels"):
+    with pytest.raises(UserError, match="100 tokens, 90 of them sentinels, are too few"):
         train_tokenizer(["the cat sat on the mat"], make_config)
 
 

@@ -19,7 +19,10 @@ from safetensors.torch import load_file
 from bertwright.cli.app import main
 from bertwright.core.errors import MissingExtra, TrainingInterrupted, UserError
 from bertwright.core.files import file_lock
+from bertwright.data.preparation import prepare
 from bertwright.data.shards.dataset import Dataset
+from bertwright.data.tokenization.tokenizer import WordLevelConfig
+from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.models.model import Model
 from bertwright.models.saving import TRAINING_FILE, load_model
 from bertwright.training.pretraining import run as pretraining_run
@@ -266,6 +269,17 @@ def test_a_budget_is_kept(data: Dataset, tmp_path: Path) -> None:
     assert plans[-1]["total_steps"] == result.num_steps
     record = json.loads((tmp_path / "out" / TRAINING_FILE).read_text())
     assert record["budget_seconds"] == 2
+
+
+def test_a_model_of_very_few_tokens_can_be_loaded(tmp_path: Path) -> None:
+    text = "\n\n".join(" ".join("acgt"[n * k % 4] for k in range(60)) for n in range(1, 60))
+    (tmp_path / "genes.txt").write_text(text)
+    tokenizer = train_tokenizer([text], WordLevelConfig(vocab_size=16))
+    assert tokenizer.vocab_size == 9
+    genes = prepare(tmp_path / "genes.txt", tmp_path / "data", tokenizer, heldout=0, num_workers=1)
+    pretrain(small("modern", "text.tokenizer.kind=words", "steps=1"), genes, tmp_path / "out")
+    model, _ = load_model(tmp_path / "out")
+    assert model.vocab_size == model.recipe.text.tokenizer.vocab_size == 9
 
 
 def test_a_model_is_trained_further(data: Dataset, tmp_path: Path) -> None:

@@ -52,7 +52,8 @@ class TokenizerConfig(Config):
     is called <extra_id_0>, the one before it <extra_id_1>, and so on.
     """
 
-    vocab_size: int = Field(default=16_384, ge=16, le=1 << 24)
+    # A text may have few words, and a table few items; the size includes the special tokens.
+    vocab_size: int = Field(default=16_384, ge=6, le=1 << 24)
     lowercase: bool = False
     sentinels: int = Field(default=0, ge=0, le=65_536)
 
@@ -96,8 +97,6 @@ class ItemTokenizerConfig(TokenizerConfig):
     """
 
     kind: Literal["items"] = "items"
-    # A table may have few items; the size includes the special tokens.
-    vocab_size: int = Field(default=16_384, ge=6, le=1 << 24)
 
 
 @dataclass(frozen=True)
