@@ -15,6 +15,7 @@ from typing import Any
 from bertwright.core.errors import UserError
 from bertwright.core.files import loads_json
 from bertwright.data.document import PHRASE, Annotation, Document
+from bertwright.data.readers.text_lines import read_lines
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.data.tokenization.words import split_words, word_spans
 
@@ -121,13 +122,9 @@ class PhraseList:
     def read(cls, path: Path) -> "PhraseList":
         """Read a file of one phrase per line, with the entity type after a tab.
 
-        Errors: UserError for a file that is unreadable or empty.
+        Errors: UserError for a file that is missing, not UTF-8 or empty.
         """
-        try:
-            lines = path.read_text(encoding="utf-8-sig").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"--phrases {path} cannot be read: {error}") from None
-        entries = [line.partition("\t") for line in lines if line.strip()]
+        entries = [line.partition("\t") for _, line in read_lines(path) if line.strip()]
         if not entries:
             raise UserError(f"--phrases {path} is empty: write one phrase per line")
         return cls([(entry, label.strip() or PHRASE) for entry, _, label in entries])

@@ -104,6 +104,18 @@ def test_byte_order_mark_of_a_phrase_list_is_removed(tmp_path: Path) -> None:
     assert [match.label for match in matches] == ["LOC"]
 
 
+def test_only_a_line_feed_ends_a_phrase(tmp_path: Path) -> None:
+    (tmp_path / "phrases.txt").write_text("New\u2028York\n", encoding="utf-8")
+    [match] = PhraseList.read(tmp_path / "phrases.txt").find("In New York.")
+    assert (match.start, match.stop) == (3, 11)
+
+
+def test_phrases_that_are_not_utf_8_are_named_by_line(tmp_path: Path) -> None:
+    (tmp_path / "phrases.txt").write_bytes(b"New York\ncaf\xe9\n")
+    with pytest.raises(UserError, match=r"phrases.txt line 2: byte 4 is not UTF-8"):
+        PhraseList.read(tmp_path / "phrases.txt")
+
+
 def test_phrase_list_matches_whole_words() -> None:
     matches = PhraseList([("in", "phrase"), ("New York", "LOC")]).find(
         "Spinning in new york, New Yorker"
