@@ -35,7 +35,7 @@ def masked_objective_name(student: Model, teacher: Model) -> str:
     if any(masked[0] not in turn.objectives for turn in turns):
         raise UserError(
             f"distillation needs the objective {masked[0]} in every step: leave out objectives of "
-            f"phases and shares of objectives but {masked[0]}"
+            f"phases, and other objectives with a fraction"
         )
     return masked[0]
 

@@ -445,7 +445,7 @@ def test_orthogonal_projections_have_no_distance() -> None:
         (("assembly.length=1024", "encoder.positions.size=1024"), "reads sequences of at most 512"),
         (
             ("objectives.next-sentence={}", "phases=[{}, {objectives: {next-sentence: {}}}]"),
-            "in every step",
+            "in every step: leave out objectives of phases, and other objectives with a fraction",
         ),
     ],
 )
