@@ -137,6 +137,10 @@ def _read_jsonl(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> Iterat
         location = f"{source.name}, line {number}"
         try:
             row = loads_json(line, require_unique_keys)
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"{location} is not JSON: {error.msg} (character {error.colno})"
+            ) from None
         except ValueError as error:
             raise UserError(f"{location} is not JSON: {error}") from None
         if not isinstance(row, dict):

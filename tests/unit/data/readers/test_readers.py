@@ -248,7 +248,7 @@ def test_compressed_files_of_several_members(compression: str, tmp_path: Path) -
 def test_invalid_rows_raise(tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
     for line, message in (
-        ("{broken", "line 2 is not JSON"),
+        ("{broken", r"line 2 is not JSON: Expecting .* \(character 2\)$"),
         ("[1]", "line 2 is not a JSON object"),
         ('{"txt": "x"}', "line 2 has no column 'text': did you mean 'txt'"),
         ('{"text": 3}', "line 2: 'text' holds int, not text"),
