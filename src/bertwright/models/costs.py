@@ -183,9 +183,21 @@ def training_memory_bytes(recipe: Recipe, vocab_size: int | None = None) -> int:
 
 def activation_bytes(recipe: Recipe, value_bytes: int) -> int:
     """Return the bytes of activations that one micro-batch keeps for the backward pass."""
-    tokens = min(recipe.micro_batch_tokens, int(recipe.batch_tokens.at(1.0)))
-    length = max(recipe.input_format_of(n).length for n in range(len(recipe.phases)))
-    return tokens * _activation_size(recipe.encoder, length) * value_bytes
+    sizes = (
+        micro_batch_tokens(recipe, phase)
+        * _activation_size(recipe.encoder, recipe.input_format_of(phase).length)
+        for phase in range(len(recipe.phases))
+    )
+    return max(sizes) * value_bytes
+
+
+def micro_batch_tokens(recipe: Recipe, phase: int) -> int:
+    """Return the most tokens of a phase, padding included, that are computed at once."""
+    tokens = int(recipe.batch_tokens.value_range()[1] * recipe.phases[phase].batch)
+    objectives = recipe.objectives_of(phase).values() if recipe.objectives else ()
+    if not any(objective.capabilities.compares_sequences for objective in objectives):
+        tokens = min(tokens, recipe.micro_batch_tokens)
+    return max(tokens, recipe.input_format_of(phase).length)
 
 
 def _activation_size(encoder: EncoderConfig, length: int) -> int:

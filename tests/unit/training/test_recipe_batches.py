@@ -5,6 +5,7 @@ import pytest
 
 from bertwright.batches.batch import Batch
 from bertwright.data.shards.dataset import Dataset
+from bertwright.models.costs import micro_batch_tokens
 from bertwright.training.clock import Progress, TrainingClock
 from bertwright.training.pretraining_batches import MAX_BATCH_SIZES, PretrainingBatches
 from bertwright.training.process_group import ProcessGroup
@@ -83,6 +84,26 @@ def test_an_epoch_reads_every_sequence_once(data: Dataset) -> None:
         token_ids = np.concatenate([s.micro_batches[0].token_ids for s in steps])[:size]
         assert sorted(map(bytes, token_ids)) == sorted(map(bytes, expected))
         assert not np.array_equal(token_ids, expected)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("batch_tokens={kind: linear, from: 512, to: 64}",),
+        ("phases=[{batch: 0.5}, {batch: 4, length: 16}]", "micro_batch_tokens=256"),
+        ("micro_batch_tokens=8", "batch_tokens=8"),
+        ("assembly={kind: sentence-groups, sentences: 1, copies: 2}", "micro_batch_tokens=64"),
+    ],
+)
+def test_costs_know_the_largest_micro_batch(data: Dataset, changes: tuple[str, ...]) -> None:
+    name = "simcse" if "sentence-groups" in changes[0] else "roberta"
+    recipe = small(name, "text.tokenizer.kind=wordpiece", *changes)
+    batches = PretrainingBatches(recipe, data)
+    largest = [0] * len(recipe.phases)
+    for progress in progress_of_steps(recipe, batches):
+        sizes = [batch.token_ids.size for batch in batches(progress).micro_batches]
+        largest[progress.phase] = max(largest[progress.phase], *sizes)
+    assert largest == [micro_batch_tokens(recipe, phase) for phase in range(len(recipe.phases))]
 
 
 def test_batches_grow_in_stages(data: Dataset) -> None:
