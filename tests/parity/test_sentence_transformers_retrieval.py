@@ -125,16 +125,33 @@ def test_multi_vector_encoders(tmp_path: Path, wordpiece: Tokenizer, system: str
     np.testing.assert_allclose(ours, scores.ravel(), rtol=1e-4)
 
 
-def test_cross_encoders(tmp_path: Path, wordpiece: Tokenizer) -> None:
+@pytest.mark.parametrize(
+    ("system", "message"),
+    [("mobilebert", "MobileBert reads the padding"), ("xlnet", "XLNet has no class ForMaskedLM")],
+)
+def test_weights_that_no_stock_class_computes_are_refused(
+    tmp_path: Path, wordpiece: Tokenizer, system: str, message: str
+) -> None:
+    model = retrieval_model(random_model(system, wordpiece), kind="sparse")
+    with pytest.raises(UserError, match=message):
+        export_sentence_transformers(model, tmp_path / "export")
+    assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize("system", ["bert", "mobilebert"])
+def test_cross_encoders(tmp_path: Path, wordpiece: Tokenizer, system: str) -> None:
     from sentence_transformers import CrossEncoder
 
     examples = [Example(e.text, e.pair, 1.0) for e in partners()]
     # Two long texts share 20 tokens equally; of 21, stock tokenizers give the second one more.
     settings = {"train": examples, "dev": examples, "epochs": 0, "max_length": 23}
-    result = finetune(random_model("bert", wordpiece), find_task("rank"), **settings)
+    result = finetune(random_model(system, wordpiece), find_task("rank"), **settings)
     tuned = result.model
-    model = FineTunedModel(tuned.task_model, tuned.tokenizer, tuned.task, 23, "float32")
-    export_sentence_transformers(model, tmp_path / "export", verify=True)
+    rounded, model = (
+        FineTunedModel(tuned.task_model, tuned.tokenizer, tuned.task, 23, precision)
+        for precision in ("bf16", "float32")
+    )
+    export_sentence_transformers(rounded, tmp_path / "export", verify=True)
     stock: Any = CrossEncoder(str(tmp_path / "export"), device="cpu")
     pairs = [(query, document) for query in QUERIES for document in DOCUMENTS]
     ours = [prediction.value for prediction in model.predict(pairs)]

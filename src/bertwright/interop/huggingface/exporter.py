@@ -5,7 +5,7 @@ import json
 from dataclasses import dataclass
 from math import exp, log
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import save_file
@@ -36,6 +36,8 @@ from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.outputs import GeneratedOutput, MatchingOutput, MultiLabelOutput, SpanOutput
 from bertwright.tasks.outputs.text.generated import TEXT_FIELD
 from bertwright.tasks.task_model import TaskModel
+
+Network = TypeVar("Network", Model, TaskModel)
 
 CARD_FILE = "README.md"
 
@@ -83,6 +85,8 @@ def export_huggingface(
     else:
         net = model
     family = find_family(net, tokenizer.special_tokens, model_type)
+    if family.is_padding_sensitive and isinstance(net, TaskModel):
+        net = with_zero_padding_vector(net, tokenizer)
     config = family.stock_config(net, tokenizer.special_tokens)
     if isinstance(model, FineTunedModel) and not isinstance(net, Model):
         config |= task_config(model, family)
@@ -159,6 +163,14 @@ def _apply_temperature(model: FineTunedModel) -> TaskModel:
     for parameter in task_model.head.classifier.parameters():
         parameter /= model.temperature
     return task_model
+
+
+@torch.no_grad()
+def with_zero_padding_vector(network: Network, tokenizer: Tokenizer) -> Network:
+    """Return a copy with a zero padding embedding, for stock classes that read padding."""
+    copied = copy.deepcopy(network)
+    copied.encoder.embeddings.table[tokenizer.special_tokens.pad] = 0
+    return copied
 
 
 def write_generation_config(folder: Path, model: FineTunedModel, config: StockConfig) -> None:

@@ -22,12 +22,14 @@ def export_sentence_transformers(
 
     They are ``SparseEncoder`` for token weights, ``MultiVectorEncoder`` for late interaction,
     ``CrossEncoder`` for relevance, and ``SentenceTransformer`` for all other models. ``verify``
-    loads the folder and compares the results; a folder whose results differ is not kept.
+    loads the folder and compares the results in float32; a folder whose results differ is not kept.
 
     Raises UserError if no stock class can compute the recipe from texts alone, or no module its
     pooling; MissingExtra if ``verify`` needs sentence-transformers.
     """
     if isinstance(model, FineTunedModel):
+        settings = model.task, model.example_encoder.max_length, "float32", model.temperature
+        model = FineTunedModel(model.task_model, model.tokenizer, *settings)
         match model.task.output_type:
             case SparseOutput():
                 return export_sparse_encoder(model, folder, verify, model_type)

@@ -1,6 +1,5 @@
 """Export an encoder of dense vectors: a stock model and its pooling."""
 
-import copy
 from pathlib import Path
 
 import torch
@@ -9,7 +8,7 @@ from safetensors.torch import save_file
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_folder
 from bertwright.interop.huggingface import CONFIG_FILE
-from bertwright.interop.huggingface.exporter import HuggingFaceExport
+from bertwright.interop.huggingface.exporter import HuggingFaceExport, with_zero_padding_vector
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.families.registry import find_family
 from bertwright.interop.huggingface.sentence_transformers_config import (
@@ -72,7 +71,8 @@ def standalone_encoder(model: TextModel, model_type: str | None) -> tuple[TextMo
     if mismatch := family.standalone_mismatch(encoder_model.model.recipe, encoder_model.max_length):
         raise UserError(f"sentence-transformers cannot compute these vectors: {mismatch}")
     if family.is_padding_sensitive:
-        encoder_model = _with_zero_padding_vector(encoder_model)
+        network = with_zero_padding_vector(encoder_model.model, model.tokenizer)
+        encoder_model = TextModel(network, model.tokenizer, "float32")
     return encoder_model, family
 
 
@@ -89,14 +89,6 @@ def _encoder_only(model: TextModel) -> TextModel:
     encoder_model.encoder, encoder_model.pooler = network.encoder, network.pooler
     encoder_model.vector_projection = network.vector_projection
     return TextModel(encoder_model, model.tokenizer, "float32")
-
-
-@torch.no_grad()
-def _with_zero_padding_vector(model: TextModel) -> TextModel:
-    """Return a copy with a zero padding embedding, for stock classes that read padding."""
-    network = copy.deepcopy(model.model)
-    network.embedding_table[model.tokenizer.special_tokens.pad] = 0
-    return TextModel(network, model.tokenizer, "float32")
 
 
 def _require_sentence_embeddings(model: FineTunedModel) -> None:

@@ -17,6 +17,7 @@ from bertwright.core.files import atomic_folder
 from bertwright.interop.huggingface import CONFIG_FILE, ROUTER_FILE
 from bertwright.interop.huggingface.exporter import HuggingFaceExport
 from bertwright.interop.huggingface.families.registry import find_family
+from bertwright.interop.huggingface.head_types import MASKED_LM
 from bertwright.interop.huggingface.tokenizer.writer import (
     set_special_token_positions,
     write_tokenizer,
@@ -66,7 +67,12 @@ def export_sparse_encoder(
     network = _masked_lm(unquantized)
     family = find_family(network, model.tokenizer.special_tokens, model_type)
     max_length = model.example_encoder.max_length
-    if mismatch := family.standalone_mismatch(network.recipe, max_length):
+    mismatch = family.standalone_mismatch(network.recipe, max_length)
+    if family.lm_head_type != MASKED_LM:
+        mismatch = f"{family.class_name} has no class {MASKED_LM}"
+    elif family.is_padding_sensitive:
+        mismatch = f"{family.class_name} reads the padding of a batch"
+    if mismatch:
         raise UserError(f"sentence-transformers cannot compute these weights: {mismatch}")
     static_weights = model.task_model.head.classifier
     is_static = isinstance(static_weights, StaticTokenWeights)
