@@ -157,16 +157,17 @@ class IndexWriter:
         """Return the progress of the run to continue, or that of a new one."""
         file = self.folder / PROGRESS_FILE
         progress = read_settings(file, BuildProgress) if file.is_file() else None
-        if progress and before and {*_names(progress)} <= {s.name for s in before.segments}:
+        names = {segment.name for segment in progress.segments} if progress else set[str]()
+        if before and names and names <= {segment.name for segment in before.segments}:
             file.unlink()  # left by a run that was killed when it had finished
             progress = None
         if progress is None:
             if before is not None and resume:
                 raise UserError(f"{self.folder} has no unfinished run: leave --resume out")
-            progress = BuildProgress(provenance=dict(provenance))
-            write_settings(file, progress)
             if before is not None:
                 self._check_probe()
+            progress = BuildProgress(provenance=dict(provenance))
+            write_settings(file, progress)
             return progress
         if not resume:
             raise UserError(
@@ -342,7 +343,3 @@ def remove_unlisted(folder: Path, segments: Iterable[SegmentInfo], word_folder: 
     for path in folder.glob("words-*"):
         if path.name != word_folder:
             shutil.rmtree(path)
-
-
-def _names(progress: BuildProgress) -> Iterator[str]:
-    return (segment.name for segment in progress.segments)

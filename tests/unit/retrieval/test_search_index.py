@@ -107,8 +107,11 @@ def test_added_texts_are_ranked_as_if_indexed_at_once(tmp_path: Path, kind: str)
     SearchIndex.build(items[:12], folder, model, kind=kind, vector_type="float32", segment_texts=12)
     before = content(folder)
     if model is not None:
-        with pytest.raises(KeyboardInterrupt):
-            SearchIndex.build(items[12:], folder, model_for(kind, fails_after=20), add=True)
+        # Killed in its first segment, and resumed and killed in its second.
+        for num_encoded, resume in ((5, False), (20, True)):
+            killed = model_for(kind, fails_after=num_encoded)
+            with pytest.raises(KeyboardInterrupt):
+                SearchIndex.build(items[12:], folder, killed, add=True, resume=resume)
         assert before.items() <= content(folder).items()
         assert len(SearchIndex.open(folder, model)) == 12
         with pytest.raises(UserError, match="interrupted --add: run it again with --resume"):
@@ -214,10 +217,12 @@ def test_failures_of_added_texts_leave_the_index_as_it_was(tmp_path: Path) -> No
 def test_other_models_and_damaged_files_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "index"
     build(folder, "hybrid")
+    before = content(folder)
     with pytest.raises(UserError, match="made by another model"):
         SearchIndex.open(folder, model_for("dense", seed=1))
     with pytest.raises(UserError, match="made by another model"):
         SearchIndex.build(TEXTS, folder, model_for("dense", seed=1), add=True)
+    assert content(folder) == before
     with pytest.raises(UserError, match="holds dense vectors, and the model gives sparse"):
         SearchIndex.open(folder, model_for("sparse"))
     build(tmp_path / "dense", "dense")
