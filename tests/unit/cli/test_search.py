@@ -58,6 +58,13 @@ def test_texts_are_indexed_searched_and_added(work: Path, tmp_path: Path) -> Non
     assert "t0  a red bird in the old tree" in shown
 
 
+def test_an_index_tells_of_bytes_that_are_no_text(tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_bytes(b"a caf\xe9\nred\0 birds\n\n")
+    result = invoke("index", tmp_path / "texts.txt", "-o", tmp_path / "index", "--kind", "bm25")
+    assert "left out 1 rows without text" in result.stderr
+    assert "the texts hold 2 invalid or NUL bytes: convert them to UTF-8" in result.stderr
+
+
 def test_files_of_queries_give_a_line_or_a_score_each(work: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     invoke("index", work / "texts.jsonl", "-o", index, "--kind", "bm25")

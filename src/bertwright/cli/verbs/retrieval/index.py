@@ -125,6 +125,8 @@ def index(
     )
     if counts.empty_rows:
         log(f"left out {counts.empty_rows:,} rows without text")
+    if num_invalid := counts.invalid_utf8 + counts.nul_bytes:
+        log(f"the texts hold {num_invalid:,} invalid or NUL bytes: convert them to UTF-8")
     print_result(
         {
             "index": str(output),
