@@ -24,22 +24,28 @@ from bertwright.recipes import Recipe
 SMOOTHING = 1e-3
 """Probability at which a token's weight is one half (Arora et al. 2017)."""
 
+DEFAULT_WIDTH = 256
+"""Width of the vectors of tokens, if the model has as many components."""
+
 
 def static_embedding_model(
-    model: TextModel, width: int, token_counts: Mapping[int, int] | None = None
+    model: TextModel, width: int | None = None, token_counts: Mapping[int, int] | None = None
 ) -> TextModel:
     """Return a model without blocks, whose text vector is the mean of its token vectors.
 
     A token vector is the model's mean hidden state over start, token and end, projected to its
-    first ``width`` principal components and multiplied by a / (a + p): the higher the token's
-    probability p, the lower its weight. Without ``token_counts``, probabilities follow Zipf's law
-    in the order of token ids. Vectors of special tokens are 0.
+    first ``width`` principal components (by default 256, or all if there are fewer) and multiplied
+    by a / (a + p): the higher the token's probability p, the lower its weight. Without
+    ``token_counts``, probabilities follow Zipf's law in the order of token ids. Vectors of special
+    tokens are 0.
 
     Raises UserError for more components than exist.
     """
     specials, size = model.tokenizer.special_tokens, model.tokenizer.vocab_size
     token_ids = np.setdiff1d(model.tokenizer.ids, list(specials.all))
     states = _token_vectors(model, token_ids, specials)
+    if width is None:
+        width = min(DEFAULT_WIDTH, *states.shape)
     if not 1 <= width <= min(states.shape):
         raise UserError(
             f"a width of {width} is not possible: choose one of 1 to {min(states.shape)}"

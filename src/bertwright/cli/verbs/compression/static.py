@@ -14,7 +14,7 @@ from bertwright.cli.options import (
     refuse_options,
 )
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.data.prepare import iter_texts
+from bertwright.cli.texts import iter_texts
 
 
 def static(
@@ -29,7 +29,12 @@ def static(
             "by default tokens are ranked by their ids.",
         ),
     ] = None,
-    width: Annotated[int, typer.Option(min=1, help="Embedding dimension.")] = 256,
+    width: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Embedding dimension; by default 256, or that of a narrower model."
+        ),
+    ] = None,
     column: ColumnOption = "text",
     format: FormatOption = None,
     precision: PrecisionOption = None,
@@ -54,5 +59,10 @@ def static(
     with atomic_folder(output) as folder:
         table.save(folder)
     print_result(
-        {"model": str(output), "tokens": table.tokenizer.vocab_size, "width": width}, as_json
+        {
+            "model": str(output),
+            "tokens": table.tokenizer.vocab_size,
+            "width": table.model.recipe.vector_width,
+        },
+        as_json,
     )
