@@ -118,6 +118,19 @@ def test_neighbours_of_imported_word_vectors(tmp_path: Path) -> None:
     assert "static: tree" in invoke(*command).stdout
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["vocab show MODEL --text TEXTS", "whiten MODEL TEXTS -o OUT",
+     "static MODEL TEXTS -o OUT"],
+)  # fmt: skip
+def test_bytes_that_are_no_text_are_counted(folder: Path, tmp_path: Path, command: str) -> None:
+    texts = [f"bird {n} in tree {n % 3}\n".encode() for n in range(40)]
+    (tmp_path / "texts.txt").write_bytes(b"".join(texts) + b"caf\xe9 red\0 birds\n")
+    names = {"MODEL": folder / "model", "TEXTS": tmp_path / "texts.txt", "OUT": tmp_path / "out"}
+    result = invoke(*(names.get(word, word) for word in command.split()))
+    assert "the texts hold 2 invalid or NUL bytes: convert them to UTF-8" in result.stderr
+
+
 def test_minimal_pairs_report_accuracy_by_paradigm(folder: Path, tmp_path: Path) -> None:
     file = tmp_path / "pairs.jsonl"
     pair = {"sentence_good": "The red bird", "sentence_bad": "The bird red", "UID": "order"}

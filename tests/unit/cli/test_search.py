@@ -58,7 +58,7 @@ def test_texts_are_indexed_searched_and_added(work: Path, tmp_path: Path) -> Non
     assert "t0  a red bird in the old tree" in shown
 
 
-def test_an_index_tells_of_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_bytes_that_are_no_text_are_counted(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_bytes(b"a caf\xe9\nred\0 birds\n\n")
     result = invoke("index", tmp_path / "texts.txt", "-o", tmp_path / "index", "--kind", "bm25")
     assert "left out 1 rows without text" in result.stderr

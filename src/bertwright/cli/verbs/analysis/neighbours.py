@@ -14,7 +14,7 @@ from bertwright.cli.options import (
     PrecisionOption,
 )
 from bertwright.cli.output import JsonOption, print_result
-from bertwright.cli.verbs.data.prepare import iter_texts
+from bertwright.cli.texts import iter_texts
 
 
 def neighbours(

@@ -13,6 +13,7 @@ from bertwright.cli.options import (
     PrecisionOption,
 )
 from bertwright.cli.output import JsonOption, print_result
+from bertwright.cli.texts import log_invalid_bytes
 
 
 def whiten(
@@ -58,6 +59,7 @@ def whiten(
     result = whiten_vectors(loaded, (text.content for text in contents), dimensions)
     with atomic_folder(output) as folder:
         result.model.save(folder)
+    log_invalid_bytes(counts)
     print_result(
         {
             "model": str(output),

@@ -1,6 +1,5 @@
 """``bertwright prepare``: tokenize text into a data folder for pre-training."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -31,17 +30,6 @@ SplitOption = Annotated[str, typer.Option(help="Split of data sets on the Hub.")
 LanguageColumnOption = Annotated[
     str | None, typer.Option(help="Column (or key) of tables that holds the language.")
 ]
-
-
-def iter_texts(texts: list[str], column: str, format: str | None) -> Iterator[str]:
-    """Yield the texts in files, in all languages."""
-    from bertwright.data.document import ReadCounts
-    from bertwright.data.readers.sources import find_sources
-    from bertwright.data.readers.tables import read_documents
-
-    counts = ReadCounts()
-    for document in read_documents(find_sources(texts, column, format, counts), counts):
-        yield from (side.text for side in document.sides)
 
 
 TEXT_OPTIONS = (

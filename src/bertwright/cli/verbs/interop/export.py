@@ -16,7 +16,7 @@ from bertwright.cli.options import (
     refuse_options,
 )
 from bertwright.cli.output import JsonOption, log, print_result
-from bertwright.cli.verbs.data.prepare import iter_texts
+from bertwright.cli.texts import iter_texts
 from bertwright.core.errors import UserError
 
 if TYPE_CHECKING:

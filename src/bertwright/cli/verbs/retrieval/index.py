@@ -15,6 +15,7 @@ from bertwright.cli.options import (
     refuse_options,
 )
 from bertwright.cli.output import JsonOption, log, print_result
+from bertwright.cli.texts import log_invalid_bytes
 
 IndexModelOption = Annotated[
     Path | None, typer.Option(help="Model folder that encodes the texts; BM25 needs none.")
@@ -125,8 +126,7 @@ def index(
     )
     if counts.empty_rows:
         log(f"left out {counts.empty_rows:,} rows without text")
-    if num_invalid := counts.invalid_utf8 + counts.nul_bytes:
-        log(f"the texts hold {num_invalid:,} invalid or NUL bytes: convert them to UTF-8")
+    log_invalid_bytes(counts)
     print_result(
         {
             "index": str(output),
