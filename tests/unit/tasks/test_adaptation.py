@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bertwright.core.errors import UserError
+from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig, LoraConfig
 from bertwright.tasks.adapters.lora import LoraParametrisation, matrix_names
@@ -127,6 +128,14 @@ def test_model_with_adapters_is_not_fine_tuned_again(pretrained, adaptation: Any
     result = adapted(pretrained("bert"), {"kind": "adapters", "width": 4}, epochs=0)
     with pytest.raises(UserError, match=r"adapters.* would lose"):
         adapted(result.model, adaptation)
+
+
+@pytest.mark.parametrize("kind", ["adapters", "knowledge-adapters"])
+def test_model_with_adapters_has_no_stock_class(pretrained, kind: str, tmp_path: Path) -> None:
+    model = adapted(pretrained("bert"), {"kind": kind, "width": 4}, epochs=0).model
+    with pytest.raises(UserError, match=r"adapters.*: export it to onnx"):
+        export_huggingface(model, model.tokenizer, tmp_path / "stock")
+    assert not (tmp_path / "stock").exists()
 
 
 @every_encoder

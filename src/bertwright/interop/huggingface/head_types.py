@@ -82,8 +82,6 @@ class StockTaskHead:
             yield f"head.mix is learned ({class_name}: none)"
         if config.norm != "none":
             yield f"head.norm is {config.norm} ({class_name}: none)"
-        if model.head.layers.num_adapters:
-            yield f"the head reads knowledge adapters ({class_name}: none)"
 
 
 TOKEN_HEAD = {

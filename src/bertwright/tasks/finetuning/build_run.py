@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-import torch
-
 from bertwright.core.errors import UserError
-from bertwright.models.model import Model
+from bertwright.encoder.added_parameters import added_parameters
 from bertwright.models.saving import build_empty
 from bertwright.models.text_model import TextModel
 from bertwright.recipes import Recipe
@@ -188,9 +186,7 @@ def _check_compatible(
     recipe, max_length = model.model.recipe, model.model.encoder.max_length
     if problem := config.adaptation.check(recipe.encoder):
         raise UserError(problem)
-    with torch.device("meta"):
-        names = set(Model(recipe, model.model.vocab_size).encoder.state_dict())
-    if added := sorted(set(model.model.encoder.state_dict()) - names):
+    if added := added_parameters(model.model.encoder, recipe.encoder, model.model.vocab_size):
         raise UserError(
             f"this model has parameters beyond its recipe ({added[0]}), which further fine-tuning "
             f"would lose: fine-tune the model that it was trained from"

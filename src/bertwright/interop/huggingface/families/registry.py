@@ -7,6 +7,7 @@ from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.registry import Registry
 from bertwright.data.tokenization.tokenizer import SpecialTokens
+from bertwright.encoder.added_parameters import added_parameters
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import EncoderModel
 
@@ -68,8 +69,13 @@ def find_family(
 
     If there are several, the family that the model was imported from is preferred. ``model_type``
     restricts the search to one family. Raises UserError naming the axes that the closest family
-    does not support.
+    does not support, and for an encoder with adapters.
     """
+    if added := added_parameters(model.encoder, model.recipe.encoder, model.vocab_size):
+        raise UserError(
+            f"no stock class has adapters, and this model has encoder.{added[0]}: export it to "
+            f"onnx, or fine-tune with adaptation=lora or full"
+        )
     if model_type is not None and FAMILIES.find(model_type) is None:
         raise UserError(f"unknown family {model_type!r}{did_you_mean(model_type, FAMILIES)}")
     candidates = [
