@@ -133,10 +133,12 @@ def _layer_range(part: str, depth: int) -> range:
     else:
         layers = range(0)
     if not layers or not 0 <= layers[0] <= layers[-1] <= depth:
-        raise UserError(
-            f"no layers {part!r}: the model has 0 (the embeddings) to {depth}; write a number, "
-            f"5-8, last, last-but-one, last-4 or all"
+        known = (
+            f"0 (the embeddings) to {depth}; write a number, 5-8, last, last-but-one, last-4 or all"
+            if depth
+            else "the embeddings only; write 0 or last"
         )
+        raise UserError(f"no layers {part!r}: the model has {known}")
     return layers
 
 

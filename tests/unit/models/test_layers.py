@@ -88,6 +88,12 @@ def test_unknown_layers_are_refused(layers: str) -> None:
         select_layers("1", "product", [8] * 7)  # type: ignore[arg-type]
 
 
+def test_a_model_without_blocks_has_its_embeddings_only() -> None:
+    assert select_layers("0", "sum", [8]).indices == select_layers("last", "sum", [8]).indices
+    with pytest.raises(UserError, match="no layers 'all': the model has the embeddings only"):
+        select_layers("all", "sum", [8])
+
+
 def test_layers_of_different_widths_can_only_be_concatenated() -> None:
     assert select_layers("1-3", "concat", [4, 9, 9, 4]).width == 22
     assert select_layers("1-2", "mean", [4, 9, 9, 4]).width == 9
