@@ -51,7 +51,7 @@ def test_a_tokenizer_is_trained_and_text_prepared(
             "tokenizer: vocab_size: must be 6 or more",
         ),
         (["tokenizer", "train", "x", "-o", "y"], "x: there is no such file or folder"),
-        (["prepare", "x", "-o", "y", "--tokenizer", "z"], "z holds no tokenizer.json"),
+        (["prepare", "x", "-o", "y", "--tokenizer", "z"], "no folder z"),
     ],
 )
 def test_mistakes_are_one_sentence(

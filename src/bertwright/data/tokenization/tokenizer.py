@@ -137,10 +137,12 @@ class Tokenizer:
     def load(cls, path: Path | str) -> Self:
         """Load the tokenizer of a folder (of a tokenizer, a data set or a model), or by name.
 
-        Errors: UserError if the folder has none, or its file is not a tokenizer.
+        Errors: UserError if there is no folder, it has none, or its file is not a tokenizer.
         """
         folder = local_folder(path)
         file = folder / TOKENIZER_FILE
+        if not folder.is_dir():
+            raise UserError(f"no folder {folder} (a name on the Hub is written owner/name)")
         if not file.is_file():
             raise UserError(
                 f"{folder} holds no {TOKENIZER_FILE}: copy the model's own, as no other has its "
