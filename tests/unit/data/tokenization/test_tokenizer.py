@@ -120,7 +120,7 @@ def test_lowercase_option() -> None:
 
 
 def test_missing_and_damaged_files_raise(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no folder .*missing"):
+    with pytest.raises(UserError, match=r"no folder .*missing"):
         Tokenizer.load(tmp_path / "missing")
     with pytest.raises(UserError, match=r"holds no tokenizer\.json"):
         Tokenizer.load(tmp_path)
