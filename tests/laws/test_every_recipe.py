@@ -200,7 +200,7 @@ WITH_CLASSES = [
 ]
 
 
-@pytest.mark.parametrize("system", WITH_CLASSES)
+@pytest.mark.parametrize("system", marked_systems(WITH_CLASSES))
 def test_model_overfits_one_batch(system):
     model = build_model(system, "encoder.initialisation={kind: width-aware}", "output.smoothing=0")
     phase = len(model.recipe.phases) - 1

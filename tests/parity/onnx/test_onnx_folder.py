@@ -308,6 +308,7 @@ def test_a_missing_library_names_the_extra(
             bw.load(exported)
 
 
+@pytest.mark.full
 def test_the_command_line_measures_the_graphs(
     source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

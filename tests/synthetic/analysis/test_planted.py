@@ -9,6 +9,7 @@ from bertwright.analysis.core.analysis import Analysis, AnalysisInput
 from bertwright.analysis.core.result import AnalysisResult
 from bertwright.analysis.core.runner import ANALYSIS_GROUPS
 from experiments.analyses.expectations import LEARNED_CHECKS, PLANTED_CHECKS
+from full_suite import full_except
 from recorded_values import RecordedValues, finding_values, recorded_values
 
 FINE_TUNED = ("frozen-or-tuned", "malformed-input", "pretraining-benefit")
@@ -43,7 +44,15 @@ def test_every_analysis_has_a_check(kind: str) -> None:
     assert kind in PLANTED_CHECKS or kind in LEARNED_CHECKS
 
 
-@pytest.mark.parametrize("kind", PLANTED_CHECKS)
+LONG_CHECKS = (
+    *("edge-probe", "seeds", "attention-or-states", "frozen-or-tuned", "pretraining-benefit"),
+    *("translation-heads", "learned-masks", "description-length", "inter-sentence-coherence"),
+    "coreference-probe",
+)
+"""Checks that take seconds, which ``make analyses`` runs, too."""
+
+
+@pytest.mark.parametrize("kind", full_except(PLANTED_CHECKS, PLANTED_CHECKS.keys() - LONG_CHECKS))
 def test_values_are_as_expected(
     kind: str, results: list[AnalysisResult], planted: RecordedValues
 ) -> None:

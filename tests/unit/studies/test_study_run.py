@@ -96,6 +96,7 @@ def test_finished_runs_are_reused(
     assert repeated["one"][0] == results["one"][0]
 
 
+@pytest.mark.full
 def test_a_study_continues_without_the_folders_of_its_runs(
     folder: Path, results: StudyResults, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -33,6 +33,7 @@ def test_mteb_gives_the_same_scores(
     assert "examples/s" not in capsys.readouterr().err
 
 
+@pytest.mark.full
 def test_scores_of_other_examples_are_computed_again(
     suite: EvaluationSuite, data: Path, model: TextModel, tmp_path: Path
 ) -> None:

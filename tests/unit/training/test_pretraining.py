@@ -35,7 +35,7 @@ from bertwright.training.step_monitor import NonFiniteError
 from forked_processes import forks
 from run_folders import assert_equal, copy_at, metrics_of, stop_at, weights
 from small_recipe import CHANGES, small
-from toy_recipes import SYSTEMS, toy
+from toy_recipes import marked_systems, toy
 
 RUN_FOLDER_PAGE = Path(__file__).parents[3] / "docs" / "reference" / "run-folder.md"
 
@@ -163,7 +163,7 @@ def test_a_stop_at_any_step_changes_nothing(data: Dataset, tmp_path: Path) -> No
         assert metrics_of(folder) == metrics
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", marked_systems())
 def test_every_system_is_trained_and_resumed_after_a_kill(
     rich_data: Dataset, tmp_path: Path, system: str
 ) -> None:

@@ -182,7 +182,12 @@ def test_model_that_meets_the_goal_is_unchanged(tuned: FineTunedModel, tmp_path:
         pytest.param(
             (ModelShape(2), ArtefactFormat("int8")), ModelShape(2), False, marks=pytest.mark.full
         ),
-        ((ModelShape(2), ArtefactFormat("int8", prunes_vocabulary=True)), ModelShape(2), False),
+        pytest.param(
+            (ModelShape(2), ArtefactFormat("int8", prunes_vocabulary=True)),
+            ModelShape(2),
+            False,
+            marks=pytest.mark.full,
+        ),
         pytest.param(
             (ModelShape(2, 0.5), ArtefactFormat("int8", prunes_vocabulary=True)),
             None,
