@@ -21,6 +21,7 @@ from bertwright.models.text_model import TextModel
 from bertwright.tasks.catalogue import table_task
 from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.tables import Columns
+from full_suite import full_except
 from small_tasks import ENGLISH, classes
 from toy_recipes import toy
 
@@ -37,7 +38,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("name", ["bert", "kinds"])
+@pytest.mark.parametrize("name", full_except(["bert", "kinds"], ["kinds"]))
 def test_a_program_runs_without_bertwright(folders: Path, tmp_path: Path, name: str) -> None:
     out = tmp_path / "program"
     arguments = ["export", str(folders / name), "--to", "torch-export", "-o", str(out), "--json"]

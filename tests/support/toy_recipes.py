@@ -29,11 +29,15 @@ LENGTH, VOCABULARY, SPECIALS = TOY_LENGTH, TOY_VOCAB_SIZE, TOY_SPECIAL_TOKENS
 
 SYSTEMS = system_names()
 
+TYPICAL_SYSTEMS = ("bert", "modern", "xlnet", "gpt-2", "t5", "elmo", "longformer", "reformer")
+"""Systems whose encoders differ most."""
+
 __all__ = [
     "LENGTH",
     "NUM_SEQUENCES",
     "SPECIALS",
     "SYSTEMS",
+    "TYPICAL_SYSTEMS",
     "VOCABULARY",
     "ToyText",
     "every_encoder",

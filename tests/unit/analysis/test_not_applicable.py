@@ -74,8 +74,8 @@ def parse_strictly(line: str) -> object:
     [
         (ONE, ("all",)),
         (WORDS, ("attention", "attribution", "identifiability", "probing", "syntax")),
-        (STOPS, ("syntax", "probing", "geometry", "dynamics")),
-        (ONE_TAG, ("probing",)),
+        pytest.param(STOPS, ("syntax", "probing", "geometry", "dynamics"), marks=pytest.mark.full),
+        pytest.param(ONE_TAG, ("probing",), marks=pytest.mark.full),
         (STARRED, ("syntax",)),
     ],
 )

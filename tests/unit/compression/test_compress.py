@@ -180,7 +180,7 @@ def test_an_interrupted_run_resumes_after_its_last_stage(
     ("name", "changes"),
     [
         ("heads-units-iterative", {}),
-        ("qbert-mixed", {}),
+        pytest.param("qbert-mixed", {}, marks=pytest.mark.full),
         # Users override the bits that the method selects.
         ("qbert-mixed", {"adaptation": {"kind": "quantised", "bits": (2, 3, 4, 5)}}),
     ],

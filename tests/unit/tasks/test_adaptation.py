@@ -18,8 +18,9 @@ from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import TaskHeadContext, init_head
 from bertwright.tasks.outputs import SimilarityOutput
 from bertwright.tasks.task import Task
+from full_suite import full_except
 from small_tasks import classes, pairs, partners, similar, tagged, until
-from toy_recipes import every_encoder
+from toy_recipes import SYSTEMS, TYPICAL_SYSTEMS
 
 CLASSES, TAGS = table_task("colours", Columns()), tagging_task("colours")
 
@@ -138,7 +139,7 @@ def test_model_with_adapters_has_no_stock_class(pretrained, kind: str, tmp_path:
     assert not (tmp_path / "stock").exists()
 
 
-@every_encoder
+@pytest.mark.parametrize("system", full_except(SYSTEMS, TYPICAL_SYSTEMS))
 @pytest.mark.parametrize(
     "adaptation",
     [

@@ -101,7 +101,10 @@ def test_retrieval_is_learned(pretrained, output_type: dict[str, Any]) -> None:
 @every_system
 @pytest.mark.parametrize(
     ("loss", "epochs"),
-    [({"loss": "in-batch", "matryoshka_dims": [8]}, 45), ({"loss": "triplet"}, 30)],
+    [
+        ({"loss": "in-batch", "matryoshka_dims": [8]}, 45),
+        pytest.param({"loss": "triplet"}, 30, marks=pytest.mark.full),
+    ],
 )
 def test_similarity_is_learned_from_pairs(
     pretrained, system: str, loss: dict[str, Any], epochs: int

@@ -172,7 +172,7 @@ def class_questions(tree: ast.AST) -> Iterator[str]:
             )
 
 
-def test_no_other_package_asks_for_the_class_of_an_objective() -> None:
+def test_no_other_package_checks_the_class_of_an_objective() -> None:
     package = Path(bertwright.__file__).parent
     questions = {
         f"{file.relative_to(package)}: {name}"

@@ -25,14 +25,11 @@ from bertwright.training.clock import Progress
 from bertwright.training.loop import EvaluationResult
 from full_suite import full_except
 from small_tasks import classes, numbers, pairs, tagged
-from toy_recipes import SYSTEMS, every_encoder, published
+from toy_recipes import SYSTEMS, TYPICAL_SYSTEMS, every_encoder, published
 
 CLASSES = table_task("colours", Columns())
 NUMBERS = table_task("colours", Columns(), "number", ("negative-mean-squared-error", "spearman"))
 TAGS = tagging_task("colours")
-
-TYPICAL_SYSTEMS = ("bert", "modern", "xlnet", "gpt-2", "t5", "elmo", "longformer", "reformer")
-"""Systems whose encoders differ most."""
 
 MEMORISE = {"learning_rate": 3e-3, "dropout": 0.0, "weight_decay": 0.0, "compile": False}
 

@@ -38,7 +38,11 @@ def run(model, perturbation: Any, task=CLASSES, examples=None, **settings: Any) 
 
 @pytest.mark.parametrize("perturbation", ["freelb", "smart"])
 @pytest.mark.parametrize(
-    ("task", "examples"), [(CLASSES, classes()), (TAGS, tagged())], ids=["classes", "tags"]
+    ("task", "examples"),
+    [
+        pytest.param(CLASSES, classes(), id="classes"),
+        pytest.param(TAGS, tagged(), id="tags", marks=pytest.mark.full),
+    ],
 )
 def test_perturbed_training_learns(pretrained, perturbation: str, task, examples) -> None:
     assert run(pretrained(), perturbation, task, examples, epochs=16).scores[0] > 0.9
