@@ -146,23 +146,30 @@ def _read_events(
     sources: Sequence[TextSource], counts: ReadCounts
 ) -> Iterator[tuple[str, str, float]]:
     """Yield the user, item and time of every row."""
+    user_spellings: dict[str, str] = {}
+    item_spellings: dict[str, str] = {}
     for source in sources:
         for location, (user, item, time) in read_rows(source, counts):
             yield (
-                _parse_code(user, location, "user"),
-                _parse_code(item, location, "item"),
+                _parse_code(user, location, "user", user_spellings),
+                _parse_code(item, location, "item", item_spellings),
                 _parse_time(time, location),
             )
 
 
-def _parse_code(value: Any, location: str, column: str) -> str:
+def _parse_code(value: Any, location: str, column: str, spellings: dict[str, str]) -> str:
+    """Return a code without spaces, which separate the items of a history.
+
+    ``spellings`` holds how codes with an underscore were written, and is updated.
+    """
     is_missing = value is None or (isinstance(value, float) and math.isnan(value))
     if not is_missing and not isinstance(value, str | Number):
         raise UserError(
             f"{location}: the {column} is neither text nor a number: {quote(value)}: choose "
             f"another column with --{column}"
         )
-    code = "" if is_missing else "_".join(str(value).split())
+    spelling = "" if is_missing else " ".join(str(value).split())
+    code = spelling.replace(" ", "_")
     if not code:
         raise UserError(f"{location} has no {column}: remove such rows")
     if not code.isascii() and code != replace_lone_surrogates(code):
@@ -171,6 +178,11 @@ def _parse_code(value: Any, location: str, column: str) -> str:
         )
     if code in BERT_SPECIAL_TOKENS:
         raise UserError(f"{location}: {code} is the name of a special token: use another code")
+    if "_" in code and (other := spellings.setdefault(code, spelling)) != spelling:
+        raise UserError(
+            f"{location}: the {column} {spelling!r} and an earlier {other!r} have the same code, "
+            f"since spaces become underscores: rename one of them"
+        )
     return code
 
 

@@ -95,6 +95,8 @@ def test_items_of_another_data_set(tmp_path: Path) -> None:
         ("who,what,what,when\na,x,y,1\n", "has two columns 'what'"),
         ("who,what,when\na,,1\n", "line 2 has no item"),
         ("who,what,when\na,[PAD],1\n", r"\[PAD\] is the name of a special token"),
+        ("who,what,when\na,x y,1\na,x_y,2\n", "line 3: the item 'x_y' and an earlier 'x y' have"),
+        ("who,what,when\nx_y,a,1\nx y,a,2\n", "line 3: the user 'x y' and an earlier 'x_y' have"),
         ("who,what,when\na,x,1\na,x,2\n", "no user has 3 events"),
         ("who,what,when\n", "no events found"),
         ("", "no events found"),
