@@ -139,7 +139,7 @@ def test_kept_layers_are_those_of_the_model(system: str) -> None:
 
 @pytest.mark.parametrize("layers", [[1], [0, 2], [1, 2]])
 @pytest.mark.parametrize(
-    "system", ["bert", "elmo", "longformer-char", "modern", "reformer", "transformer-xl"]
+    "system", ["bert", "bigbird", "elmo", "longformer-char", "modern", "reformer", "transformer-xl"]
 )
 def test_kept_layers_compute_what_they_did(system: str, layers: list[int]) -> None:
     model = shaken(Model.build(toy(system, f"encoder.depth.layers={LAYERS}"), VOCABULARY), 0.1)

@@ -3,10 +3,11 @@
 Positions are counted from the start of a text, in blocks of ``block`` positions.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, NonNegativeInt
 from torch import Tensor
 
 from bertwright.core.rng import stream_key as random_key
@@ -120,6 +121,11 @@ class RandomBlocksVisibility(Visibility):
     block: int = Field(default=64, ge=1, le=1 << 20)
     seed: int = Field(default=0, ge=0)
     draws: int = Field(default=1, ge=1, le=64)
+    layers: tuple[NonNegativeInt, ...] | None = Field(default=None, min_length=1)
+    """Indices of the encoder blocks before others were removed; None if none was.
+
+    The last one also applies to all further blocks.
+    """
     layer: int = Field(default=0, ge=0, exclude=True)
     """Index of the encoder block, set by ``at_block``; not part of a recipe."""
     draw: int | None = Field(default=None, ge=0, exclude=True)
@@ -145,7 +151,13 @@ class RandomBlocksVisibility(Visibility):
         return True
 
     def at_block(self, index: int) -> Visibility:
-        return self.model_copy(update={"layer": index})
+        return self.model_copy(update={"layer": self._layer_at(index)})
+
+    def with_blocks(self, blocks: Sequence[int]) -> Visibility:
+        return self.model_copy(update={"layers": tuple(map(self._layer_at, blocks))})
+
+    def _layer_at(self, index: int) -> int:
+        return index if self.layers is None else self.layers[min(index, len(self.layers) - 1)]
 
     def at_head(self, index: int) -> Visibility:
         if self.draws == 1:
