@@ -91,6 +91,10 @@ def test_a_model_that_did_not_learn_causes_a_warning(data: Dataset, tmp_path: Pa
     assert "use more steps" in warning
 
 
+def warnings_of(folder: Path) -> list[str]:
+    return json.loads((folder / TRAINING_FILE).read_text())["warnings"]
+
+
 @pytest.mark.parametrize("precision", ["float32", pytest.param("bf16", marks=pytest.mark.full)])
 def test_kills_change_nothing(data: Dataset, tmp_path: Path, precision: str) -> None:
     recipe = small("bert", *BERT, f"precision={precision}", "steps=24", "checkpoint_every=2")
@@ -149,8 +153,9 @@ def test_a_slower_bfloat16_causes_a_warning(
 def test_a_stop_at_any_step_changes_nothing(data: Dataset, tmp_path: Path) -> None:
     recipe = small("modern", "steps=10", "checkpoint_every=1", "encoder.depth.drop=0.3")
     pretrain(recipe, data, tmp_path / "whole")
-    metrics = metrics_of(tmp_path / "whole")
-    for stop in (2, 5, 8):  # within a phase, and at the ends of two
+    metrics, warnings = metrics_of(tmp_path / "whole"), warnings_of(tmp_path / "whole")
+    assert warnings
+    for stop in (2, 5, 8, 9):  # within a phase, at the ends of two, and after a warning
         folder = tmp_path / f"cut-{stop}"
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
@@ -161,6 +166,7 @@ def test_a_stop_at_any_step_changes_nothing(data: Dataset, tmp_path: Path) -> No
         pretrain(recipe, data, folder, resume=True)
         assert_equal(tmp_path / "whole", folder)
         assert metrics_of(folder) == metrics
+        assert warnings_of(folder) == warnings
 
 
 @pytest.mark.parametrize("system", marked_systems())

@@ -13,7 +13,13 @@ from rich.console import Console
 from bertwright.core.errors import MissingExtra
 from bertwright.data.shards.dataset import Dataset
 from bertwright.training.callbacks.callback import StepReport
-from bertwright.training.clock import BudgetClock, Progress, TrainingClock, every_n_steps
+from bertwright.training.clock import (
+    BudgetClock,
+    DecisionLog,
+    Progress,
+    TrainingClock,
+    every_n_steps,
+)
 from bertwright.training.loop import EvaluationResult, train
 from bertwright.training.pretraining.pretrain import pretrain
 from bertwright.training.pretraining_batches import PretrainingBatches
@@ -23,6 +29,7 @@ from bertwright.training.reporters.metrics_file import MetricsFile, read_metrics
 from bertwright.training.reporters.progress_line import ProgressLine, format_duration
 from bertwright.training.reporters.tensorboard import TensorBoard
 from bertwright.training.reporters.throughput import ThroughputMeter
+from bertwright.training.run_warnings import RunWarnings
 from small_recipe import small
 from toy_recipes import toy
 from toy_training import Toy
@@ -55,15 +62,15 @@ class Ticks:
 def test_a_budget_for_few_steps_causes_one_warning(
     seconds_per_step: float, num_steps: list[str]
 ) -> None:
-    ticks, warnings = Ticks(), list[str]()
+    ticks, warnings = Ticks(), RunWarnings(DecisionLog(), lambda line: None)
     clock = BudgetClock(14.0, now=lambda: ticks.time)
-    reporter = FewStepsWarning(clock, warnings.append)
+    reporter = FewStepsWarning(clock, warnings)
     clock.observe(0)
     for step in range(4):
         ticks.time += seconds_per_step
         clock.observe(step + 1)
         reporter.report_step(report(step))
-    assert [warning.split()[4] for warning in warnings] == num_steps
+    assert [warning.split()[4] for warning in warnings.messages] == num_steps
 
 
 def test_throughput_is_tokens_over_time() -> None:

@@ -15,7 +15,7 @@ from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.objectives.masked import MaskedLM
 from bertwright.objectives.objective import Objective
 from bertwright.objectives.sentence_relation import NextSentence
-from bertwright.training.clock import TrainingClock
+from bertwright.training.clock import DecisionLog, TrainingClock
 from bertwright.training.diagnostics.doctor.batch_samples import SampledBatches, sample_batches
 from bertwright.training.diagnostics.doctor.diagnostic import Diagnostic
 from bertwright.training.diagnostics.doctor.target_checks import check_targets
@@ -23,6 +23,7 @@ from bertwright.training.evaluation.evaluator import HeldOutEvaluator
 from bertwright.training.evaluation.held_out import make_held_out_evaluation
 from bertwright.training.evaluation.masked_words import iter_masked_words
 from bertwright.training.pretraining_batches import PretrainingBatches
+from bertwright.training.run_warnings import RunWarnings
 from small_recipe import small
 from toy_stories import stories
 
@@ -149,7 +150,15 @@ def test_evaluation_skips_objectives_without_targets_and_warns(
     evaluation = make_held_out_evaluation(recipe, 0, stories_data, 500)
     assert evaluation.objectives_without_targets == ("next-sentence",)
     messages: list[str] = []
-    evaluator = HeldOutEvaluator(recipe, stories_data, None, TrainingClock(1), messages.append)  # type: ignore[arg-type]
+    warnings = RunWarnings(DecisionLog(), messages.append)
+    evaluator = HeldOutEvaluator(
+        recipe,
+        stories_data,
+        None,
+        TrainingClock(1),
+        warnings,
+        messages.append,  # type: ignore[arg-type]
+    )
     evaluator._evaluation_of(0)
     assert "no target for next-sentence" in messages[0]
 

@@ -22,6 +22,7 @@ from bertwright.training.evaluation.held_out import (
 from bertwright.training.evaluation.next_item import MAX_USERS_DURING_TRAINING
 from bertwright.training.loop import EvaluationResult
 from bertwright.training.process_group import SINGLE_PROCESS, ProcessGroup
+from bertwright.training.run_warnings import RunWarnings
 
 PLATEAU_NATS = 0.05
 """A masked loss is on the plateau if it is less than this below the unigram entropy."""
@@ -46,6 +47,7 @@ class HeldOutEvaluator:
     """Evaluates the objectives of the current phase.
 
     A data set with too little held-out text for one sequence is not evaluated; this is logged once.
+    ``warnings`` receives what the metrics give reason to warn of.
     All processes of ``process_group`` evaluate at the same steps, and the same text.
     """
 
@@ -55,21 +57,21 @@ class HeldOutEvaluator:
         data: Dataset,
         model: Model,
         clock: TrainingClock,
+        warnings: RunWarnings,
         log: Callable[[str], None],
         process_group: ProcessGroup = SINGLE_PROCESS,
     ) -> None:
-        self.warnings: list[str] = []
         self._recipe = recipe
         self._data = data
         self._model = model
         self._clock = clock
+        self._warnings = warnings
         self._log = log
         self._process_group = process_group
         self._evaluations: dict[int, HeldOutEvaluation | None] = {}
         self._last_phase = len(recipe.phases) - 1
         self._evaluation_seconds = 0.0
         self._evaluated_at = 0.0
-        self._has_warned = False
 
     def is_due(self, before: Progress, after: Progress) -> bool:
         """Return True nine times in a run, less often if evaluations exceed their budget."""
@@ -124,15 +126,10 @@ class HeldOutEvaluator:
         try:
             metrics = evaluate(self._model, self._data, self._recipe, self._size_at_end()[0])
         except UserError as error:
-            self.warn(f"the model is not evaluated: {error}")
+            self._warnings.add("evaluation", f"the model is not evaluated: {error}")
             return {}
         self._warn_of_plateau(self._last_phase, metrics)
         return metrics
-
-    def warn(self, warning: str) -> None:
-        """Log a warning, and keep it for the result."""
-        self.warnings.append(warning)
-        self._log(f"warning: {warning}")
 
     def _size_at_end(self) -> tuple[float, float]:
         """Return the fraction of the text to read at the end, and an estimate of the seconds.
@@ -177,23 +174,23 @@ class HeldOutEvaluator:
                 evaluation = None
             if evaluation is not None and evaluation.objectives_without_targets:
                 names = ", ".join(evaluation.objectives_without_targets)
-                self.warn(
+                self._warnings.add(
+                    f"targets of phase {phase}",
                     f"the held-out text has no target for {names}, which is not evaluated; prepare "
-                    f"the data with a larger --heldout"
+                    f"the data with a larger --heldout",
                 )
             self._evaluations[phase] = evaluation
         return self._evaluations[phase]
 
     def _warn_of_plateau(self, phase: int, metrics: dict[str, float]) -> None:
         name = masked_objective_name(self._recipe.objectives_of(phase))
-        if name is None or self._has_warned or "unigram_entropy" not in metrics:
+        if name is None or "unigram_entropy" not in metrics:
             return
         loss, entropy = metrics[f"{metric_name(name)}_loss"], metrics["unigram_entropy"]
         if loss > entropy - PLATEAU_NATS:
-            warning = (
+            self._warnings.add(
+                "plateau",
                 f"the held-out masked loss ({loss:.3f}) has not left the unigram entropy "
                 f"({entropy:.3f}): the model has not yet learned more than token frequencies; "
-                f"{self._remedy()}"
+                f"{self._remedy()}",
             )
-            self._has_warned = True
-            self.warn(warning)

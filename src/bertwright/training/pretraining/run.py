@@ -50,6 +50,7 @@ from bertwright.training.reporters.metrics_file import MetricsFile
 from bertwright.training.reporters.progress_line import ProgressLine
 from bertwright.training.reporters.tensorboard import TensorBoard
 from bertwright.training.reporters.throughput import ThroughputMeter
+from bertwright.training.run_warnings import RunWarnings
 from bertwright.training.step_batch import StepBatch
 
 Decision = TypeVar("Decision")
@@ -133,8 +134,9 @@ class PretrainingRun:
         self.parameters = self._make_parameters()
         decay = recipe.ema_decay
         self.ema = None if decay is None else ExponentialMovingAverage(self.parameters, decay)
+        self.warnings = RunWarnings(self.decision_log, self._log)
         self.evaluator = HeldOutEvaluator(
-            recipe, data, self.model, self.clock, self._log, process_group
+            recipe, data, self.model, self.clock, self.warnings, self._log, process_group
         )
 
     def _make_parameters(self) -> MasterParameters:
@@ -243,7 +245,7 @@ class PretrainingRun:
         reporters: list[Callback] = [
             throughput,
             MetricsFile(self.folder.metrics_file, self.clock, throughput, first_step),
-            FewStepsWarning(self.clock, self.evaluator.warn),
+            FewStepsWarning(self.clock, self.warnings),
         ]
         if not quiet:
             progress = ProgressLine(self.clock, throughput)
@@ -355,7 +357,7 @@ class PretrainingRun:
             result.num_tokens,
             self.clock.elapsed_seconds(),
             metrics,
-            tuple(self.evaluator.warnings),
+            self.warnings.messages,
         )
         save_model(self.folder.path, model, self.data.tokenizer, self._training_record(final))
         return final

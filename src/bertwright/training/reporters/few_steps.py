@@ -1,9 +1,8 @@
 """A warning that the time budget allows too few steps."""
 
-from collections.abc import Callable
-
 from bertwright.training.callbacks.callback import Callback, StepReport
 from bertwright.training.clock import TrainingClock
+from bertwright.training.run_warnings import RunWarnings
 
 MIN_STEPS = 100
 """Number of steps below which hardly any recipe learns more than token frequencies."""
@@ -13,24 +12,23 @@ SMALL_BATCH_TOKENS = 8192
 
 
 class FewStepsWarning(Callback):
-    """A callback that warns once, as soon as the speed is known.
+    """A callback that warns as soon as the speed is known.
 
     The batch sizes of published recipes suit large machines; elsewhere a step may take minutes.
     """
 
-    def __init__(self, clock: TrainingClock, warn: Callable[[str], None]) -> None:
+    def __init__(self, clock: TrainingClock, warnings: RunWarnings) -> None:
         self._clock = clock
-        self._warn = warn
-        self._has_warned = False
+        self._warnings = warnings
 
     def report_step(self, report: StepReport) -> None:
         total = self._clock.total_steps(report.progress.step + 1)
-        if self._clock.budget_seconds is None or self._has_warned or total > MIN_STEPS:
+        if self._clock.budget_seconds is None or total > MIN_STEPS:
             return
-        self._has_warned = True
         tokens = report.num_tokens / (report.progress.step + 1)
         smaller = "lower batch_tokens, such as batch_tokens=8192, or "
-        self._warn(
+        self._warnings.add(
+            "few steps",
             f"the budget allows only {total:,} steps of {tokens:,.0f} tokens: "
-            f"{smaller if tokens > SMALL_BATCH_TOKENS else ''}raise the budget"
+            f"{smaller if tokens > SMALL_BATCH_TOKENS else ''}raise the budget",
         )

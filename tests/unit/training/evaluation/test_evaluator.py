@@ -9,10 +9,11 @@ import pytest
 
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
-from bertwright.training.clock import BudgetClock, Progress
+from bertwright.training.clock import BudgetClock, DecisionLog, Progress
 from bertwright.training.evaluation import evaluator as evaluators
 from bertwright.training.evaluation.evaluator import HeldOutEvaluator
 from bertwright.training.process_group import ProcessGroup
+from bertwright.training.run_warnings import RunWarnings
 from toy_recipes import toy
 
 
@@ -61,7 +62,8 @@ def test_processes_agree_although_their_clocks_differ(
         monkeypatch.setattr(evaluators, "time", SimpleNamespace(monotonic=lambda t=times: next(t)))
         monkeypatch.setattr(evaluators, "evaluate", evaluate)
         clock = BudgetClock(100.0, start_time=0.0, now=lambda s=seconds: s[0])
-        evaluator = HeldOutEvaluator(recipe, data, model, clock, lambda line: None, group)
+        warnings = RunWarnings(DecisionLog(), lambda line: None)
+        evaluator = HeldOutEvaluator(recipe, data, model, clock, warnings, lambda line: None, group)
         evaluator(Progress(1, 0.05))
         due: list[bool] = []
         for part in (9.5, 9.8, 10.0, 10.5):
