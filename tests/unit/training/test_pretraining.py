@@ -433,6 +433,17 @@ def test_a_model_of_another_tokenizer_or_encoder_is_rejected(
     assert not {"a", "b", "c"} & {path.name for path in tmp_path.iterdir()}
 
 
+@pytest.mark.parametrize("change", ["decoder.layers=1", "decoder.layers=3", "decoder.order=cf"])
+def test_a_model_of_another_decoder_is_rejected(data: Dataset, tmp_path: Path, change: str) -> None:
+    changes = ("text.tokenizer.kind=wordpiece", "decoder.layers=2", "steps=1")
+    pretrain(toy("bart", *changes), data, tmp_path / "model", quiet=True)
+    with pytest.raises(UserError, match=r"its decoder differs from the recipe's \(decoder\."):
+        pretrain(
+            toy("bart", *changes, change), data, tmp_path / "out", start_from=tmp_path / "model"
+        )
+    assert not (tmp_path / "out").exists()
+
+
 def test_too_little_text_is_reported_before_writing(data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="too few for one sequence"):
         pretrain(small("modern", "assembly.length=100000"), data, tmp_path / "out")

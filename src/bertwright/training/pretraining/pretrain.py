@@ -178,18 +178,37 @@ def _copy_weights(model: Model, folder: Path, data: Dataset) -> None:
             f"{after} of them with 'bertwright compress prune-layers', or omit the recipe"
         )
     weights = extended_weights(source, model)
-    for name, parameter in model.named_parameters():
+    stacks = _shared_stacks(source, model)
+    parameters = dict(model.named_parameters())
+    removed = [name for name in weights if name not in parameters and _stack_of(name) == "decoder"]
+    if removed and "decoder" in stacks:
+        raise _other_stack(folder, removed[0])
+    for name, parameter in parameters.items():
         weight = weights.get(name)
         if weight is not None and weight.shape[:1] == (source.vocab_size,):
             # A published table may have more rows than the tokenizer has tokens.
             weight = weight[: model.vocab_size]
         if weight is not None and weight.shape == parameter.shape:
             parameter.copy_(weight)
-        elif name.startswith("encoder."):
-            raise UserError(
-                f"--from {folder}: its encoder differs from the recipe's ({name}): omit the recipe "
-                f"to continue training the model unchanged"
-            )
+        elif _stack_of(name) in stacks:
+            raise _other_stack(folder, name)
+
+
+def _shared_stacks(source: Model, model: Model) -> set[str]:
+    """Return which of the encoder and the decoder both models have."""
+    both = (source.recipe, model.recipe)
+    return {"encoder"} | ({"decoder"} if all(recipe.decoder for recipe in both) else set())
+
+
+def _stack_of(parameter_name: str) -> str:
+    return parameter_name.partition(".")[0]
+
+
+def _other_stack(folder: Path, parameter_name: str) -> UserError:
+    return UserError(
+        f"--from {folder}: its {_stack_of(parameter_name)} differs from the recipe's "
+        f"({parameter_name}): omit the recipe to continue training the model unchanged"
+    )
 
 
 def _num_blocks(model: Model) -> int:
