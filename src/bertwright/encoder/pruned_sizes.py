@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field, field_validator
 
 from bertwright.core.config import Settings
+from bertwright.core.messages import count_noun
 from bertwright.encoder.block import SUBLAYER_NAMES
 from bertwright.modules.attention.attention import AttentionConfig
 from bertwright.modules.attention.mask import visibility_by_head
@@ -54,7 +55,8 @@ class PrunedSizes(Settings):
             return
         depth, orders = encoder.depth, encoder.depth.sublayer_orders()
         if len(sizes) != len(orders):
-            yield f"pruned_sizes.{name} has {len(sizes)} blocks, but depth has {len(orders)}"
+            blocks = count_noun(len(sizes), "block")
+            yield f"pruned_sizes.{name} has {blocks}, but depth has {len(orders)}"
         if (most := max(order.count(letter) for order in orders)) != 1:
             yield (
                 f"pruned_sizes.{name} needs one {SUBLAYER_NAMES[letter]} per block, but there "

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from fastapi import Request
 
+from bertwright.core.messages import count_noun
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.scoring.mask_predictions import TokenPrediction
 from bertwright.models.text_batches import add_special_tokens
@@ -249,7 +250,7 @@ class InferenceService:
                 can_truncate = output_type.can_use_stride and not truncate
                 raise _too_long_error(
                     index,
-                    f"{size} tokens{windows}, the maximum is {limit}: shorten it"
+                    f"{count_noun(size, 'token')}{windows}, the maximum is {limit}: shorten it"
                     f"{', or use truncate' if can_truncate else ''}",
                 )
         return sequences
@@ -259,7 +260,8 @@ class InferenceService:
         if len(texts) > self._settings.max_texts:
             raise ApiError(
                 413,
-                f"the request has {len(texts)} texts, the maximum is {self._settings.max_texts}",
+                f"the request has {count_noun(len(texts), 'text')}, the maximum is "
+                f"{self._settings.max_texts}",
             )
 
 
@@ -268,7 +270,9 @@ def _require_num_masks(tokenizer: Tokenizer, texts: Sequence[str], top_k: int) -
     mask_counts = [text.replace(mask, "[MASK]").count("[MASK]") for text in texts]
     for index, count in enumerate(mask_counts):
         if count > MAX_MASKED_POSITIONS:
-            raise _too_long_error(index, f"{count} masks, the maximum is {MAX_MASKED_POSITIONS}")
+            raise _too_long_error(
+                index, f"{count_noun(count, 'mask')}, the maximum is {MAX_MASKED_POSITIONS}"
+            )
     if sum(mask_counts) * top_k > MAX_PREDICTED_TOKENS:
         raise ApiError(
             413,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sklearn.utils import Tags, check_consistent_length
 from sklearn.utils.validation import check_is_fitted
 
+from bertwright.core.messages import count_noun
 from bertwright.sklearn.fine_tuned_estimator import FineTunedEstimator
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.outputs import TokenClassificationOutput
@@ -37,8 +38,8 @@ class TokenTagger(FineTunedEstimator):
         for index, (words, sentence_tags) in enumerate(zip(sentences, tags, strict=True)):
             if len(words) != len(sentence_tags):
                 raise ValueError(
-                    f"sentence {index} has {len(words)} words and {len(sentence_tags)} tags: give "
-                    f"each word one tag"
+                    f"sentence {index} has {count_noun(len(sentence_tags), 'tag')} for "
+                    f"{count_noun(len(words), 'word')}: give each word one"
                 )
         names = sorted({tag for sentence_tags in tags for tag in sentence_tags})
         if len(names) < 2:

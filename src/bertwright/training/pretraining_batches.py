@@ -18,6 +18,7 @@ from bertwright.batches.targets import Targets
 from bertwright.batches.token_info import SequenceBatch
 from bertwright.batches.vocabulary import Vocabulary
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.core.rng import CounterRng, RandomPermutation, permute_by_epoch, stream_key
 from bertwright.data.shards.dataset import Dataset
 from bertwright.objectives.objective import MaskingContext, Objective
@@ -251,8 +252,8 @@ def stretch_length(num_sequences: int, batch_size: int) -> int:
     """
     if num_sequences < batch_size:
         raise UserError(
-            f"the text has {num_sequences} sequences, but the batch size is {batch_size}: set a "
-            f"smaller batch_tokens or assembly.length, or prepare more text"
+            f"the text has {count_noun(num_sequences, 'sequence')}, but the batch size is "
+            f"{batch_size}: set a smaller batch_tokens or assembly.length, or prepare more text"
         )
     return num_sequences // batch_size
 

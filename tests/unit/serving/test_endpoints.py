@@ -256,7 +256,7 @@ def test_generated_texts_equal_the_models(serving, translator) -> None:
     assert paired.status_code in (400, 422)
     assert "output_type.template is '{text}'" in paired.json()["error"]
     unequal = client.post("/generate", json={"inputs": ["a", "b"], "pairs": ["c"]})
-    assert "2 inputs and 1 pairs" in unequal.json()["error"]
+    assert "2 inputs and 1 pair" in unequal.json()["error"]
     refused = client.post("/predict", json={"inputs": "a", "model": "translator"})
     assert refused.status_code == 400
     assert client.post("/embed", json={"inputs": "a"}).status_code == 200

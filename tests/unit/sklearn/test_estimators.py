@@ -220,5 +220,5 @@ def test_invalid_inputs_are_explained(texts: Any, labels: Any, problem: str) -> 
     for fraction in (-0.1, 1.0, float("nan")):
         with pytest.raises(ValueError, match=r"validation_fraction is .*: give a number from 0"):
             EncoderClassifier(validation_fraction=fraction).fit(["a", "b"], ["a", "b"])
-    with pytest.raises(ValueError, match="2 words and 1 tags"):
+    with pytest.raises(ValueError, match="1 tag for 2 words"):
         TokenTagger().fit(["a b"], [["x"]])

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO, cast
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import explain_full_disk, loads_json
+from bertwright.core.messages import count_noun
 from bertwright.core.object_storage import StorageReader, storage_url
 from bertwright.data.annotations.alignment import (
     attach_annotations,
@@ -194,7 +195,9 @@ def _read_separated(raw: BinaryIO, source: TextSource, counts: ReadCounts) -> It
             continue
         location = f"{source.name}, line {line}"
         if len(row) != len(header):
-            raise UserError(f"{location} has {len(row)} columns, and the first line {len(header)}")
+            raise UserError(
+                f"{location} has {count_noun(len(row), 'column')}, and the first line {len(header)}"
+            )
         yield location, [None if index is None else row[index] for index in indices]
 
 

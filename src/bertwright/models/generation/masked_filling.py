@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.core.rng import random_bits, stream_key
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.generation.config import (
@@ -47,8 +48,8 @@ def fill_appended_masks(
                 num_masks = min(num_masks, max_length - len(text.token_ids) - 1)
             if num_masks < 1:
                 raise UserError(
-                    f"a prompt of {len(text.token_ids)} tokens leaves no room in the model's "
-                    f"maximum of {max_length}: shorten it ({text.prompt[:40]}...)"
+                    f"a prompt of {count_noun(len(text.token_ids), 'token')} leaves no room in the "
+                    f"model's maximum of {max_length}: shorten it ({text.prompt[:40]}...)"
                 )
             text.finish_reason = "limit" if num_masks == config.max_new_tokens else "full"
             text.token_ids += [specials.mask] * num_masks

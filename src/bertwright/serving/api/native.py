@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, FailFast, Field, model_validator
 
 from bertwright.core.config import Settings
+from bertwright.core.messages import count_noun
 from bertwright.serving.api.guarantees import conformal_predictor
 from bertwright.serving.api.schemas import ApiRequest, EchoedText, EchoedTexts, TextList
 from bertwright.serving.service import get_service
@@ -55,7 +56,8 @@ class GenerateRequest(ApiRequest):
     @model_validator(mode="after")
     def _as_many_pairs(self) -> Self:
         if self.pairs and len(self.pairs) != len(self.inputs):
-            raise ValueError(f"holds {len(self.inputs)} inputs and {len(self.pairs)} pairs")
+            inputs, pairs = len(self.inputs), len(self.pairs)
+            raise ValueError(f"holds {count_noun(inputs, 'input')} and {count_noun(pairs, 'pair')}")
         return self
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from bertwright.core.config import did_you_mean
+from bertwright.core.messages import count_noun
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.layer_selection import select_layers
 from bertwright.models.text_model import TextModel
@@ -177,7 +178,7 @@ def _missing_examples(task: str, train: Path, examples: int, repeats: int) -> st
     num_examples = len(_find_task(task, train).read_examples(train))
     if num_examples >= examples * repeats:
         return None
-    return f"{train} has {num_examples} examples, not {examples * repeats}"
+    return f"{train} has {count_noun(num_examples, 'example')}, not {examples * repeats}"
 
 
 def _mean_scores(scores: Sequence[Metrics]) -> dict[str, float]:

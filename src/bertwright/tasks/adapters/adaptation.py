@@ -8,6 +8,7 @@ from pydantic import Field
 
 from bertwright.core.config import Config
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.encoder import Encoder, get_blocks
 from bertwright.models.quantized_weights import QuantizationGrid
@@ -167,8 +168,8 @@ class LastLayersConfig(AdaptationConfig):
         num_blocks = len(encoder.hidden_widths) - 1
         if self.blocks > num_blocks:
             return (
-                f"adaptation.blocks: {self.blocks} is more than the {num_blocks} blocks of the "
-                f"encoder"
+                f"adaptation.blocks: {self.blocks} is more than the "
+                f"{count_noun(num_blocks, 'block')} of the encoder"
             )
         return _check_unshared(encoder)
 

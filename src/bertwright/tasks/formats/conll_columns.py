@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.data.readers.text_lines import LocatedLine
 
 LocatedFields = tuple[str, list[str]]
@@ -50,7 +51,7 @@ def read_sentences(lines: Iterable[LocatedLine]) -> Iterator[list[LocatedFields]
             continue
         elif len(row) != width:
             raise UserError(
-                f"{location} has {len(row)} columns instead of {width} as in line "
+                f"{location} has {count_noun(len(row), 'column')} instead of {width} as in line "
                 f"{start.rpartition(' ')[2]}: all lines of a file need the same number"
             )
         else:

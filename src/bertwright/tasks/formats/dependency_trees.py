@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.data.readers.text_lines import read_located_lines
 from bertwright.tasks.formats.conll_columns import read_sentences
 from bertwright.tasks.formats.examples import TaggedSentence
@@ -52,7 +53,7 @@ def read_trees(path: Path) -> list[DependencyTree]:
         heads: list[int] = []
         for location, row in words:
             if len(row) < CONLLU.min_columns:
-                raise UserError(f"{location}: {len(row)} columns, but CoNLL-U has 10")
+                raise UserError(f"{location}: {count_noun(len(row), 'column')}, but CoNLL-U has 10")
             if not row[HEAD_COLUMN].isdecimal() or int(row[HEAD_COLUMN]) > len(words):
                 raise UserError(f"{location}: the head {row[HEAD_COLUMN]!r} is not a word")
             heads.append(int(row[HEAD_COLUMN]) - 1)

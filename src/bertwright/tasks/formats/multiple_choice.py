@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.data.readers.text_lines import (
     parse_json_object,
     read_all_text,
@@ -62,8 +63,9 @@ class RaceReader(MultipleChoiceReader):
         )
         if not len(questions) == len(options) == len(answers):
             raise UserError(
-                f"{location}: {len(questions)} questions, {len(options)} lists of options, "
-                f"{len(answers)} answers: each question needs one of both"
+                f"{location}: {count_noun(len(questions), 'question')}, "
+                f"{count_noun(len(options), 'list')} of options, "
+                f"{count_noun(len(answers), 'answer')}: each question needs one of both"
             )
         for question, values, answer in zip(questions, options, answers, strict=True):
             if not is_text(question):

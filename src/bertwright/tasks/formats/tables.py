@@ -13,6 +13,7 @@ from typing import Any, Literal
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
 from bertwright.core.files import require_file
+from bertwright.core.messages import count_noun
 from bertwright.data.readers.parquet import parquet_rows
 from bertwright.data.readers.tables import separated_rows
 from bertwright.data.readers.text_lines import (
@@ -165,8 +166,8 @@ def _read_separated(
             fields = [""]  # the only column may be empty
         if len(fields) != len(names):
             raise UserError(
-                f"{location} has {len(fields)} columns instead of {len(names)}: fix or remove the "
-                f"line"
+                f"{location} has {count_noun(len(fields), 'column')} instead of {len(names)}: fix "
+                f"or remove the line"
             )
         yield location, dict(zip(names, fields, strict=True))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.data.readers.text_lines import LocatedLine, read_lines, read_located_lines
 from bertwright.tasks.formats.example_reader import ExampleReader
 from bertwright.tasks.formats.examples import Example
@@ -47,7 +48,8 @@ class WordInContextReader(ExampleReader):
             labels = [line.strip() for _, line in read_lines(label_file)]
             if len(labels) != len(lines):
                 raise UserError(
-                    f"{label_file} has {len(labels)} labels for {len(lines)} lines of {path}"
+                    f"{label_file} has {count_noun(len(labels), 'label')} for "
+                    f"{count_noun(len(lines), 'line')} of {path}"
                 )
         for (location, line), label in zip(lines, labels, strict=True):
             yield _parse_example(location, line, label)
@@ -56,5 +58,7 @@ class WordInContextReader(ExampleReader):
 def _parse_example(location: str, line: str, label: str | None) -> Example:
     fields = line.split("\t")
     if len(fields) != 5:
-        raise UserError(f"{location} has {len(fields)} columns instead of 5: fix the line")
+        raise UserError(
+            f"{location} has {count_noun(len(fields), 'column')} instead of 5: fix the line"
+        )
     return Example(f"{fields[0]}: {fields[3].strip()}", fields[4].strip(), label, location=location)

@@ -16,6 +16,7 @@ from pydantic import Field
 from torch import Tensor
 
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.tasks.example_encoder import TaskSequence
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.metrics.metrics import accuracy, label_metric
@@ -117,7 +118,8 @@ class DependencyHeadOutput(OutputType):
         size = len(example.words)
         if len(heads) != size:
             raise UserError(
-                f"{location_of(example)}: {size} words have {len(heads)} heads: give each word one"
+                f"{location_of(example)}: {count_noun(len(heads), 'head')} for "
+                f"{count_noun(size, 'word')}: give each word one"
             )
         for word, head in zip(example.words, heads, strict=True):
             if not (isinstance(head, str) and head.isdecimal() and int(head) <= size):

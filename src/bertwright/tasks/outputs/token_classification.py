@@ -8,6 +8,7 @@ import numpy as np
 from pydantic import Field
 
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.tasks.example_encoder import ExampleEncoder, TaskSequence
 from bertwright.tasks.formats.examples import TaggedSentence
 from bertwright.tasks.metrics.entity_spans import are_word_tags, span_f1, tagging_scheme
@@ -115,8 +116,8 @@ class TokenClassificationOutput(OutputType):
             return
         if len(tags) != len(example.words):
             raise UserError(
-                f"{location_of(example)}: {len(example.words)} words have {len(tags)} tags: give "
-                f"each word one tag"
+                f"{location_of(example)}: {count_noun(len(tags), 'tag')} for "
+                f"{count_noun(len(example.words), 'word')}: give each word one"
             )
         for word, tag in zip(example.words, tags, strict=True):
             if not (isinstance(tag, str) and tag.strip()):

@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from bertwright.core.errors import UserError
 from bertwright.core.files import atomic_file
+from bertwright.core.messages import count_noun
 from bertwright.core.statistics import estimate
 from bertwright.models.model import Model
 from bertwright.models.text_model import TextModel
@@ -107,7 +108,7 @@ def compute_learning_curve(
         for seed in seeds:
             subset = [train[n] for n in sorted(stratified_order(task, train, seed)[:size])]
             for warning in missing_label_warnings(task, subset, dev):
-                log(f"{size} examples, seed {seed}: {warning}")
+                log(f"{count_noun(size, 'example')}, seed {seed}: {warning}")
             for name, encoder in ((PRETRAINED, model), (UNTRAINED, untrained)):
                 seed_settings: dict[str, Any] = {**settings, "seed": seed, "seeds": 1}
                 result = finetune(
@@ -119,7 +120,7 @@ def compute_learning_curve(
                     **seed_settings,
                 )
                 scores[name].setdefault(size, []).append(result.scores[0])
-                log(f"{size} examples, {name}, seed {seed}: {result.scores[0]:.4g}")
+                log(f"{count_noun(size, 'example')}, {name}, seed {seed}: {result.scores[0]:.4g}")
                 if name == PRETRAINED:
                     (comparison,) = result.comparisons.values()
                     for line in comparison.baselines:

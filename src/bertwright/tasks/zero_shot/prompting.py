@@ -23,6 +23,7 @@ from pydantic import Field, ValidationError, field_validator
 
 from bertwright.core.config import Settings, to_user_error
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.core.rng import RandomPermutation, stream_key
 from bertwright.core.statistics import Estimate, estimate
 from bertwright.data.shards.contamination import find_contaminated
@@ -238,7 +239,9 @@ def _choose_shots(
     texts = (example.text, example.pair)
     shots = list(islice((d for d in demonstrations if (d.text, d.pair) != texts), num_shots))
     if len(shots) < num_shots:
-        raise UserError(f"{num_shots} shots need as many other examples; there are {len(shots)}")
+        raise UserError(
+            f"--shots {num_shots} needs as many other examples, and there are {len(shots)}"
+        )
     return shots
 
 
@@ -268,8 +271,8 @@ def _build_candidate(
         token_ids = tuple(assembly.add_special_tokens(ids, special))
     if max_length is not None and len(token_ids) > max_length:
         raise UserError(
-            f"a prompt with {len(shots)} shots has {len(token_ids)} tokens, more than the "
-            f"{max_length} of the model: use fewer shots, or shorter ones"
+            f"a prompt with {count_noun(len(shots), 'shot')} has {len(token_ids)} tokens, more "
+            f"than the {max_length} of the model: use fewer shots, or shorter ones"
         )
     start = 1 if model.is_causal else assembly.text_start
     return PromptCandidate(token_ids, slice(label_tokens[0] + start, label_tokens[-1] + start + 1))

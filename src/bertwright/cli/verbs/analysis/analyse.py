@@ -10,6 +10,7 @@ import typer
 from bertwright.cli.options import CompareWithOption, MaxLengthOption, ModelArgument, PluginOption
 from bertwright.cli.output import JsonOption, check_output_folder, log, print_result
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 
 if TYPE_CHECKING:
     from bertwright.analysis.core.runner import AnalysisReport
@@ -118,7 +119,7 @@ def analyse(
     dataset = None if training_data is None else Dataset.open(training_data)
     inputs = AnalysisInput(analysed, texts, seed, output / "states", other, dataset)
     seconds = estimate_pass_seconds(inputs)
-    log(f"{len(analyses)} analyses of {len(inputs.texts)} texts; {seconds:.0f} s a pass")
+    log(f"{count_noun(len(inputs.texts), 'text')}; {seconds:.0f} s a pass")
     reports, other_inputs = run_analyses(inputs, analyses, output, log), None
     if other is not None:
         other_texts = encode_nonempty_texts(other, sources, max_length)

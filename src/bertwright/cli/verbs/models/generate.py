@@ -10,6 +10,7 @@ import typer
 
 from bertwright.cli.options import LanguageOption, ModelArgument, PluginOption, refuse_options
 from bertwright.cli.output import JsonOption, log
+from bertwright.core.messages import count_noun
 
 
 def generate(
@@ -95,7 +96,7 @@ def generate(
         sys.stdout.write(line + "\n")
         num_full += generated.finish_reason == "full"
     if num_full:
-        log(f"bertwright: {num_full} texts ended at the maximum length of the model")
+        log(f"bertwright: {count_noun(num_full, 'text')} ended at the maximum length of the model")
 
 
 def _read_prompts(prompts: list[str], prompt_file: Path | None, jsonl: bool) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pydantic import Field, ValidationError
 from torch import nn
 
 from bertwright.core.config import Settings, to_user_error
+from bertwright.core.messages import count_noun
 from bertwright.encoder.config import EncoderConfig
 from bertwright.encoder.encoder import Encoder
 from bertwright.models.quantized_weights import BITS_RANGE, QuantizationGrid, QuantizationScheme
@@ -86,8 +87,8 @@ class Quantization(AdaptationConfig):
         blocks = len(encoder.hidden_widths) - 1
         if isinstance(self.bits, tuple) and len(self.bits) != blocks:
             return (
-                f"adaptation.bits: {len(self.bits)} numbers for {blocks} blocks: give one number, "
-                f"or one for each block"
+                f"adaptation.bits: {count_noun(len(self.bits), 'number')} for "
+                f"{count_noun(blocks, 'block')}: give one number, or one for each block"
             )
         return None
 
