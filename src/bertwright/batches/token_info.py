@@ -60,8 +60,8 @@ class BaseTokenInfo(Generic[ArrayT]):
       the first language
     - ``phrase_ids``, ``entity_ids``: index of the phrase or entity that contains the token, -1 for
       none; None if not annotated
-    - ``is_capitalised``: 1 if a word begins with a capital letter, 0 if not, -1 in sequences
-      without this annotation; None if no sequence has it
+    - ``is_capitalised``: 1 if the word of the token begins with a capital letter, 0 if not, -1 in
+      sequences without this annotation; None if no sequence has it
     - ``occurs_elsewhere``: 1 if the token also occurs in its document outside the sequence, 0 if
       not, -1 for special tokens and padding; None if unused
     - ``connective_ids``: at the first token of a second text, the index of the connective that was

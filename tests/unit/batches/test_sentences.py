@@ -2,6 +2,7 @@
 
 import numpy as np
 from hypothesis import given
+from hypothesis import strategies as st
 
 from bertwright.batches.formats import DocSentences, FullSentences
 from numbered_text import (
@@ -47,15 +48,17 @@ def test_packing_joins_short_texts():
     ]
 
 
-def test_capitals_are_marked_from_the_first_to_the_last():
-    split = NumberedSplit.of(TEXT)
-    split.capitals = np.array([0, 4, split.num_tokens - 1])
-    batch = all_sequences(DocSentences(length=LENGTH).plan(split, SPECIALS, 0))
-    marked = batch.token_ids[batch.token_info.is_capitalised == 1]
-    assert (marked - FIRST_TOKEN).tolist() == split.capitals.tolist()
-    split.capitals = np.array([], np.int64)
-    without = all_sequences(DocSentences(length=LENGTH).plan(split, SPECIALS, 0))
-    assert not without.token_info.is_capitalised.any()
+@given(text=documents, every=st.integers(1, 4))
+def test_every_token_of_a_capitalised_word_is_marked(text, every):
+    split = NumberedSplit.of(text)
+    for capitals in (split.word_starts[:-1:every], split.word_starts[:0]):
+        split.capitals = capitals
+        batch = all_sequences(FullSentences(length=LENGTH).plan(split, SPECIALS, 0))
+        is_text = batch.token_ids >= FIRST_TOKEN
+        words = split.word_of(batch.token_ids[is_text])
+        is_capitalised = batch.token_info.is_capitalised[is_text]
+        assert (is_capitalised == np.isin(split.word_starts[words], capitals)).all()
+        assert not batch.token_info.is_capitalised[~is_text].any()
 
 
 @given(text=documents)

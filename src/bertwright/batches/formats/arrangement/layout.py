@@ -165,12 +165,12 @@ def add_annotations(
         )
         token_info = replace(token_info, phrase_ids=phrase, entity_ids=entity)
     if split.capitals is not None:
-        nearest = np.searchsorted(split.capitals, stream_positions)
+        # A sequence may begin inside a word.
+        word_starts = _word_starts(split, stream_positions)
+        nearest = np.searchsorted(split.capitals, word_starts)
         nearest = np.minimum(nearest, max(len(split.capitals) - 1, 0))
         is_capital = (
-            split.capitals[nearest] == stream_positions
-            if len(split.capitals)
-            else stream_positions < -1
+            split.capitals[nearest] == word_starts if len(split.capitals) else word_starts < -1
         )
         token_info = replace(token_info, is_capitalised=is_capital.astype(np.int32))
     if split.occurrences is not None:
@@ -178,6 +178,18 @@ def add_annotations(
             token_info, occurs_elsewhere=split.occurrences.occurs_elsewhere(stream_positions)
         )
     return token_info
+
+
+def _word_starts(split: Split, positions: IntArray) -> IntArray:
+    """Return the position at which the word of each position starts; negative ones stay."""
+    starts = positions.astype(np.int64)
+    inside = np.flatnonzero(starts > 0)
+    while len(inside):
+        flags = split.gather(starts.flat[inside], 1)[1][:, 0]
+        inside = inside[flags & (WORD_START | DOCUMENT_START) == 0]
+        starts.flat[inside] -= 1
+        inside = inside[starts.flat[inside] > 0]
+    return starts
 
 
 def _truncation_boundaries(
