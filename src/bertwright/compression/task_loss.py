@@ -68,6 +68,14 @@ def example_batches(
 
     Raises UserError for a model that generates text.
     """
+    (batches,) = example_subsets(model, examples, batch_size, 1)
+    return batches
+
+
+def example_subsets(
+    model: FineTunedModel, examples: Examples, batch_size: int, num_subsets: int
+) -> list[list[ExampleBatch]]:
+    """Return subsets of labelled examples, or one per item if there are fewer, in batches."""
     if isinstance(model.task.output_type, GeneratedOutput):
         raise UserError(
             f"task {model.task.name} generates text, and the loss of its examples cannot be "
@@ -76,8 +84,11 @@ def example_batches(
     part = EncodedTask.encode(model.task, examples, examples, model.example_encoder)
     items = range(len(part.items))
     return [
-        ExampleBatch(model, part, items[start : start + batch_size])
-        for start in range(0, len(items), batch_size)
+        [
+            ExampleBatch(model, part, subset[start : start + batch_size])
+            for start in range(0, len(subset), batch_size)
+        ]
+        for subset in (items[index::num_subsets] for index in range(min(num_subsets, len(items))))
     ]
 
 

@@ -15,7 +15,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from bertwright.compression.task_loss import ExampleBatch, example_batches
+from bertwright.compression.task_loss import ExampleBatch, example_subsets
 from bertwright.core.config import Settings
 from bertwright.core.rng import sample, stream_key
 from bertwright.modules.parameter_roles import get_parameter_roles
@@ -67,15 +67,14 @@ def block_sharpness(
 ) -> list[Sharpness]:
     """Return the sharpness of every block that has its own parameters.
 
-    Examples are split into ``subsets`` subsets, or one per example if there are fewer.
+    Examples are split into ``subsets`` subsets, or one per item if there are fewer.
     """
     blocks = _block_parameters(model)
     if not blocks:
         return []
     values: dict[int, list[float]] = {block: [] for block in blocks}
     norms: dict[int, list[float]] = {block: [] for block in blocks}
-    for index in range(min(subsets, len(examples))):
-        batches = example_batches(model, examples[index::subsets], BATCH_SIZE)
+    for index, batches in enumerate(example_subsets(model, examples, BATCH_SIZE, subsets)):
         gradients = _block_gradients(batches, blocks)
         for block, parameters in blocks.items():
             gradient = gradients[block]

@@ -17,8 +17,10 @@ from bertwright.modules.parameter_roles import get_parameter_roles
 from bertwright.tasks.catalogue import table_task, tagging_task
 from bertwright.tasks.fine_tuned_model import FineTunedModel
 from bertwright.tasks.finetuning.finetune import finetune
+from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
-from small_tasks import classes, numbers, tagged
+from bertwright.tasks.outputs.vectors.similarity import SimilarityOutput
+from small_tasks import classes, numbers, similar, tagged
 
 TASKS = {
     "class": (table_task("colours", Columns()), classes()),
@@ -28,6 +30,7 @@ TASKS = {
         numbers(),
     ),
 }
+TASKS["similarity"] = (table_task("near", Columns(), SimilarityOutput(max_label=5)), similar())
 QUICK = {"learning_rate": 3e-3, "dropout": 0.0, "compile": False, "batch_size": 8}
 
 
@@ -148,6 +151,21 @@ def test_sharpness_is_reproducible_and_changes_nothing(pretrained) -> None:
     assert all(p.grad is None for p in model.task_model.parameters())
     assert len(block_sharpness(fine_tuned(pretrained, system="albert"), classes(), 1)) == 1
     assert {r.depth for r in get_parameter_roles(model.task_model.encoder).values()} >= {0, 1}
+
+
+def test_subsets_are_of_the_encoded_task(pretrained) -> None:
+    # The second of two subsets has no label that would do as a task of its own.
+    model, (first, second) = fine_tuned(pretrained, "similarity", epochs=1), labels_apart()
+    examples = [example for pair in zip(first, second, strict=True) for example in pair]
+    assert [s.block for s in block_sharpness(model, examples, 2)] == [0, 1]
+
+
+def labels_apart() -> tuple[list[Example], list[Example]]:
+    """Return as many pairs with a high label as with a low one."""
+    high = [example for example in similar() if example.label]
+    low = [example for example in similar() if not example.label]
+    size = min(len(high), len(low))
+    return high[:size], low[:size]
 
 
 def test_the_sharpest_blocks_have_more_bits() -> None:
