@@ -32,6 +32,7 @@ STOCK: list[tuple[str, dict[str, Any]]] = [
     ("XLMRobertaForMaskedLM", {}),
     ("XLMRobertaModel", {}),
     ("ModernBertForMaskedLM", UNTIED),
+    ("ModernBertForMaskedLM", UNTIED | {"decoder_bias": False}),
     ("ModernBertModel", {}),
     ("AlbertForPreTraining", {}),
     ("AlbertForMaskedLM", {}),

@@ -231,7 +231,7 @@ def stock_state_dict(family: ModelFamily, model: EncoderModel) -> StateDict:
     kept = {name: t for name, t in ours.items() if not name.startswith(dropped_prefixes)}
     stock = to_stock_names(family.name_table(family.head_type(model)), kept)
     tensors = family.to_stock_shape(stock, model)
-    if family.output_bias_name is not None and f"{family.output_layer_name}.weight" in tensors:
+    if family.output_bias_name in tensors and f"{family.output_layer_name}.weight" in tensors:
         tensors[f"{family.output_layer_name}.bias"] = tensors[family.output_bias_name].clone()
     return {name: tensor.detach().float().cpu().contiguous() for name, tensor in tensors.items()}
 
