@@ -12,6 +12,7 @@ from bertwright.core.errors import UserError
 from bertwright.interop.huggingface.exporter import export_huggingface
 from bertwright.interop.huggingface.families.bigbird import BigBird
 from bertwright.interop.huggingface.importer import import_huggingface, load_huggingface
+from bertwright.models import Model
 from bertwright.models.saving import load_model, save_model
 from bertwright.tasks.formats.examples import MultipleChoice
 from stock_models import random_batch, saved, stock_model, token_info
@@ -117,6 +118,27 @@ def test_verification_checks_the_loading_report(
     with pytest.raises(UserError, match=r"BigBirdForMaskedLM (lacks|does not read) the tensor"):
         export_huggingface(model, tokenizer, tmp_path / "export", verify=True)
     assert not (tmp_path / "export").exists()
+
+
+@pytest.mark.parametrize(
+    "architecture", ["BertForMaskedLM", "XLMRobertaForMaskedLM", "LongformerForMaskedLM"]
+)
+def test_a_pooler_beside_a_language_model_round_trips(architecture: str, tmp_path: Path) -> None:
+    """The class of the language model does not read it, the base class does."""
+    settings = LONG if architecture.startswith("Longformer") else {}
+    model, tokenizer = import_huggingface(
+        saved(stock_model(architecture, **settings), tmp_path / "stock")
+    )
+    recipe = model.recipe.model_copy(update={"pooler": True})
+    pooled = Model.build(recipe, model.vocab_size)
+    assert pooled.pooler is not None
+    export = export_huggingface(pooled, tokenizer, tmp_path / "export", verify=True)
+    assert export.architecture == architecture
+    reloaded = transformers.AutoModel.from_pretrained(tmp_path / "export")
+    assert torch.equal(reloaded.pooler.dense.weight, pooled.pooler.weight)
+    imported, _ = import_huggingface(tmp_path / "export")
+    assert imported.pooler is not None
+    assert torch.equal(imported.pooler.weight, pooled.pooler.weight)
 
 
 def require_close(ours: torch.Tensor, theirs: torch.Tensor) -> None:

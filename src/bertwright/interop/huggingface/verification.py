@@ -15,11 +15,14 @@ from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.families.family import ModelFamily
 from bertwright.interop.huggingface.head_types import (
+    BASE,
     CAUSAL_LM,
     CONDITIONAL_GENERATION,
     MULTIPLE_CHOICE,
+    POOLER,
     EncoderModel,
 )
+from bertwright.interop.huggingface.tensor_names import find_stock_names
 from bertwright.interop.parity import Parity
 from bertwright.models import Model
 from bertwright.models.text_batches import TextBatch, text_batches
@@ -65,7 +68,7 @@ def max_stock_difference(
     With ``bos_token_id``, texts have no end token. Raises MissingExtra without Transformers, and
     UserError if tokens differ, or if outputs differ by more than rounding.
     """
-    stock, stock_tokenizer = _load_stock_model(folder)
+    stock, stock_tokenizer = _load_stock_model(folder, _base_class_tensors(family, model))
     sequences, segments = _encode_sample_texts(
         tokenizer, stock_tokenizer, bos_token_id, model.recipe.assembly
     )
@@ -187,10 +190,20 @@ def _attention_mask(batch: TextBatch) -> Tensor:
     return document_ids >= 0
 
 
-def _load_stock_model(folder: Path) -> tuple[Any, Any]:
+def _base_class_tensors(family: ModelFamily, model: EncoderModel) -> frozenset[str]:
+    """Return the names of the tensors that only the base class reads: a pooler beside a head."""
+    head_type = family.head_type(model)
+    if head_type == BASE or not isinstance(model, Model) or model.pooler is None:
+        return frozenset()
+    table = family.name_table(head_type)
+    names = [f"{POOLER}.{name}" for name, _ in model.pooler.named_parameters()]
+    return frozenset(stock for name in names for stock in find_stock_names(table, name))
+
+
+def _load_stock_model(folder: Path, base_class_tensors: frozenset[str]) -> tuple[Any, Any]:
     """Load the stock model and tokenizer of a folder with the Auto classes.
 
-    Raises UserError if tensors are missing or unused.
+    Raises UserError if tensors are missing, or unused and not in ``base_class_tensors``.
     """
     try:
         import transformers
@@ -210,9 +223,9 @@ def _load_stock_model(folder: Path) -> tuple[Any, Any]:
     if type(model).__name__ != architecture:
         raise UserError(f"Transformers loads {type(model).__name__} instead of {architecture}")
     for report, reason in LOADING_REPORTS.items():
-        if names := info.get(report):
+        if names := {*map(str, info.get(report, ()))} - base_class_tensors:
             raise UserError(
-                f"{architecture} {reason} {min(map(str, names))}: this is a bug in "
+                f"{architecture} {reason} {min(names)}: this is a bug in "
                 f"bertwright, please report the recipe"
             )
     return model.eval(), tokenizer
