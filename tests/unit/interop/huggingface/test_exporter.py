@@ -115,6 +115,9 @@ REFUSED = {
     "longformer encoder.visibility.rules=[{kind: windows, sizes: [3], dilations: [2]}, global]": (
         "encoder.visibility is dilated (Longformer: windows without gaps"
     ),
+    "longformer encoder.visibility.rules=[{kind: windows, sizes: [1, 2]}, global]": (
+        "encoder.visibility has a window of 1 (Longformer: at least 2"
+    ),
     "longformer encoder.visibility.rules=[{kind: window, size: 2}, {kind: global, block: 2}]": (
         "encoder.visibility counts global positions in blocks (Longformer: tokens)"
     ),

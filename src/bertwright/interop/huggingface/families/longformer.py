@@ -26,6 +26,8 @@ GLOBAL_POSITIONS_KEY = "global_positions"
 """Our own config key for the positions with global attention; stock classes ignore it."""
 TEXT_NAMES = ("first", "second")
 """The texts of a pair; the second one begins with the separator."""
+MIN_WINDOW_SIZE = 2
+"""Tokens on each side; with one, the stock class fails on tensors of the wrong shape."""
 
 
 class Longformer(Roberta):
@@ -101,10 +103,15 @@ class Longformer(Roberta):
             )
         if windows is None or global_rule is None:
             reasons.append("encoder.visibility is another rule (Longformer: window | global)")
-        elif _window_sizes(recipe) is None:
+        elif (sizes := _window_sizes(recipe)) is None:
             reasons.append(
                 "encoder.visibility is dilated (Longformer: windows without gaps, since the stock "
                 "class ignores attention_dilation)"
+            )
+        elif min(sizes, default=MIN_WINDOW_SIZE) < MIN_WINDOW_SIZE:
+            reasons.append(
+                f"encoder.visibility has a window of {min(sizes)} (Longformer: at least "
+                f"{MIN_WINDOW_SIZE}, since the stock class fails with a smaller one)"
             )
         return reasons
 
