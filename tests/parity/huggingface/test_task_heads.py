@@ -198,6 +198,12 @@ def test_the_maximum_length_round_trips(tmp_path: Path) -> None:
     assert load_huggingface(tmp_path / "export").example_encoder.max_length == 16
 
 
+def test_a_regression_with_several_numbers_is_refused(tmp_path: Path) -> None:
+    stock = stock_model("BertForSequenceClassification", num_labels=3, problem_type="regression")
+    with pytest.raises(UserError, match=r"config\.json: problem_type is regression with 3 labels"):
+        load_huggingface(saved(stock, tmp_path / "stock"))
+
+
 def test_a_single_output_is_a_regression(tmp_path: Path) -> None:
     stock = stock_model("BertForSequenceClassification", num_labels=1)
     ours = load_huggingface(saved(stock, tmp_path / "stock"), "float32")

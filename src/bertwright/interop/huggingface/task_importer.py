@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from bertwright.core.config import InferencePrecision
+from bertwright.core.errors import UserError
+from bertwright.interop.huggingface import CONFIG_FILE
 from bertwright.interop.huggingface.head_types import (
     CLASSIFIER_POOLINGS,
     MULTIPLE_CHOICE,
@@ -76,6 +78,11 @@ def _build_task(source: "HuggingFaceFolder") -> Task:
     if source.head_type == TOKEN_CLASSIFICATION:
         return replace(tagging_task("imported"), labels=labels, metrics=())
     if problem_type == PROBLEM_TYPES["number"] or (problem_type is None and len(labels) == 1):
+        if len(labels) != 1:
+            raise UserError(
+                f"{source.folder / CONFIG_FILE}: problem_type is {problem_type} with {len(labels)} "
+                f"labels: only one number for each text is supported"
+            )
         return table_task("imported", Columns(), "number")
     is_multi_label = problem_type == PROBLEM_TYPES["labels"]
     return table_task("imported", Columns(), "labels" if is_multi_label else "class", labels=labels)
