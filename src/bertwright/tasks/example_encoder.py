@@ -294,12 +294,15 @@ def document_ids_of(sequences: Sequence[TaskSequence]) -> list[list[int]] | None
 def num_pair_separators(recipe: Recipe, tokenizer: Tokenizer) -> int:
     """Return the number of separators between the texts of a pair.
 
-    The recipe's pair assembly determines it; else it is two for RoBERTa's special tokens, one for
-    BERT's.
+    The recipe's pair assembly determines it, else the tokenizer's post-processor; without one it is
+    two for RoBERTa's special tokens, one for BERT's.
     """
     assembly = recipe.assembly.for_evaluation
     if isinstance(assembly, TextPair):
         return assembly.separators
+    num_added = tokenizer.backend.num_special_tokens_to_add
+    if num_separators := num_added(is_pair=True) - num_added(is_pair=False):
+        return num_separators
     return 2 if tokenizer.id_to_token(tokenizer.special_tokens.end) == "</s>" else 1
 
 

@@ -98,6 +98,25 @@ def test_pairs_are_encoded_as_in_training(system: str, kind: str, tmp_path: Path
         assert encoding["token_type_ids"] == sequence.segment_ids
 
 
+@pytest.mark.parametrize("system", ["albert", "bigbird", "roberta", "bert"])
+@pytest.mark.parametrize("kind", ["unigram", "wordpiece"])
+def test_an_imported_encoder_encodes_pairs_as_the_stock_tokenizer(
+    system: str, kind: str, tmp_path: Path
+) -> None:
+    """Its recipe has no pairs, so that the tokenizer decides on their separators."""
+    config = TokenizerConfig.parse({"kind": kind, "vocab_size": 120})
+    tokenizer = train_tokenizer([f"{SENTENCE} {SECOND}"] * 9, config)
+    recipe = toy(system)
+    only_masked = (f"objectives.{name}=null" for name in recipe.objectives if name != "masked")
+    model = Model.build(toy(system, *only_masked), tokenizer.vocab_size).eval()
+    export_huggingface(model, tokenizer, tmp_path / "export")
+    imported, tokenizer = import_huggingface(tmp_path / "export")
+    encoder = ExampleEncoder.from_recipe(imported.recipe, tokenizer, None)
+    (sequence,) = encoder.encode([Example(SENTENCE, SECOND)])
+    stock = transformers.AutoTokenizer.from_pretrained(tmp_path / "export")
+    assert stock(SENTENCE, SECOND)["input_ids"] == sequence.token_ids
+
+
 def test_a_discriminator_with_another_activation_loses_its_head(tmp_path: Path) -> None:
     """The stock head has the activation of the blocks, ours GELU."""
     model, tokenizer = build_model("electra", "encoder.feed_forward.kind=relu")
