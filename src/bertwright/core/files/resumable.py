@@ -77,7 +77,12 @@ class ResumableFile:
                 if size:
                     self._require_same_provenance()
                 opened.truncate(size)
-            write_text(self._provenance_path, json.dumps(self._provenance, indent=1) + "\n")
+            try:
+                write_text(self._provenance_path, json.dumps(self._provenance, indent=1) + "\n")
+            except (OSError, UserError):
+                if not appended:
+                    self._remove()
+                raise
             yield opened
 
     def _create_partial(self) -> None:

@@ -78,6 +78,14 @@ def test_user_error_removes_a_new_file_only(tmp_path: Path) -> None:
     assert file.partial_path.read_text() == "a\nb\n"
 
 
+def test_a_file_without_provenance_is_not_left(tmp_path: Path) -> None:
+    """Its partial file has a valid name, that of its provenance is too long."""
+    file = ResumableFile(tmp_path / ("n" * 248), PROVENANCE)
+    with pytest.raises(OSError, match="too long"), file.open(resume=False):
+        pytest.fail("the block was entered")
+    assert not list(tmp_path.iterdir())
+
+
 def test_full_disk_keeps_written_lines(tmp_path: Path) -> None:
     file = ResumableFile(tmp_path / "out", PROVENANCE)
     with pytest.raises(UserError, match="No space left"), file.open(resume=False) as opened:
