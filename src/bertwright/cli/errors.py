@@ -52,7 +52,7 @@ def run_app(app: typer.Typer, program: str = "bertwright") -> None:
     except TrainingInterrupted as interrupted:
         print(f"{program}: {interrupted}", file=sys.stderr)
         sys.exit(interrupted.exit_code)
-    except typer.Abort:
+    except (KeyboardInterrupt, typer.Abort):  # the first while Typer builds the commands
         _exit_interrupted(program)
     except UsageError as error:
         message = usage_message(error, program)

@@ -112,17 +112,17 @@ def test_a_mistake_is_one_sentence_and_exit_code_2(
     assert (exit_info.value.code, out, err) == (2, "", f"bertwright: {error}\n")
 
 
-@pytest.mark.parametrize("is_failure", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt, typer.Abort, RecursionError])
 def test_an_interrupted_command_ends_with_one_sentence(
-    is_failure: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    error: type[BaseException], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Also where an interrupted import fails in another way."""
+    """Also before Typer runs it, and where an interrupted import fails in another way."""
 
     def is_interrupted(**_settings: object) -> None:
         try:
             signal.raise_signal(signal.SIGINT)
         except KeyboardInterrupt:
-            raise RecursionError if is_failure else typer.Abort from None
+            raise error from None
 
     monkeypatch.setattr(application, "app", is_interrupted)
     with pytest.raises(SystemExit) as exit_info:
