@@ -1,9 +1,10 @@
 """Searches, cross-validation and learning curves."""
 
+import logging
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ from bertwright.tasks.tuning.search import (
     search_grid,
     search_optuna,
 )
-from bertwright.training.clock import Progress
+from bertwright.training.clock import Progress, TrainingClock
 from small_tasks import classes
 
 DATA = TaskData(table_task("task", Columns()), train=classes(), dev=classes())
@@ -154,6 +155,22 @@ def test_optuna_search_is_reproducible(pretrained) -> None:
     )
     assert [t.as_dict() for t in first.trials] == [t.as_dict() for t in again.trials]
     assert len({t.settings["learning_rate"] for t in first.trials}) == 3
+
+
+def test_an_error_in_a_trial_is_not_logged(pretrained, caplog: pytest.LogCaptureFixture) -> None:
+    """It ends the search; Optuna would log its traceback too."""
+
+    def fails(seed: int, clock: TrainingClock) -> NoReturn:
+        raise UserError("no space left")
+
+    logger = logging.getLogger("optuna")
+    logger.addHandler(caplog.handler)
+    try:
+        with pytest.raises(UserError, match="no space left"):
+            search_optuna(pretrained(), [DATA], 1, fails, {**SETTINGS, "epochs": 1})
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert not caplog.records
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))

@@ -166,7 +166,8 @@ def search_optuna(
         import optuna
     except ImportError as error:
         raise MissingExtra("optuna", "tune") from error
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    # It would log a traceback when a trial is interrupted or fails.
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
     config, search_result = FineTuningConfig.from_settings(settings), SearchResult()
     default = config.learning_rate_for(model.model.recipe)
     sampler = optuna.samplers.TPESampler(seed=config.seed)
