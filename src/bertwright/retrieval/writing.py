@@ -163,7 +163,10 @@ class IndexWriter:
             progress = None
         if progress is None:
             if before is not None and resume:
-                raise UserError(f"{self.folder} has no unfinished run: leave --resume out")
+                raise UserError(
+                    f"{self.folder} has {before.num_texts:,} texts and no unfinished run: leave "
+                    f"--resume out to add more"
+                )
             if before is not None:
                 self._check_probe()
             progress = BuildProgress(provenance=dict(provenance))
