@@ -15,7 +15,7 @@ from bertwright.core.errors import UserError
 from bertwright.data.tokenization.tokenizer import WordPieceConfig
 from bertwright.data.vocabulary_training import train_tokenizer
 from bertwright.interop import parity
-from bertwright.interop.torch_export import PROGRAM_FILE
+from bertwright.interop.torch_export import PROGRAM_FILE, export_torch_program
 from bertwright.models import Model
 from bertwright.models.text_model import TextModel
 from bertwright.tasks.catalogue import table_task
@@ -54,6 +54,15 @@ def test_a_program_runs_without_bertwright(folders: Path, tmp_path: Path, name: 
     # Logits, and embeddings or probabilities.
     assert [len(output) for output in outputs] == [len(token_ids)] * 2
     assert (out / "task.json").exists() == (name == "kinds")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("system", ["lstm-lm", "elmo"])
+def test_a_program_has_no_onnx_operators(tmp_path: Path, system: str) -> None:
+    tokenizer = train_tokenizer([ENGLISH], WordPieceConfig(vocab_size=100))
+    model = TextModel(Model.build(toy(system), tokenizer.vocab_size), tokenizer, "float32")
+    parity = export_torch_program(model, tmp_path / "program")
+    assert parity.max_difference <= 1e-5 < parity.max_output
 
 
 @pytest.mark.full

@@ -23,8 +23,11 @@ LSTM_OPERATOR = "::LSTM"
 """Name of the ONNX operator, whose gates are in the order i, o, f, g."""
 
 
-def use_padded_lstm_mixers(encoder: Encoder) -> None:
-    """Replace the recurrent layers of an encoder by layers over padded sequences."""
+def use_padded_lstm_mixers(encoder: Encoder, with_onnx_operators: bool) -> None:
+    """Replace the recurrent layers of an encoder by layers over padded sequences.
+
+    ``with_onnx_operators`` is faster where a graph becomes ONNX, and PyTorch cannot run it.
+    """
     for module in list(encoder.modules()):
         for name, child in module.named_children():
             if isinstance(child, RecurrentMixer):
@@ -33,15 +36,16 @@ def use_padded_lstm_mixers(encoder: Encoder) -> None:
                         "of recurrent layers only the LSTM has a graph: export a model with "
                         "encoder.mixer.kind lstm"
                     )
-                setattr(module, name, PaddedLstmMixer(child))
+                setattr(module, name, PaddedLstmMixer(child, with_onnx_operators))
     encoder.scan_directions = ()
 
 
 class PaddedLstmMixer(nn.Module):
     """The LSTM layers of a recurrent mixer, computed over padded sequences."""
 
-    def __init__(self, mixer: RecurrentMixer) -> None:
+    def __init__(self, mixer: RecurrentMixer, with_onnx_operators: bool) -> None:
         super().__init__()
+        self.with_onnx_operators = with_onnx_operators
         self.directions: Sequence[ScanDirection] = mixer.directions
         self.direction_layers = mixer.direction_layers
         self.layer_inputs = mixer.layer_inputs
@@ -53,18 +57,22 @@ class PaddedLstmMixer(nn.Module):
         parts = self.layer_inputs(x)
         layers = (cast(LSTMLayer, layer) for layer in self.direction_layers)
         outputs = [
-            _run_layer(*inputs, attention_mask)
+            _run_layer(*inputs, attention_mask, self.with_onnx_operators)
             for inputs in zip(layers, self.directions, parts, strict=True)
         ]
         return torch.cat(outputs, dim=-1)
 
 
 def _run_layer(
-    layer: LSTMLayer, direction: ScanDirection, x: Tensor, attention_mask: Tensor
+    layer: LSTMLayer,
+    direction: ScanDirection,
+    x: Tensor,
+    attention_mask: Tensor,
+    with_onnx_operators: bool,
 ) -> Tensor:
     weights = layer.build_weights(None, 0)
     is_plain = layer.clip is None and weights.projection is None
-    if is_plain:
+    if is_plain and with_onnx_operators:
         return _run_operator(x, attention_mask, weights, direction)
     return _run_scan(x, attention_mask, weights, layer.clip, direction)
 

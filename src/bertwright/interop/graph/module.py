@@ -112,7 +112,7 @@ class ExportModule(nn.Module):
         return states, outputs.unflatten(0, token_ids.shape) if positions is every else outputs
 
 
-def prepare_for_export(model: EncoderModel) -> EncoderModel:
+def prepare_for_export(model: EncoderModel, with_onnx_operators: bool) -> EncoderModel:
     """Return a float32 CPU copy without fused kernels, for any sequence length.
 
     The token embedding becomes a single table. Norms without statistics are folded into the
@@ -128,7 +128,7 @@ def prepare_for_export(model: EncoderModel) -> EncoderModel:
             module.tiling = "never"
         elif isinstance(module, BottleneckProjection):
             module.fold_norm()
-    use_padded_lstm_mixers(encoder)
+    use_padded_lstm_mixers(encoder, with_onnx_operators)
     _materialise_token_embeddings(encoder, model.vocab_size)
     return exported
 

@@ -22,8 +22,12 @@ TRACE_BATCH_SIZE, TRACE_LENGTH = 3, 7
 """Sizes of the traced input; in small models no other size is equal to them."""
 
 
-def trace_model(model: TextModel, outputs: GraphOutputs) -> torch.export.ExportedProgram:
+def trace_model(
+    model: TextModel, outputs: GraphOutputs, with_onnx_operators: bool = False
+) -> torch.export.ExportedProgram:
     """Return the traced program of a model, for any batch size and length.
+
+    PyTorch cannot run a program ``with_onnx_operators``, which is meant for ONNX.
 
     Raises UserError for a model that cannot be exported.
     """
@@ -47,7 +51,8 @@ def trace_model(model: TextModel, outputs: GraphOutputs) -> torch.export.Exporte
             "head.pooling: siamese encodes two texts separately, and a graph has no text "
             "boundaries: fine-tune with another pooling"
         )
-    graph = ExportModule(prepare_for_export(network), graph_input_names(network.recipe), outputs)
+    prepared = prepare_for_export(network, with_onnx_operators)
+    graph = ExportModule(prepared, graph_input_names(network.recipe), outputs)
     dynamic = torch.export.Dim.DYNAMIC
     inputs = tuple(
         torch.ones(TRACE_BATCH_SIZE, TRACE_LENGTH, dtype=torch.int64) for _ in graph.input_names
@@ -71,7 +76,8 @@ def write_onnx_graph(
     Raises UserError for a model that cannot be exported.
     """
     network = network_of(model)
-    program, inputs = trace_model(model, outputs), graph_input_names(network.recipe)
+    program = trace_model(model, outputs, with_onnx_operators=True)
+    inputs = graph_input_names(network.recipe)
     with silence_exporter():
         try:
             graph: Any = torch.onnx.export(
