@@ -17,6 +17,7 @@ from bertwright.core.files import atomic_folder, require_new_folder
 from bertwright.data.tokenization.tokenizer import Tokenizer
 from bertwright.models.saving import (
     WEIGHTS_FILE,
+    is_fine_tuned,
     is_model_folder,
     load_recipe,
     model_from_tensors,
@@ -48,9 +49,14 @@ class WeightSource:
     def open(path: Path) -> "WeightSource":
         """Open a model folder, or a checkpoint of a run.
 
-        Errors: UserError for anything else.
+        Errors: UserError for anything else, and for a fine-tuned model.
         """
         path = path.resolve()
+        if is_fine_tuned(path):
+            raise UserError(
+                f"{path} is fine-tuned for a task, and average takes pre-trained models: average "
+                f"predictions with bertwright predict --ensemble"
+            )
         if not is_model_folder(path) and not is_checkpoint(path):
             raise UserError(f"{path} is neither a model folder nor a checkpoint of a run")
         folder = path if is_model_folder(path) else run_of_checkpoint(path)

@@ -11,7 +11,7 @@ from bertwright.cli.app import app
 from bertwright.core.errors import UserError
 from bertwright.data.shards.dataset import Dataset
 from bertwright.models.model import Model
-from bertwright.models.saving import load_model, save_model
+from bertwright.models.saving import TASK_FILE, load_model, save_model
 from bertwright.training.callbacks.feature_redraw import FeatureRedraw
 from bertwright.training.clock import Progress
 from bertwright.training.pretraining.pretrain import pretrain
@@ -109,3 +109,12 @@ def test_other_tokenizers_and_folders_are_rejected(
         average_models([one, tmp_path / "nowhere"], tmp_path / "mean")
     with pytest.raises(UserError, match="at least two models"):
         average_models([one], tmp_path / "mean")
+
+
+def test_fine_tuned_models_are_rejected(data: Dataset, tmp_path: Path) -> None:
+    # One that generates text has the parameters of its recipe: only its task would be lost.
+    folders = [untrained(data, tmp_path / name) for name in "ab"]
+    (folders[1] / TASK_FILE).write_text("{}")
+    with pytest.raises(UserError, match="b is fine-tuned for a task"):
+        average_models(folders, tmp_path / "mean")
+    assert not (tmp_path / "mean").exists()
