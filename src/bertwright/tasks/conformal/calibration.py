@@ -10,6 +10,7 @@ from pydantic import Field
 
 from bertwright.core.config import Settings
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.tasks.conformal.scores import SetMethod, class_scores, coverage_quantiles
 from bertwright.tasks.conformal.selective_risk import selection_thresholds
 from bertwright.tasks.formats.examples import Examples
@@ -120,7 +121,7 @@ class ConformalCalibration(Settings):
         level = int(np.ceil(coverage * LEVELS - 1e-9))
         if level > len(self.quantiles):
             raise UserError(
-                f"coverage {coverage:g} needs more than the {self.num_examples:,} examples that "
+                f"coverage {coverage:g} needs more examples than the {self.num_examples:,} that "
                 f"the model is calibrated with: choose {len(self.quantiles) / LEVELS:g} or less, "
                 f"or run calibrate with more"
             )
@@ -142,9 +143,9 @@ class ConformalCalibration(Settings):
         threshold = self.confidences[level - 1]
         if threshold is None:
             raise UserError(
-                f"no confidence of this model keeps the risk at {risk:g} on its "
-                f"{self.num_examples:,} calibration examples: choose a greater risk, or run "
-                f"calibrate with more examples"
+                f"no confidence of this model keeps the risk at {risk:g} on "
+                f"{count_noun(self.num_examples, 'calibration example')}: choose a greater risk, "
+                f"or run calibrate with more examples"
             )
         return threshold
 

@@ -10,6 +10,7 @@ from bertwright.tasks.conformal.calibration import (
     class_names,
     decision_index,
     is_number,
+    require_sets,
 )
 from bertwright.tasks.conformal.scores import class_scores
 from bertwright.tasks.example_encoder import TaskSequence, num_truncated_tokens
@@ -33,8 +34,9 @@ class ConformalPredictor:
         max_risk: largest fraction of errors among the predictions that are not withheld; None to
             withhold none.
 
-    Errors: UserError for a model that is not calibrated, or only in another precision, and for a
-    guarantee that its calibration does not give.
+    Errors: UserError for an output type without classes or numbers, for a model that is not
+    calibrated, or only in another precision, and for a guarantee that its calibration does not
+    give.
     """
 
     model: "FineTunedModel"
@@ -50,6 +52,7 @@ class ConformalPredictor:
     @property
     def calibration(self) -> ConformalCalibration:
         """The calibration of the model."""
+        require_sets(self.model)
         if self.model.conformal is None:
             raise UserError(
                 "this model has no calibration for sets: run bertwright calibrate MODEL --data "

@@ -111,7 +111,7 @@ def test_what_is_not_guaranteed_is_refused(pretrained: Pretrained) -> None:
     with pytest.raises(UserError, match="run bertwright calibrate"):
         model.predict(TEXTS, coverage=0.9)
     model.conformal = labelled_scores(model, data).calibrate()
-    with pytest.raises(UserError, match="needs more than the 32 examples"):
+    with pytest.raises(UserError, match="needs more examples than the 32 that"):
         model.predict(TEXTS, coverage=0.999)
     with pytest.raises(UserError, match=r"choose from 0\.001"):
         model.predict(TEXTS, coverage=90)
@@ -125,6 +125,8 @@ def test_what_is_not_guaranteed_is_refused(pretrained: Pretrained) -> None:
     labels = fine_tuned(pretrained, MultiLabelOutput(), several_labels())
     with pytest.raises(UserError, match="sets are for classes, tags, options and numbers"):
         labelled_scores(labels, several_labels())
+    with pytest.raises(UserError, match="sets are for classes, tags, options and numbers"):
+        labels.predict(TEXTS, coverage=0.9)  # calibrate would refuse it, too
     tags = fine_tuned(pretrained, TokenClassificationOutput(), tagged())
     tags.conformal = labelled_scores(tags, tagged()).calibrate()
     with pytest.raises(UserError, match="one class or option per text"):
