@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, TypeAdapter
 
 from bertwright.core.config import did_you_mean
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.tasks.formats.example_reader import ExampleReader, InMemoryReader
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.outputs.output_type import OutputType, location_of
@@ -60,8 +61,8 @@ class Task:
         if len(labels) < self.output_type.min_labels:
             problem = f"only the label {labels[0]!r}" if labels else "no labels"
             raise UserError(
-                f"task {self.name}: the {len(examples):,} training examples have {problem}: check "
-                f"the file"
+                f"task {self.name}: {count_noun(len(examples), 'training example')} with "
+                f"{problem}: check the file"
             )
         metrics = () if self.metrics == self.output_type.default_metrics else self.metrics
         labelled = replace(self, labels=labels, metrics=metrics)

@@ -33,7 +33,7 @@ from bertwright.tasks.tuning.search import (
     search_optuna,
 )
 from bertwright.training.clock import Progress, TrainingClock
-from small_tasks import classes
+from small_tasks import classes, numbers
 
 DATA = TaskData(table_task("task", Columns()), train=classes(), dev=classes())
 WITHOUT_DEV = TaskData(DATA.task, train=classes())
@@ -211,6 +211,9 @@ def test_cross_validation_reports_an_interval(pretrained) -> None:
     assert low <= result["mean"] <= high
     with pytest.raises(UserError, match=r"--folds 99: choose from 2 to 16"):
         cross_validate(pretrained(), WITHOUT_DEV, 99)
+    few = TaskData(WITHOUT_DEV.task, train=classes()[:3])
+    with pytest.raises(UserError, match="3 examples cannot be split into folds"):
+        cross_validate(pretrained(), few, 2)
     with pytest.raises(UserError, match="leave --dev out"):
         cross_validate(pretrained(), DATA, 3)
 
@@ -238,5 +241,8 @@ def test_a_curve_has_both_encoders_at_every_size(pretrained, tmp_path: Path) -> 
     assert all(len(r["scores"]) == 2 for r in rows)
     curve.plot(tmp_path / "curve.png")
     assert (tmp_path / "curve.png").stat().st_size > 1000
-    with pytest.raises(UserError, match=r"--sizes 99: there are 32 training examples"):
+    with pytest.raises(UserError, match=r"--sizes 99: choose numbers from 2 to 32"):
         compute_learning_curve(pretrained(), DATA, [99])
+    one = TaskData(table_task("task", Columns(), "number"), train=numbers()[:1], dev=numbers()[1:])
+    with pytest.raises(UserError, match="needs two training examples or more"):
+        compute_learning_curve(pretrained(), one, [None])

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.core.rng import RandomPermutation, stream_key
 from bertwright.tasks.formats.examples import Examples
 from bertwright.tasks.task import Task
@@ -84,9 +85,14 @@ def stratified_folds(
 ) -> list[tuple[Examples, Examples]]:
     """Return training and held-out examples of each fold; every example is held out once.
 
-    Errors: UserError for more folds than half the number of groups.
+    Errors: UserError for more folds than half the number of groups, and for fewer than four groups.
     """
     max_folds = num_groups(task, examples) // 2
+    if max_folds < 2:
+        raise UserError(
+            f"{count_noun(len(examples), 'example')} cannot be split into folds: name a file of "
+            f"four examples or groups, or more"
+        )
     if not 2 <= num_folds <= max_folds:
         raise UserError(
             f"--folds {num_folds}: choose from 2 to {max_folds}, half the number of examples or "

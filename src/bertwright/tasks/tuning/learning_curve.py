@@ -97,10 +97,15 @@ def compute_learning_curve(
         config.head, recipe, task.output_type, fine_tuned, frozen, adaptation.adds_features
     )
     settings = {**(settings or {}), "head": head}
+    if len(train) < 2:
+        raise UserError("a learning curve needs two training examples or more: name another file")
     sizes = [len(train) if size is None else size for size in sizes]
     for size in sizes:
         if not 2 <= size <= len(train):
-            raise UserError(f"--sizes {size}: there are {len(train)} training examples")
+            raise UserError(
+                f"--sizes {size}: choose numbers from 2 to {len(train):,}, that of the training "
+                f"examples"
+            )
     untrained = _untrained_model(recipe.model_copy(update={"seed": seeds[0]}), model)
     scores: dict[str, dict[int, list[float]]] = {PRETRAINED: {}, UNTRAINED: {}}
     baseline_scores: dict[str, dict[int, list[float]]] = {}
