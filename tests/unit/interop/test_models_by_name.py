@@ -60,6 +60,19 @@ def test_a_model_by_name_is_the_model_of_the_folder(hub: Hub, folders: Path, nam
     assert bw.Tokenizer.load("me/model").vocab_size == local.tokenizer.vocab_size
 
 
+def test_a_model_by_name_is_evaluated_with_its_baselines(
+    hub: Hub, folders: Path, tmp_path: Path
+) -> None:
+    hub.add("me/model", folders / "tuned")
+    data = tmp_path / "dev.tsv"
+    data.write_text("text\tlabel\nThe red bird is old\told\nThe house is new\tnew\n")
+    local, named = (
+        invoke_json("evaluate", model, "--data", data) for model in (folders / "tuned", "me/model")
+    )
+    assert local["baselines"]
+    assert named == local
+
+
 def test_a_stock_model_becomes_a_folder_once(
     hub: Hub, folders: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,16 @@ from bertwright.data.hub.verification import verify_snapshot
 
 WEIGHTS = "*.safetensors"
 
-DOWNLOADED_FILES = ("model.safetensors", "model-*.safetensors", "*.json", "*.txt", "*.yaml", "*.md")
-"""Patterns of the files to download: weights without code, settings, vocabularies and texts."""
+DOWNLOADED_FILES = (
+    "model.safetensors",
+    "model-*.safetensors",
+    "baselines.safetensors",
+    "*.json",
+    "*.txt",
+    "*.yaml",
+    "*.md",
+)
+"""Patterns of the files to download: weights and baselines, settings, vocabularies and texts."""
 
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl", ".pickle")
 """Suffixes of weights that can run code when loaded, and are never downloaded."""
