@@ -147,6 +147,17 @@ def test_label_smoothing_replaces_the_recipes() -> None:
         assert lm_head.smoothing == expected
 
 
+def test_label_smoothing_needs_the_whole_softmax() -> None:
+    output = "output={kind: sampled, negatives: 8}"
+    settings = {**STILL, "label_smoothing": 0.1}
+    with pytest.raises(UserError, match=r"^label_smoothing: output: .* need the whole softmax"):
+        finetune(random_model("bart", output), TASK, train=PAIRS[8:], dev=PAIRS[:8], **settings)
+    classes = [Example(e.text, label=str(n % 2)) for n, e in enumerate(PAIRS)]
+    task = Task("classes", OutputType.parse("class"))
+    with pytest.raises(UserError, match=r"^label_smoothing is for outputs"):
+        finetune(random_model("bert", output), task, train=classes, dev=classes[:4], **settings)
+
+
 @pytest.mark.parametrize(
     ("recipe", "settings", "message"),
     [

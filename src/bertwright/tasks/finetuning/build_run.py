@@ -72,10 +72,11 @@ def build_run(
     # The recipe of a fine-tuned model's encoder has no objectives, the model's recipe has.
     recipe = model.task_model.recipe if isinstance(model, FineTunedModel) else model.model.recipe
     dropout = config.dropout_for(recipe)
-    recipe = with_label_smoothing(dropout.apply_to(recipe), config.label_smoothing)
+    recipe = dropout.apply_to(recipe)
     recipe = with_global_question_attention(recipe, [task.output_type for task in tasks])
     _check_compatible(model, config, task_data)
     check_generation(model.model, config, tasks, is_distilled)
+    recipe = with_label_smoothing(recipe, config.label_smoothing)
     check_retrieval(config, tasks, is_distilled)
     check_packing(config, recipe.encoder, is_distilled)
     heads = _resolve_heads(model, recipe, config, task_data)

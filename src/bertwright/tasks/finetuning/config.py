@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationError, field_serializer, field_validator, model_validator
 
 from bertwright.core.config import Precision, Settings, to_user_error
+from bertwright.core.errors import UserError
 from bertwright.core.schedules import Schedule
 from bertwright.recipes import Recipe
 from bertwright.tasks.adapters import AdaptationConfig, FullFineTuningConfig
@@ -165,9 +166,14 @@ def is_compilation_worthwhile(model: MultiTaskModel, num_positions: int) -> bool
 
 
 def with_label_smoothing(recipe: Recipe, smoothing: float | None) -> Recipe:
-    """Return the recipe with this label smoothing; None keeps its own."""
+    """Return the recipe with this label smoothing; None keeps its own.
+
+    Errors: UserError for an output without the whole softmax.
+    """
     if smoothing is None:
         return recipe
-    return recipe.model_copy(
-        update={"output": recipe.output.copy_with("output", smoothing=smoothing)}
-    )
+    try:
+        output = recipe.output.copy_with("output", smoothing=smoothing)
+    except ValueError as error:
+        raise UserError(f"label_smoothing: {error}") from None
+    return recipe.model_copy(update={"output": output})
