@@ -154,5 +154,5 @@ def test_task_round_trips_through_json(task: Task) -> None:
 
 def test_in_memory_task_cannot_read_files() -> None:
     task = TypeAdapter(Task).validate_python(task_as_dict(Task("task", ClassificationOutput())))
-    with pytest.raises(UserError, match="examples of this task were created in Python"):
+    with pytest.raises(UserError, match="without a file format: pass its examples in Python"):
         task.read_examples(Path("file"))

@@ -50,11 +50,12 @@ class ExampleReader(Config):
 
 
 class InMemoryReader(ExampleReader):
-    """Placeholder for examples created in Python, which have no file."""
+    """Placeholder for tasks without a file format: defined in Python, or imported."""
 
     kind: Literal["python"] = "python"
 
     def read(self, path: Path, with_labels: bool = True) -> Examples:
         raise UserError(
-            f"{path}: the examples of this task were created in Python: pass them there as well"
+            f"{path}: the task of this model was defined in Python or imported, without a file "
+            f"format: pass its examples in Python"
         )
