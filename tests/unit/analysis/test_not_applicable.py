@@ -27,8 +27,11 @@ from bertwright.analysis.core.runner import run_analyses, select_analyses
 from bertwright.analysis.core.texts import encode_nonempty_texts, encode_texts
 from bertwright.core.errors import UserError
 from bertwright.core.significance import bootstrap_difference, bootstrap_ratio, bootstrap_ratios
+from bertwright.tasks.catalogue import table_task
+from bertwright.tasks.finetuning.finetune import finetune
 from bertwright.tasks.formats.dependency_trees import DependencyTree
 from bertwright.tasks.formats.examples import Example
+from bertwright.tasks.formats.tables import Columns
 from bertwright.testing.toy import toy_text_model
 from experiments.analyses.models import SENTENCES, small_model
 
@@ -99,6 +102,20 @@ def test_few_data_have_no_verdicts(
             file = tmp_path / f"{report.analysis.kind_name()}.jsonl"
             for line in file.read_text().splitlines():
                 parse_strictly(line)
+
+
+def test_analyses_of_predictions_do_not_apply_to_a_cloze(tmp_path: Path) -> None:
+    # Its classes are words in a template, which the texts of an analysis do not have.
+    words = ("ship", "lamp", "boat", "tree")
+    texts = [Example(" ".join(words), label=words[n % 2]) for n in range(8)]
+    task = table_task("classes", Columns(), "cloze")
+    cloze = finetune(small_model().text_model, task, train=texts, dev=texts, epochs=0).model
+    model = AnalysedModel("cloze", cloze)
+    analyses = select_analyses(["attention-explains", "learned-masks", "single-heads"])
+    inputs = AnalysisInput(model, encode_texts(model, texts))
+    reports = run_analyses(inputs, analyses, tmp_path, lambda line: None)
+    reason = "its classes are words in a template that surrounds every text"
+    assert [report.not_applicable for report in reports] == [reason] * 3
 
 
 @pytest.mark.parametrize(

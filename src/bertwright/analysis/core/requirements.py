@@ -78,16 +78,22 @@ def missing_classes(inputs: AnalysisInput) -> str | None:
 
 def missing_predictions(inputs: AnalysisInput) -> str | None:
     """Require predictions that can be scored."""
-    text_model = inputs.model.text_model
     if not inputs.model.num_layers_read:
         return EMBEDDINGS_ALONE
     if is_classifier(inputs.model):
-        assert isinstance(text_model, FineTunedModel)
-        if text_model.task.output_type.level != "sequence":
-            return "its classes are words in a template that surrounds every text"
-    elif not text_model.has_lm_head:
+        return _missing_sequence_classes(inputs)
+    if not inputs.model.text_model.has_lm_head:
         return "the model has neither a language-model head nor a classifier"
     return None
+
+
+def _missing_sequence_classes(inputs: AnalysisInput) -> str | None:
+    """Require a classifier of the whole sequence of a text, without a template."""
+    text_model = inputs.model.text_model
+    assert isinstance(text_model, FineTunedModel)
+    if text_model.task.output_type.level == "sequence":
+        return None
+    return "its classes are words in a template that surrounds every text"
 
 
 def missing_plain_attention(inputs: AnalysisInput) -> str | None:
@@ -115,6 +121,8 @@ def missing_text_prediction(inputs: AnalysisInput) -> str | None:
     """Require a classifier, or predictions of masked tokens at their own positions."""
     if not inputs.model.num_layers_read:
         return EMBEDDINGS_ALONE
-    if is_classifier(inputs.model) or missing_masked_prediction(inputs) is None:
+    if is_classifier(inputs.model):
+        return _missing_sequence_classes(inputs)
+    if missing_masked_prediction(inputs) is None:
         return None
     return f"it needs a classifier, or a model that predicts {IN_POSITION_PREDICTION}"
