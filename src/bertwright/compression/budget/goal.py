@@ -41,7 +41,8 @@ class Goal:
     def parse(text: str) -> "Goal":
         """Parse all or part of ``size<=25MB, latency<=5ms@1x64, loss<=1.0``.
 
-        Raises UserError for other text, for a limit given twice, and for a batch that is too large.
+        Raises UserError for other text, for a limit given twice or of 0, and for a batch that is
+        too large.
         """
         limits: dict[str, float | int] = {}
         for part in text.replace(" ", "").split(","):
@@ -60,6 +61,8 @@ class Goal:
             if new.keys() & limits.keys():
                 raise UserError(f"--goal {text!r} states {part.partition('<')[0]} twice")
             limits |= new
+        if 0 in (limits.get("max_bytes"), limits.get("max_milliseconds")):
+            raise UserError(f"--goal {text!r}: no model meets 0: choose a size or latency above 0")
         batch_size, length = limits.get("batch_size", 1), limits.get("sequence_length", 64)
         if batch_size < 1 or length < 3:
             raise UserError(

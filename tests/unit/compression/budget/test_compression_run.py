@@ -123,6 +123,9 @@ def test_units_defaults_and_the_largest_and_smallest_batch() -> None:
     for shape in ("1x2", "0x3", "1x65537"):
         with pytest.raises(UserError):
             Goal.parse(f"latency<=5ms@{shape}")
+    for impossible in ("size<=0MB", "loss<=1,latency<=0.0ms@1x64"):
+        with pytest.raises(UserError, match="no model meets 0"):
+            Goal.parse(impossible)
     assert Goal(2e6, 5, max_lost_points=1).unmet(2_500_000, 5.25, 0.03) == [
         "size<=2 MB is not met: it is 2.5 MB, 0.5 MB too much",
         "latency<=5 ms is not met: it is 5.25 ms, 0.25 ms too much",
