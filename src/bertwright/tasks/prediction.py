@@ -10,6 +10,7 @@ from typing import Any
 
 from bertwright.core.config import quote
 from bertwright.core.errors import UserError
+from bertwright.core.messages import count_noun
 from bertwright.data.readers.text_lines import (
     LocatedLine,
     format_suffix,
@@ -115,17 +116,21 @@ def _parse_text_line(location: str, line: str, task: Task) -> TaskExample:
     if example_type is MultipleChoice:
         raise UserError(f"{location}: multiple choice needs JSON lines: text, question, options")
     pair = example_type is ExtractiveQuestion or needs_pairs(task)
-    first, *others = (part.strip() for part in (line if pair else line.strip()).split("\t"))
+    may_be_pair = pair or (task.reader.has_pairs is None and example_type is Example)
+    first, *others = (part.strip() for part in (line if may_be_pair else line.strip()).split("\t"))
     if pair and len(others) != 1:
         count = "no tab" if not others else "more than one"
         raise UserError(
             f"{location}: task {task.name} needs two texts separated by a tab, there is {count}"
         )
-    if not pair and others:
+    if others and not (may_be_pair and len(others) == 1):
         kind = "words separated by spaces" if example_type is TaggedSentence else "one text"
+        if may_be_pair:
+            kind = "one text, or two separated by a tab"
         raise UserError(
-            f"{location}: task {task.name} needs {kind}, and there is a tab: if these are columns, "
-            f"name the file .tsv, else remove the tab"
+            f"{location}: task {task.name} needs {kind}, and there is "
+            f"{count_noun(len(others), 'tab')}: if these are columns, name the file .tsv, else "
+            f"remove what separates them"
         )
     return replace(as_example((first, *others), task), location=location)
 

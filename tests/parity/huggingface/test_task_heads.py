@@ -1,10 +1,13 @@
 """Fine-tuned stock classes and ours give the same outputs, imported or exported."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 import transformers
@@ -22,6 +25,7 @@ from bertwright.tasks.formats.squad import SquadReader
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.heads.head import HeadConfig
 from bertwright.tasks.outputs import MultiLabelOutput, OutputType, SpanOutput
+from bertwright.tasks.prediction import predict_file
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_model import HeadSpec, TaskModel
 from stock_models import (
@@ -316,6 +320,30 @@ def test_an_exported_model_computes_the_same(
     stock, loading = stock_class.from_pretrained(tmp_path / "export", output_loading_info=True)
     assert not any(loading[kind] for kind in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     require_equal_outputs(stock.eval(), ours.task_model, lengths)
+
+
+@pytest.mark.parametrize("pairs", [["a bird", "the red fish"], None])
+def test_an_imported_classifier_reads_pairs_if_there_are_any(
+    pairs: list[str] | None, tmp_path: Path
+) -> None:
+    ours = fine_tuned(*OURS["bert-pooler"][:2])
+    export_huggingface(ours, ours.tokenizer, tmp_path / "export")
+    imported = load_huggingface(tmp_path / "export")
+    assert isinstance(imported, FineTunedModel)
+    columns = {"text": ["the old bird", "a fish"], **({} if pairs is None else {"pair": pairs})}
+    rows = list(zip(*columns.values(), strict=True))
+    inputs = [row if len(row) > 1 else row[0] for row in rows]
+    expected = [prediction.probabilities for prediction in ours.predict(inputs)]
+    table = pyarrow.table(columns)
+    pyarrow.parquet.write_table(table, tmp_path / "inputs.parquet")
+    lines = ["\t".join(row) for row in rows]
+    (tmp_path / "inputs.txt").write_text("\n".join(lines))
+    (tmp_path / "inputs.tsv").write_text("\n".join(["\t".join(columns), *lines]))
+    (tmp_path / "inputs.jsonl").write_text("\n".join(map(json.dumps, table.to_pylist())))
+    for suffix in ("txt", "tsv", "jsonl", "parquet"):
+        records = predict_file(imported, tmp_path / f"inputs.{suffix}")
+        for record, probabilities in zip(records, expected, strict=True):
+            assert record["probabilities"] == pytest.approx(probabilities, abs=1e-5), suffix
 
 
 @pytest.mark.parametrize("temperature", [0.4, 2.5])

@@ -228,7 +228,7 @@ def test_truncated_tokens_are_reported(pretrained) -> None:
 
 def test_unexpected_tab_is_refused(model, tagger) -> None:
     for fine_tuned, kind in ((model, "one text"), (tagger, "words separated by spaces")):
-        message = f"line 7: task task needs {kind}, and there is a tab"
+        message = f"line 7: task task needs {kind}, and there is 1 tab"
         with pytest.raises(UserError, match=message):
             list(predict_lines(fine_tuned, [("line 7", "The red bird\told")], ".txt"))
 

@@ -37,6 +37,9 @@ from bertwright.tasks.task_model import HeadSpec, TaskModel
 if TYPE_CHECKING:  # which imports this module for task heads
     from bertwright.interop.huggingface.importer import HuggingFaceFolder
 
+TEXTS_OR_PAIRS = Columns(pair="pair", pair_is_optional=True)
+"""Columns of the examples of a stock classifier, which does not say whether they are pairs."""
+
 
 def build_fine_tuned_model(
     source: "HuggingFaceFolder", precision: InferencePrecision | None
@@ -83,6 +86,7 @@ def _build_task(source: "HuggingFaceFolder") -> Task:
                 f"{source.folder / CONFIG_FILE}: problem_type is {problem_type} with {len(labels)} "
                 f"labels: only one number for each text is supported"
             )
-        return table_task("imported", Columns(), "number")
+        return table_task("imported", TEXTS_OR_PAIRS, "number")
     is_multi_label = problem_type == PROBLEM_TYPES["labels"]
-    return table_task("imported", Columns(), "labels" if is_multi_label else "class", labels=labels)
+    output_type = "labels" if is_multi_label else "class"
+    return table_task("imported", TEXTS_OR_PAIRS, output_type, labels=labels)

@@ -46,8 +46,9 @@ def hub_split_file(task: Task, dataset: HubDataset, split: SplitName) -> Path | 
             f"and name their folder with --data"
         )
     commit, columns = find_commit(dataset), list(dict.fromkeys(reader.column_names()))
+    optional = reader.optional_column_names
     has_numbers = bool(task.labels) and all(label.isdigit() for label in task.labels)
-    key = json.dumps([str(dataset), commit, columns, has_numbers])
+    key = json.dumps([str(dataset), commit, columns, optional, has_numbers])
     folder = cache_folder() / "hub-data" / sha256(key.encode()).hexdigest()[:32]
     if not folder.is_dir():
         splits = open_splits(dataset, commit)
@@ -56,7 +57,8 @@ def hub_split_file(task: Task, dataset: HubDataset, split: SplitName) -> Path | 
         with atomic_folder(folder) as temporary:
             for name, rows in splits.items():
                 if split_of(name) in ("train", "dev"):
-                    sources = {column: _find_column(column, rows, task) for column in columns}
+                    present = [column for column in optional if column in rows.columns]
+                    sources = {name: _find_column(name, rows, task) for name in columns + present}
                     _write_rows(temporary / f"{name}.jsonl", rows, sources, has_numbers)
     if not any(split_of(file.stem) == split for file in folder.iterdir()):
         return None

@@ -5,7 +5,7 @@ lines have one object per line.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -38,6 +38,7 @@ class Columns:
         label: the label column; None for a table without labels.
         header: the column names of a TSV or CSV file without a header line.
         negatives: columns of texts that do not match ``text``.
+        pair_is_optional: whether a table without the column ``pair`` has single texts.
     """
 
     text: str = "text"
@@ -45,6 +46,7 @@ class Columns:
     label: str | None = "label"
     header: tuple[str, ...] | None = None
     negatives: tuple[str, ...] = ()
+    pair_is_optional: bool = False
 
 
 class TableReader(ExampleReader):
@@ -63,8 +65,8 @@ class TableReader(ExampleReader):
     allow_empty: bool = False
 
     @property
-    def has_pairs(self) -> bool:
-        return self.columns.pair is not None
+    def has_pairs(self) -> bool | None:
+        return None if self.columns.pair_is_optional else self.columns.pair is not None
 
     def read(self, path: Path, with_labels: bool = True) -> list[Example]:
         """Read the examples; the suffix determines the format.
@@ -76,7 +78,8 @@ class TableReader(ExampleReader):
         column = self.columns.label if with_labels else None
         examples: list[Example] = []
         values: list[tuple[str, Any]] = []
-        for location, row in read_table(path, self.columns.header, self.column_names(with_labels)):
+        names = self.column_names(with_labels), self.optional_column_names
+        for location, row in read_table(path, self.columns.header, *names):
             examples.append(
                 self._parse_example(location, row, with_labels, allow_empty=not with_labels)
             )
@@ -95,18 +98,28 @@ class TableReader(ExampleReader):
         return self._parse_example(location, row, with_labels=False, allow_empty=True)
 
     def column_names(self, with_labels: bool = True) -> list[str]:
-        """Return the columns that an example is read from."""
+        """Return the columns that a table must have."""
         columns = self.columns
-        names = [columns.text, columns.pair, columns.label if with_labels else None]
+        pair = None if columns.pair_is_optional else columns.pair
+        names = [columns.text, pair, columns.label if with_labels else None]
         return [*(name for name in names if name is not None), *(columns.negatives * with_labels)]
+
+    @property
+    def optional_column_names(self) -> list[str]:
+        """The columns that a table may have."""
+        pair = self.columns.pair
+        return [pair] if pair is not None and self.columns.pair_is_optional else []
 
     def _parse_example(
         self, location: str, row: Mapping[str, Any], with_labels: bool, allow_empty: bool = False
     ) -> Example:
         columns, allow_empty = self.columns, allow_empty or self.allow_empty
+        pair = columns.pair
+        if columns.pair_is_optional and row.get(pair or "") is None:
+            pair = None
         return Example(
             parse_text(location, row, columns.text, allow_empty),
-            None if columns.pair is None else parse_text(location, row, columns.pair, allow_empty),
+            None if pair is None else parse_text(location, row, pair, allow_empty),
             negatives=tuple(
                 parse_text(location, row, column, allow_empty)
                 for column in columns.negatives * with_labels
@@ -116,7 +129,10 @@ class TableReader(ExampleReader):
 
 
 def read_table(
-    path: Path, header: tuple[str, ...] | None, columns: list[str]
+    path: Path,
+    header: tuple[str, ...] | None,
+    columns: list[str],
+    optional_columns: Sequence[str] = (),
 ) -> Iterator[LocatedRow]:
     """Iterate over the rows of a table with these columns; ``header`` names all its columns.
 
@@ -129,7 +145,7 @@ def read_table(
         case ".jsonl":
             return _read_jsonl(path, columns)
         case ".parquet":
-            return _read_parquet(path, columns)
+            return _read_parquet(path, columns, optional_columns)
         case suffix:
             raise UserError(
                 f"{path}: {suffix or 'no suffix'} is not a table format (known: .tsv, .csv, "
@@ -180,10 +196,12 @@ def _read_jsonl(path: Path, columns: list[str]) -> Iterator[LocatedRow]:
             yield location, row
 
 
-def _read_parquet(path: Path, columns: list[str]) -> Iterator[LocatedRow]:
+def _read_parquet(
+    path: Path, columns: list[str], optional_columns: Sequence[str]
+) -> Iterator[LocatedRow]:
     def select(schema: Any) -> list[str]:
         _require_columns(str(path), columns, schema.names)
-        return columns
+        return [*columns, *(name for name in optional_columns if name in schema.names)]
 
     rows = parquet_rows(path, str(path), select)
     return ((f"{path} row {number}", row) for number, row in rows)
