@@ -145,7 +145,10 @@ def test_several_seeds_give_an_interval_and_no_shots_need_only_one(tokenizer: To
         ({"template": "{text} {pair} {label}"}, "{pair} needs a column of second texts"),
         ({"words": {"odl": "x"}}, "no example has the label 'odl'"),
         ({"words": {"old": "new"}}, "every label needs different words"),
-        ({"num_shots": 40}, "40 shots: as many other examples are needed, and there are 11"),
+        (
+            {"num_shots": 40},
+            "a prompt with 40 shots needs as many other examples, and there are 11",
+        ),
         ({"num_shots": 11, "separator": " . " * 40}, "use fewer shots"),
     ],
 )

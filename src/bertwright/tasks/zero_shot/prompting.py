@@ -240,7 +240,8 @@ def _choose_shots(
     shots = list(islice((d for d in demonstrations if (d.text, d.pair) != texts), num_shots))
     if len(shots) < num_shots:
         raise UserError(
-            f"--shots {num_shots} needs as many other examples, and there are {len(shots)}"
+            f"a prompt with {count_noun(num_shots, 'shot')} needs as many other examples, and "
+            f"there are {len(shots)}"
         )
     return shots
 

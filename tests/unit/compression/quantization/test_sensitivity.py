@@ -88,5 +88,5 @@ def test_post_training_quantization_is_the_measured_model(
 
 
 def test_wrong_numbers_of_bits_are_refused(model: FineTunedModel) -> None:
-    with pytest.raises(UserError, match="1 numbers for 2 blocks"):
+    with pytest.raises(UserError, match="1 number for 2 blocks"):
         next(quantization_costs(model, Quantization(bits=(8,)), tagged(), tagged()))

@@ -262,7 +262,7 @@ def test_invalid_rows_raise(tmp_path: Path) -> None:
     ("name", "table", "message"),
     [
         ("a.csv", 'text,b\none,1\n"two,2\nthree,3\n', "row that begins in line 3 is not CSV"),
-        ("a.csv", "text,b\none,1\ntwo\n", "line 3 has 1 columns, and the first line 2"),
+        ("a.csv", "text,b\none,1\ntwo\n", "line 3 has 1 column, and the first line 2"),
         ("a.tsv", "text\tb\none\t1\t2\n", "line 2 has 3 columns, and the first line 2"),
     ],
 )

@@ -194,7 +194,7 @@ def test_word_in_context_labels_are_in_a_second_file(tmp_path: Path) -> None:
     (example,) = reader.read(find_split_file(tmp_path, "train", reader.file_keyword))
     assert (example.text, example.pair, example.label) == ("bank: The bank", "A bank", "T")
     written(gold, "T\nF\n")
-    with pytest.raises(UserError, match="has 2 labels for 1 lines"):
+    with pytest.raises(UserError, match="has 2 labels for 1 line"):
         reader.read(tmp_path / "train.data.txt")
     for file in (gold, tmp_path / "train.data.txt"):
         written(file, "")
