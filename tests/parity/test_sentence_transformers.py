@@ -215,6 +215,7 @@ def test_the_pooling_is_imported_or_refused(
         load(tmp_path / "ours")
 
 
+@pytest.mark.full
 def test_the_start_token_of_xlnet_is_the_last(tmp_path: Path) -> None:
     model = any_encoder("xlnet")
     network, vectors = model.model, SentenceVectorSettings(pooling="cls")

@@ -50,6 +50,7 @@ from bertwright.tasks.outputs.probabilities import softmax
 from bertwright.tasks.task import Task
 from bertwright.tasks.task_metadata import num_outputs
 from bertwright.tasks.task_model import HeadSpec, TaskModel
+from full_suite import full_except
 from small_tasks import ENGLISH, TEXTS, classes, options, pairs, questions, similar, tagged
 from toy_recipes import shaken, toy
 
@@ -126,7 +127,7 @@ def class_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    ["class", "tags", *(pytest.param(n, marks=pytest.mark.full) for n in [*TASKS][2:])],
+    full_except(TASKS, ["class"]),
 )
 def test_predictions_equal_the_models(name: str, class_folder: Path, tmp_path: Path) -> None:
     task, examples, head = TASKS[name]

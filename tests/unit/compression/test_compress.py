@@ -34,6 +34,7 @@ from bertwright.tasks.formats.examples import Example
 from bertwright.tasks.formats.tables import Columns
 from bertwright.tasks.outputs import OutputType
 from bertwright.tasks.task import Task
+from full_suite import full_except
 from small_tasks import classes, questions, tagged
 
 CLASSES = table_task("colours", Columns())
@@ -92,7 +93,9 @@ def test_the_student_augments_texts_unless_another_model_is_stated(
     assert [id(augmenter) for augmenter in augmenters] == [id(student), id(other)]
 
 
-@pytest.mark.parametrize("name", resource_names(METHODS_PACKAGE))
+@pytest.mark.parametrize(
+    "name", full_except(resource_names(METHODS_PACKAGE), resource_names(METHODS_PACKAGE)[::2])
+)
 def test_every_method_leaves_a_smaller_model(
     pretrained, teacher: FineTunedModel, tmp_path: Path, name: str
 ) -> None:

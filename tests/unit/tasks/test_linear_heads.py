@@ -21,6 +21,7 @@ from bertwright.tasks.heads import linear_solver
 from bertwright.tasks.outputs import OutputType, SpanOutput
 from bertwright.tasks.task import Task
 from bertwright.tasks.tuning.learning_curve import compute_learning_curve
+from full_suite import full_except
 from small_tasks import (
     classes,
     numbers,
@@ -41,7 +42,7 @@ ALL: dict[str, tuple[Any, Any]] = {
     "option": ("option", options()),
     "span": (SpanOutput(unanswerable=True), questions()),
 }
-every_kind = pytest.mark.parametrize("kind", ALL)
+every_kind = pytest.mark.parametrize("kind", full_except(ALL, ["pairs", "number", "tags"]))
 
 
 def fitted(model: Any, task: Task, examples: Any, **settings: Any) -> FineTuningResult:

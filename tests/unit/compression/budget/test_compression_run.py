@@ -227,6 +227,7 @@ def test_compressed_model_meets_the_size_limit(
     assert trains == bool(result["loss_by_shape"])
 
 
+@pytest.mark.full
 def test_infeasible_goal_names_the_smallest_candidate(
     tuned: FineTunedModel, work: Path, tmp_path: Path
 ) -> None:

@@ -236,7 +236,7 @@ def test_a_narrow_student_trains_a_projection_that_is_not_saved(pretrained, tmp_
         pytest.param(LABELS, several_labels(), marks=pytest.mark.full),
         pytest.param(SPANS, questions(), marks=pytest.mark.full),
         pytest.param(OPTIONS, options(), marks=pytest.mark.full),
-        (CLOSE, similar()),
+        pytest.param(CLOSE, similar(), marks=pytest.mark.full),
         pytest.param(RELEVANT, similar(), marks=pytest.mark.full),
     ],
     ids=lambda value: value.output_type.kind_name() if isinstance(value, Task) else "",
