@@ -130,7 +130,7 @@ def _parse_text_line(location: str, line: str, task: Task) -> TaskExample:
         raise UserError(
             f"{location}: task {task.name} needs {kind}, and there is "
             f"{count_noun(len(others), 'tab')}: if these are columns, name the file .tsv, else "
-            f"remove what separates them"
+            f"write spaces instead of tabs"
         )
     return replace(as_example((first, *others), task), location=location)
 

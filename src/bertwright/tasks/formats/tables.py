@@ -115,7 +115,7 @@ class TableReader(ExampleReader):
     ) -> Example:
         columns, allow_empty = self.columns, allow_empty or self.allow_empty
         pair = columns.pair
-        if columns.pair_is_optional and row.get(pair or "") is None:
+        if pair is not None and columns.pair_is_optional and row.get(pair) is None:
             pair = None
         return Example(
             parse_text(location, row, columns.text, allow_empty),

@@ -119,7 +119,8 @@ def analyse(
     dataset = None if training_data is None else Dataset.open(training_data)
     inputs = AnalysisInput(analysed, texts, seed, output / "states", other, dataset)
     seconds = estimate_pass_seconds(inputs)
-    log(f"{count_noun(len(inputs.texts), 'text')}; {seconds:.0f} s a pass")
+    texts_read = count_noun(len(inputs.texts), "text")
+    log(f"analyses: {len(analyses)}, of {texts_read}; {seconds:.0f} s a pass")
     reports, other_inputs = run_analyses(inputs, analyses, output, log), None
     if other is not None:
         other_texts = encode_nonempty_texts(other, sources, max_length)
